@@ -139,8 +139,8 @@ def test_members_at_their_bounds_are_taken_and_a_null_producer_is_none(world: Wo
         assert world.write("t", 1, producer=None)["deduped"] is False
 
 
-def test_a_part_needs_no_key(world: World) -> None:
-    """7.5/3: with one, in the body or in the header, the write is refused; a header that is no key is ignored."""
+def test_a_part_with_an_idempotency_key_is_refused(world: World) -> None:
+    """7.5/3: in the body or in the header. A header that is no key is ignored."""
     assert send(world, 1, idempotency_key="k").refusal == (400, "invalid_request", None)
     for key, status in (("k", 400), ("", 400), ("\xe9", 201)):
         answer = world.request("POST", "/v0/topics/t", body((1,)), {"Idempotency-Key": key})
@@ -185,7 +185,7 @@ def test_a_producer_that_was_silent_goes_on_above_its_newest_epoch(make_world: M
     assert send(world, 2, epoch=7).refusal == stale(7, 7 + 1)
 
 
-def test_so_many_producers_are_taken_over_all_topics(make_world: MakeWorld) -> None:
+def test_the_limit_of_producers_is_over_all_topics(make_world: MakeWorld) -> None:
     """R-PROD-5: producers with only their newest epoch count; known ones continue, dropped ones free their place."""
     world = make_world(max_producers=2, producer_silence_ms=1000)
     written(world, 1)
@@ -208,7 +208,7 @@ def test_so_many_producers_are_taken_over_all_topics(make_world: MakeWorld) -> N
     assert written(world, 1, producer="r")["deduped"] is False
 
 
-def test_so_many_parts_are_known_over_all_topics(make_world: MakeWorld) -> None:
+def test_the_limit_of_known_parts_is_over_all_topics(make_world: MakeWorld) -> None:
     """R-PROD-5: an epoch that is forgotten frees the place of its parts."""
     world = make_world(max_producer_parts=4, producer_epochs=2)
     for name in ({}, {"part": 1}, {"producer": "q"}, {"epoch": 1}):
@@ -225,7 +225,7 @@ def test_so_many_parts_are_known_over_all_topics(make_world: MakeWorld) -> None:
 
 
 def test_writes_on_their_way_count_for_the_limits(make_world: MakeWorld) -> None:
-    """R-PROD-5, R-LIM-1: requests at the same time do not pass one; a write that fails frees its place."""
+    """R-PROD-5, R-LIM-1: requests in flight at the same time do not exceed a limit together."""
     world = make_world(max_producers=3, max_producer_parts=5)
     world.put("t", durability="fsync")
     asked = [world.ask("POST", "/v0/topics/t", body((1,), producer=f"p{number}")) for number in range(6)]
@@ -234,6 +234,17 @@ def test_writes_on_their_way_count_for_the_limits(make_world: MakeWorld) -> None
     assert len(names) == 3
     asked = [world.ask("POST", "/v0/topics/t", body((1,), producer=f"p{names[0]}", part=part)) for part in range(1, 6)]
     assert sorted(each.answer().status for each in asked) == [200] * 2 + [429] * 3
+
+
+def test_a_write_that_fails_frees_its_place(world: World) -> None:
+    """R-PROD-5, R-LIM-1: of its producer and of its part, as the metrics of 12.3 show."""
+    world.put("t", durability="fsync")
+    written(world, 1)
+    world.fail_storage("write", 5)
+    asked = [world.ask("POST", "/v0/topics/t", body((1,), producer="q", part=part)) for part in range(3)]
+    assert {each.answer().status for each in asked} == {500}
+    metrics = world.request("GET", "/v0/metrics").text
+    assert re.findall(r"^topics_producer(?:s|_parts) (\d+)", metrics, re.MULTILINE) == ["1", "1"]
 
 
 def test_of_writes_of_one_part_at_the_same_time_one_appends(world: World) -> None:
@@ -252,8 +263,8 @@ def test_of_writes_of_one_part_at_the_same_time_one_appends(world: World) -> Non
     assert {answer.refusal[:2] for answer in different} == {(409, "producer_diverged")}
 
 
-def test_a_write_that_failed_lets_the_next_one_of_its_part_append(world: World) -> None:
-    """R-PROD-6: refused by a cap, or by a disk that broke."""
+def test_a_part_that_the_cap_refused_appends_once_there_is_room(world: World) -> None:
+    """R-PROD-6: too large for the whole cap, or the topic was full."""
     world.put("t", discard="reject", cap_records=2, durability="fsync")
     assert send(world, 1, 2, 3).refusal[:2] == (400, "record_too_large")
     written(world, 1, part=1)

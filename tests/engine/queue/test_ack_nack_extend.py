@@ -6,7 +6,7 @@ import pytest
 
 from tests.engine.harness import Answer
 from tests.engine.queue.queue_calls import claim, counters, jobs_of, queue, start_ack, start_claim
-from topics.errors import StorageError
+from topics.errors import RequestError, StorageError
 
 
 def test_a_failed_ack_gives_its_jobs_back_with_their_deliveries() -> None:
@@ -35,7 +35,7 @@ def test_a_job_whose_ack_is_on_its_way_is_given_to_no_other() -> None:
     assert counters(h) == (0, 0, 0)
 
 
-def test_a_topic_deleted_during_an_ack_answers_both() -> None:
+def test_an_ack_of_a_topic_that_is_being_deleted_is_refused() -> None:
     h = queue()
     h.append(1, name="q")
     claim(h)
@@ -44,5 +44,5 @@ def test_a_topic_deleted_during_an_ack_answers_both() -> None:
     late = start_ack(h, 1)
     h.settle()
     assert gone.get().deleted
-    with pytest.raises(Exception, match="does not exist"):
+    with pytest.raises(RequestError, match="does not exist"):
         late.get()

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.long.powercut.images import Entry, images, read_log
-from tests.long.powercut.life import Event, History
-from tests.long.soak.model import Operation, Topic
 
 
 def write(offset: int, text: bytes) -> Entry:
@@ -46,13 +44,3 @@ def test_a_torn_last_entry_of_the_log_is_dropped(tmp_path: Path) -> None:
     whole = b"".join(value.to_bytes(8, "little") for value in (ord("W"), 7, 3)) + b"xyz"
     log.write_bytes(whole + whole[:-1])
     assert [(entry.kind, entry.offset, bytes(entry.data or b"")) for entry in read_log(log)] == [("W", 7, b"xyz")]
-
-
-def test_what_a_restarted_server_served_is_durable_and_a_call_right_after_it_is_not() -> None:
-    """A call of class `disk` moves nothing on the disk, so its end may bear the position of the restart."""
-    history = History(Topic("t"), strict=False)
-    write = Operation("write", ([], None))
-    history.events = [Event(write, 1, 5), Event(write, 5, 7, happened=False)]
-    history.restarts = [(9, 2)]
-    history.events.append(Event(write, 9, 9))
-    assert (history.durable_calls(8), history.durable_calls(9), len(history.at(9)[0])) == (0, 1, 2)

@@ -372,8 +372,8 @@ def test_a_buffer_changed_under_way_is_caught() -> None:
         finish(ring, 1)
 
 
-def test_a_listener_that_gives_up_its_spare_descriptor_accepts_at_once() -> None:
-    """A close ends no other wait: in the kernel each does, and here that would be a pass for nothing."""
+def test_a_close_of_the_root_directory_ends_the_wait_and_one_of_a_file_does_not() -> None:
+    """The root is a listener's spare descriptor, which it gives up to accept."""
     ring = SimRing()
     for path, waited in (("/", False), ("file", True)):
         fd = opened(ring, path, os.O_RDONLY | os.O_DIRECTORY if path == "/" else os.O_RDWR | os.O_CREAT)
