@@ -73,6 +73,9 @@ async def _send(source: str, url: str, options: BucketOptions, every_s: float | 
 
 
 def _say(url: str, sent: SentCopy) -> None:
+    if not sent.upto_ms:
+        print(f"{url}: nothing is archived yet, so nothing was sent", flush=True)
+        return
     what = f"{count_text(sent.backups, 'backup')} new, " if sent.backups else ""
     print(
         f"{url}: {what}{bytes_text(sent.bytes)} in {count_text(sent.objects, 'object')} sent; it leads to "
