@@ -16,8 +16,10 @@ from topics.cli.backups.bucket_manifest import BucketManifest, piece_bytes
 from topics.cli.backups.copied_tree import copied_trees
 from topics.cli.backups.send_copy import CopySender
 from topics.errors import CorruptError, StorageError, UsageError
-from topics.store.archive.archive_note import ArchiveNote, ShardEnd
+from topics.store.archive.archive_note import NOTE_VERSION, ArchiveNote, ShardEnd
 from topics.store.archive.archived_log import archived_name
+from topics.store.backup.backup_files import pack_description, unpack_description
+from topics.store.backup.backup_manifest import MANIFEST_VERSION, BackupManifest
 
 
 def manifests(bucket: MemoryBucket) -> set[str]:
@@ -90,6 +92,10 @@ def test_parts_of_a_log_that_larger_ones_replace_leave_after_all_that_names_them
     assert removed > 5
 
 
+def note_of(path: Path) -> ArchiveNote:
+    return unpack_description(path.read_bytes(), str(path), ArchiveNote, NOTE_VERSION, "")
+
+
 class GrowingLog:
     """A copy of an archive whose note is moved through its newest log file."""
 
@@ -97,7 +103,7 @@ class GrowingLog:
         shutil.copytree(archive, source)
         self.source = source
         (self._path,) = source.glob("*/archive.json")
-        self.end = msgspec.json.decode(self._path.read_bytes(), type=ArchiveNote).shards[0]
+        self.end = note_of(self._path).shards[0]
         self.name = archived_name(0, self.end.file_no)
         self._upto_ms = 0
 
@@ -105,7 +111,7 @@ class GrowingLog:
         """Have the archive end at this byte of the file."""
         self._upto_ms += 1
         shards = {0: ShardEnd(self.end.file_no, size, self.end.batch_no)}
-        self._path.write_bytes(msgspec.json.encode(ArchiveNote(upto_ms=self._upto_ms, shards=shards)))
+        self._path.write_bytes(pack_description(ArchiveNote(upto_ms=self._upto_ms, shards=shards)))
 
 
 @pytest.mark.parametrize("what", ["backups", "archives"])
@@ -277,7 +283,9 @@ def test_another_backup_of_the_same_name_is_refused(backups: list[Path], bucket:
     other = tmp_path / "other"
     shutil.copytree(backups[0], other)
     (manifest,) = other.glob("*/backup.json")
-    manifest.write_text(manifest.read_text().replace('"boot":"', '"boot":"another '))
+    found = unpack_description(manifest.read_bytes(), "", BackupManifest, MANIFEST_VERSION, "")
+    found.boot = "another"
+    manifest.write_bytes(pack_description(found))
     with pytest.raises(UsageError, match="has another backup with the name .*: use a prefix for each server"):
         send(bucket, other)
 

@@ -24,8 +24,9 @@ import msgspec
 
 from topics.cli.backups.bucket import Bucket
 from topics.errors import CorruptError, FormatError
-from topics.store.archive.archive_note import NOTE_NAME, ArchiveNote
-from topics.store.backup.backup_manifest import MANIFEST_NAME, BackupManifest
+from topics.store.archive.archive_note import NOTE_NAME, NOTE_VERSION, ArchiveNote
+from topics.store.backup.backup_files import unpack_description
+from topics.store.backup.backup_manifest import MANIFEST_NAME, MANIFEST_VERSION, BackupManifest
 
 BUCKET_VERSION = 1
 MANIFESTS, PIECES, LOGS = "manifests", "pieces", "logs"
@@ -56,11 +57,13 @@ class BucketManifest(msgspec.Struct, forbid_unknown_fields=True):
 
     def backup(self) -> BackupManifest:
         """Return the description of a backup. Raises: CorruptError."""
-        return _decoded(self.description, BackupManifest, f"{self.path}/{self.kind}")
+        where = f"{self.path}/{self.kind}"
+        return unpack_description(self.description.encode(), where, BackupManifest, MANIFEST_VERSION, REMEDY)
 
     def note(self) -> ArchiveNote:
         """Return the description of a timeline. Raises: CorruptError."""
-        return _decoded(self.description, ArchiveNote, f"{self.path}/{self.kind}")
+        where = f"{self.path}/{self.kind}"
+        return unpack_description(self.description.encode(), where, ArchiveNote, NOTE_VERSION, REMEDY)
 
     def key(self, path: str, piece: str) -> str:
         """Return the key of a piece of a file."""
@@ -159,13 +162,3 @@ async def at_once(parallel: int, items: Iterable[T], work: Callable[[T], Awaitab
     if errors:
         raise errors[0]
     return [found[at] for at in sorted(found)]
-
-
-D = TypeVar("D", BackupManifest, ArchiveNote)
-
-
-def _decoded(text: str, kind: type[D], where: str) -> D:
-    try:
-        return msgspec.json.decode(text, type=kind)
-    except msgspec.DecodeError as error:
-        raise CorruptError(f"{where} in the bucket is damaged: {error}: {REMEDY}", {"path": where}) from error

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-import msgspec
-
-from topics.errors import CorruptError, FormatError, StorageError, UsageError
+from topics.errors import StorageError, UsageError
 from topics.store.archive.archive_note import BASES, NOTE_NAME, NOTE_VERSION, ArchiveNote, is_timeline_name
 from topics.store.archive.archived_log import archived_directory
+from topics.store.backup.backup_files import unpack_description
 from topics.store.backup.backup_manifest import (
     MANIFEST_NAME,
     MANIFEST_VERSION,
@@ -20,7 +19,7 @@ from topics.store.backup.backup_manifest import (
 )
 from topics.store.format.log_format import BLOCK_BYTES, align_up, wal_file_no
 
-D = TypeVar("D", BackupManifest, ArchiveNote)
+_REMEDY = "`topics verify` shows all damage"
 
 
 class BackupPart(NamedTuple):
@@ -35,7 +34,8 @@ class BackupPart(NamedTuple):
     @property
     def manifest(self) -> BackupManifest:
         """Return the manifest, decoded. Raises: CorruptError, FormatError."""
-        return _decode(self.text, f"{self.directory}/{MANIFEST_NAME}", BackupManifest, MANIFEST_VERSION)
+        path = f"{self.directory}/{MANIFEST_NAME}"
+        return unpack_description(self.text.encode(), path, BackupManifest, MANIFEST_VERSION, _REMEDY)
 
 
 class LogFilePart(NamedTuple):
@@ -98,7 +98,7 @@ def _timeline(path: str, directory: str) -> Tree:
         text = _read(f"{directory}/{NOTE_NAME}")
     except FileNotFoundError:
         return Tree([], None)  # the server has just begun it
-    note = _decode(text, f"{directory}/{NOTE_NAME}", ArchiveNote, NOTE_VERSION)
+    note = unpack_description(text.encode(), f"{directory}/{NOTE_NAME}", ArchiveNote, NOTE_VERSION, _REMEDY)
     files: list[LogFilePart] = []
     for shard, end in note.shards.items():
         of_shard = f"{directory}/{archived_directory(shard)}"
@@ -118,18 +118,8 @@ def _timeline(path: str, directory: str) -> Tree:
 
 
 def _read(path: str) -> str:
-    with open(path, encoding="utf-8") as opened:
+    with open(path, encoding="utf-8", errors="replace") as opened:
         return opened.read()
-
-
-def _decode(text: str, path: str, kind: type[D], version: int) -> D:
-    try:
-        found = msgspec.json.decode(text, type=kind)
-    except msgspec.DecodeError as error:
-        raise CorruptError(f"{path} is damaged: {error}: `topics verify` shows all damage", {"path": path}) from error
-    if found.version != version:
-        raise FormatError(f"{path} has version {found.version}, and this build knows {version}")
-    return found
 
 
 def read_log_file(directory: str, file: LogFilePart) -> bytes:

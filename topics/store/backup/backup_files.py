@@ -60,7 +60,15 @@ async def read_description(files: FileCalls, path: str, kind: type[D], version: 
 
     Raises: FileNotFoundError; CorruptError; FormatError, it is of a newer build; OSError.
     """
-    text, _, checksum = (await read_file(files, path)).rpartition(_CHECKSUM)
+    return unpack_description(await read_file(files, path), path, kind, version, remedy)
+
+
+def unpack_description(data: bytes, path: str, kind: type[D], version: int, remedy: str) -> D:
+    """Return the description of these bytes. path: where they are from.
+
+    Raises: CorruptError; FormatError, it is of a newer build.
+    """
+    text, _, checksum = data.rpartition(_CHECKSUM)
     if checksum.strip() != xxhash.xxh3_64_hexdigest(text).encode() + b'"}':
         raise CorruptError(f"{path} does not match its checksum. {remedy}", {"path": path})
     try:
