@@ -48,7 +48,7 @@ def backup(
     if url is None and staging is not None:
         raise UsageError("--staging is for a backup to a bucket: leave it out, or give --to s3://BUCKET/PREFIX")
     if url is not None:
-        run_to_end(open_bucket(url, options).sizes(MANIFESTS))  # a mistake there is found before the backup is made
+        run_to_end(open_bucket(url, options).sizes(MANIFESTS))  # its faults come before the backup
         to = staging or (f"{call.place.data_dir.rstrip('/')}{BACKUPS}" if call.place.is_directory else None)
     with call.log(writes=True) as log:
         made = log.backup(to)
