@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -10,19 +11,23 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from topics.bridge.bridge_numbers import BridgeNumbers
-from topics.bridge.carried import BridgePosition, BridgeTarget, TargetSession
+from topics.bridge.carried import BridgePosition, BridgeTarget, TargetDownError, TargetSession
+from topics.bridge.carry_in import CarryIn, Opened
 from topics.bridge.carry_out import CarryOut, Retries, TakenBatches
 from topics.bridge.jetstream.jetstream_link import NatsPlace
+from topics.bridge.jetstream.jetstream_source import JetStreamSource
 from topics.bridge.jetstream.jetstream_target import JetStreamTarget, StreamChoice
 from topics.bridge.kafka.kafka_place import KafkaPlace
+from topics.bridge.kafka.kafka_source import KafkaSource
 from topics.bridge.kafka.kafka_target import KafkaTarget
 from topics.bridge.prefetch import Prefetch
 from topics.bridge.server_link import ServerLink
+from topics.bridge.topic_sink import TopicSink
 from topics.bridge.topic_source import TopicPatterns, TopicSource
 from topics.client.sync_client import Client
 from topics.clock import Clock
 from topics.common.any_log import AnyLog
-from topics.errors import UsageError
+from topics.errors import NoAnswerError, RequestError, UsageError
 
 _BATCHES = 4
 """Batches that are read before they are taken, as a share of the memory."""
@@ -46,6 +51,9 @@ class BridgeOptions:
     batch_records: int = 10_000
     memory_bytes: int = 64 << 20
     settings: Mapping[str, str] = field(default_factory=dict)
+    values: str = "auto"
+    """How values of messages become data: see `incoming.VALUES`."""
+    adopts: bool = False
 
 
 class SeenTarget(BridgeTarget, Protocol):
@@ -73,6 +81,54 @@ def target_of(options: BridgeOptions) -> SeenTarget:
         stream = StreamChoice(options.stream, options.prefix, options.replicas or 1)
         return JetStreamTarget(place, stream, skips_oversize=options.skips_oversize)
     raise UsageError(f"--to is {options.to!r}: use kafka://HOST:PORT or nats://HOST:PORT")
+
+
+def carry(log: AnyLog, options: BridgeOptions, numbers: BridgeNumbers, clock: Clock, stop: threading.Event) -> None:
+    """Carry in the direction that the options name, until `stop` is set, or up to the heads."""
+    if bool(options.to) == bool(options.source):
+        raise UsageError("name one other side: --to URL carries records there, --from URL carries them here")
+    if options.source:
+        carry_in(log, options, numbers, clock, stop)
+    else:
+        carry_out(log, options, numbers, clock, stop)
+
+
+def carry_in(log: AnyLog, options: BridgeOptions, numbers: BridgeNumbers, clock: Clock, stop: threading.Event) -> None:
+    """Carry into the server."""
+    sink = TopicSink(
+        _client(log),
+        options.id,
+        secrets.token_hex(8),
+        values=options.values,
+        adopts=options.adopts,
+        skips_oversize=options.skips_oversize,
+    )
+    retries = Retries(stop, numbers, random.random)
+    CarryIn(_opened(log, options), sink, numbers=numbers, clock=clock, retries=retries, stop=stop).run()
+
+
+def _opened(log: AnyLog, options: BridgeOptions) -> Opened:
+    """Return what opens the side that `--from` names. Raises: UsageError."""
+    patterns, scheme = TopicPatterns.parse(options.topics), urlsplit(options.source).scheme
+    if scheme == "kafka":
+        kafka = KafkaPlace.parse(options.source, options.settings)
+        return lambda mark: KafkaSource(
+            kafka, patterns, mark, is_once=options.is_once, batch_messages=options.batch_records
+        )
+    if scheme not in {"nats", "tls"}:
+        raise UsageError(f"--from is {options.source!r}: use kafka://HOST:PORT or nats://HOST:PORT")
+    place = NatsPlace.parse(options.source, options.settings)
+
+    def here() -> list[str]:
+        try:
+            names = [state.name for prefix in patterns.prefixes for state in log.topics(prefix)]
+        except (NoAnswerError, RequestError) as error:
+            raise TargetDownError(str(error)) from error
+        return sorted({*names, *patterns.names})
+
+    return lambda mark: JetStreamSource(
+        place, options.stream, options.prefix, patterns, mark=mark, topics=here(), is_once=options.is_once
+    )
 
 
 def carry_out(log: AnyLog, options: BridgeOptions, numbers: BridgeNumbers, clock: Clock, stop: threading.Event) -> None:

@@ -44,7 +44,7 @@ SECTIONS: dict[str, tuple[KnownCommand, ...]] = {
         KnownCommand("restore", "backups.backup_commands:restore", "Make a data directory of a backup."),
         KnownCommand("verify", "backups.backup_commands:verify", "Verify a backup."),
         KnownCommand("copy-backup", "backups.copy_command:copy_backup", "Copy backups to a bucket, and back."),
-        KnownCommand("bridge", "commands.bridge_command:bridge", "Carry topics to Kafka or JetStream."),
+        KnownCommand("bridge", "commands.bridge_command:bridge", "Carry topics to Kafka or NATS, or from there."),
         KnownCommand("pipeline", "pipeline:app", "Jobs over whole topics: Parquet, checks, roll-ups."),
         KnownCommand("bench", "bench:app", "Measure latency and throughput."),
     ),

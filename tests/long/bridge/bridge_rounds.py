@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 
 import topics
-from tests.long.bridge.brokers import BROKERS, Broker
+from tests.long.bridge.brokers import BROKERS, Broker, BrokerWriter
 from tests.long.soak.server_client import Server
 from topics.bench.processes import free_port
 
@@ -114,6 +114,62 @@ class Writer:
             raise self.error
 
 
+class ThereWriter:
+    """Writes numbered messages to the broker until it is ended; they are compared as they are there."""
+
+    def __init__(self, broker: Broker, rng: random.Random) -> None:
+        self._broker = broker
+        self._rng = rng
+        self.numbers: Counter[str] = Counter()
+        self.names = ["orders.0"]
+        self._stop = threading.Event()
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            writer = self._broker.writer()
+            while not self._stop.wait(self._rng.uniform(0, 0.1)):
+                self._write(writer)
+        except BaseException as error:
+            self.error = error
+
+    def _write(self, writer: BrokerWriter) -> None:
+        rng, name = self._rng, self._rng.choice(self.names)
+        count = rng.choice((1, 3, 20))
+        values = [b'{"n":%d}' % (self.numbers[name] + at + 1) for at in range(count)]
+        if rng.random() < 0.1:
+            values[0] = b"\xff" + values[0]
+        tag = rng.choice(("eu", None))
+        writer.write(name, values, None if tag is None else tag.encode())
+        self.numbers[name] += count
+
+    def end(self) -> None:
+        self._stop.set()
+        self._thread.join()
+        if self.error is not None:
+            raise self.error
+
+
+def check_here(url: str, broker: Broker, names: list[str], numbers: Counter[str]) -> int:
+    """Compare the topics here with what the broker has. Return how many records were compared."""
+    there = broker.contents(names)
+    compared = 0
+    with topics.connect(url) as log:
+        for name in names:
+            assert len(there[name]) >= numbers[name], f"{name}: the broker lost messages of the writer"
+            here = list(log.read(name))
+            data = [record.data for record in here]
+            values = [each if isinstance(each, bytes) else msgspec.json.encode(each) for each in data]
+            assert values == [value for value, _ in there[name]], f"{name}: {len(values)} of {len(there[name])}"
+            for record, (_, headers) in zip(here, there[name], strict=True):
+                assert record.meta["by"] == "writer", record
+                assert record.tag == (headers["key"].decode() if "key" in headers else None), record
+            compared += len(values)
+    return compared
+
+
 def check(url: str, broker: Broker, names: list[str], numbers: Counter[str]) -> int:
     """Compare both sides. Return how many records were compared. Raises: AssertionError."""
     there = broker.contents(names)
@@ -141,8 +197,8 @@ def _difference(seqs: list[int], count: int) -> str:
     return f"missing {missing[:9]}, doubled {doubled[:9]}, in order: {seqs == sorted(seqs)}"
 
 
-def run(side: str, kills: int, seed: int, directory: Path, life_s: float = 1.5) -> Counter[str]:
-    """Kill so many times. Return what was counted. Raises: AssertionError."""
+def run(side: str, kills: int, seed: int, directory: Path, life_s: float = 1.5, *, is_out: bool = True) -> Counter[str]:
+    """Kill so many times. Return what was counted. is_out: carry to the broker. Raises: AssertionError."""
     rng = random.Random(seed)
     counts: Counter[str] = Counter()
     broker: Broker = BROKERS[side](directory / side)
@@ -152,9 +208,14 @@ def run(side: str, kills: int, seed: int, directory: Path, life_s: float = 1.5) 
     server = Server(directory / "server", settings, executes=True)
     broker.start()
     server.wait_ready()
-    bridge = Bridge(directory, ["--url", url, "--to", broker.url, "--topics", "orders*", "--batch-records", "500"])
+    side_option = "--to" if is_out else "--from"
+    options = ["--url", url, side_option, broker.url, "--topics", "orders*", "--batch-records", "500"]
+    bridge = Bridge(directory, options)
+    numbered = random.Random(f"{seed} writer")
+    writer = Writer(url, numbered) if is_out else ThereWriter(broker, numbered)
+    while not writer.numbers and writer.error is None:
+        time.sleep(0.05)  # until there is a stream to read from
     bridge.start()
-    writer = Writer(url, random.Random(f"{seed} writer"))
     try:
         for kill in range(kills):
             time.sleep(rng.uniform(0.05, life_s))
@@ -178,7 +239,7 @@ def run(side: str, kills: int, seed: int, directory: Path, life_s: float = 1.5) 
         bridge.stop()
         bridge.finish()
         written = sorted(writer.numbers)
-        counts["records"] = check(url, broker, written, writer.numbers)
+        counts["records"] = (check if is_out else check_here)(url, broker, written, writer.numbers)
         counts["topics"] = len(written)
         server.stop()
     except BaseException as error:
@@ -204,6 +265,7 @@ def _quietly(end: Callable[[], None]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--side", choices=sorted(BROKERS), action="append")
+    parser.add_argument("--direction", choices=("out", "in"), action="append", help="both by default")
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 32))
     parser.add_argument("--directory", type=Path, help="kept; by default a temporary one, removed when all is well")
@@ -212,12 +274,14 @@ def main() -> None:
         if missing := BROKERS[side].missing():
             print(missing)
             continue
-        directory = options.directory or Path(tempfile.mkdtemp(prefix="topics-bridge-"))
-        print(f"{side}: seed {options.seed}, {directory}", flush=True)
-        counts = run(side, options.kills, options.seed, directory)
-        print(f"{side}: " + ", ".join(f"{name} {count}" for name, count in sorted(counts.items())), flush=True)
-        if options.directory is None:
-            shutil.rmtree(directory)
+        for direction in options.direction or ("out", "in"):
+            directory = options.directory or Path(tempfile.mkdtemp(prefix="topics-bridge-"))
+            print(f"{side}, {direction}: seed {options.seed}, {directory}", flush=True)
+            counts = run(side, options.kills, options.seed, directory / direction, is_out=direction == "out")
+            counted = ", ".join(f"{name} {count}" for name, count in sorted(counts.items()))
+            print(f"{side}, {direction}: {counted}", flush=True)
+            if options.directory is None:
+                shutil.rmtree(directory)
 
 
 if __name__ == "__main__":

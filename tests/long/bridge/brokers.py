@@ -46,9 +46,83 @@ class Broker(Protocol):
 
     def kill(self) -> None: ...
 
+    def writer(self) -> BrokerWriter: ...
+
     def contents(self, topics: list[str]) -> Mapping[str, list[tuple[bytes, dict[str, bytes]]]]:
         """Value and headers of each message, by topic, in order; the key is the header `key`."""
         ...
+
+
+class BrokerWriter(Protocol):
+    """A client that writes to a broker, also over its kills."""
+
+    def write(self, topic: str, values: list[bytes], key: bytes | None) -> None:
+        """Write messages; return once they are there."""
+        ...
+
+
+class KafkaWriter:
+    """An idempotent producer."""
+
+    def __init__(self, port: int) -> None:
+        from confluent_kafka import Producer  # noqa: PLC0415 - an optional package
+
+        settings = {"bootstrap.servers": f"127.0.0.1:{port}", "log_level": 0}
+        self._settings = settings
+        self._producer: Any = Producer({**settings, "enable.idempotence": True})
+        self._made: set[str] = set()
+
+    def write(self, topic: str, values: list[bytes], key: bytes | None) -> None:
+        from confluent_kafka.admin import AdminClient, NewTopic  # noqa: PLC0415 - an optional package
+
+        admin: Any = AdminClient(self._settings)
+        while topic not in self._made:
+            try:
+                admin.create_topics([NewTopic(topic, 1, 1)])[topic].result()
+            except Exception as error:
+                if "already exists" not in str(error):
+                    time.sleep(0.2)
+                    continue
+            self._made.add(topic)
+        for value in values:
+            self._producer.produce(topic, value, key=key, partition=0, headers=[("by", b"writer")])
+        assert self._producer.flush(120) == 0, "not all were acknowledged"
+
+
+class NatsWriter:
+    """Publications that are repeated by their ids until they are acknowledged."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._number = 0
+
+    def write(self, topic: str, values: list[bytes], key: bytes | None) -> None:
+        import asyncio  # noqa: PLC0415 - only here
+
+        asyncio.run(self._write(topic, values, key))
+
+    async def _write(self, topic: str, values: list[bytes], key: bytes | None) -> None:
+        import nats  # noqa: PLC0415 - an optional package
+
+        headers = {"by": "writer"} if key is None else {"by": "writer", "topics-tag": key.decode()}
+        for value in values:
+            self._number += 1
+            ids = {"Nats-Msg-Id": str(self._number)}
+            while True:
+                try:
+                    link: Any = await nats.connect(self._url, allow_reconnect=False, error_cb=_ignore)
+                    jetstream = link.jetstream(timeout=2)
+                    if self._number == 1:
+                        await jetstream.add_stream(name="topics", subjects=["topics.>"])
+                    await jetstream.publish(f"topics.{topic}", value, headers={**headers, **ids})
+                    await link.close()
+                    break
+                except Exception:
+                    time.sleep(0.1)
+
+
+async def _ignore(_error: Exception) -> None:
+    pass
 
 
 class _Process:
@@ -101,6 +175,9 @@ class KafkaBroker(_Process):
             capture_output=True,
         )
 
+    def writer(self) -> KafkaWriter:
+        return KafkaWriter(self.port)
+
     @staticmethod
     def missing() -> str:
         if shutil.which("java") is None:
@@ -147,6 +224,9 @@ class NatsBroker(_Process):
         (directory / "nats.conf").write_text(
             f'host: 127.0.0.1\nport: {self.port}\njetstream {{ store_dir: "{directory}/store" }}\n'
         )
+
+    def writer(self) -> NatsWriter:
+        return NatsWriter(self.url)
 
     @staticmethod
     def missing() -> str:

@@ -74,7 +74,10 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "lane": {"access", "handlers", "http1", "plan", "protocol_choice", "wire"},
     },
     "loop": {"portable": {"ring"}},
-    "bridge": {"jetstream": {"carried", "record_messages"}, "kafka": {"carried", "record_messages"}},
+    "bridge": {
+        "jetstream": {"carried", "incoming", "record_messages", "topic_source"},
+        "kafka": {"carried", "incoming", "record_messages", "topic_source"},
+    },
     "bench": {
         "load": set(),
         "results": {"load", "outcome", "sides", "workload"},

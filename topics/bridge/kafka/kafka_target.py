@@ -221,18 +221,21 @@ class KafkaSession:
             raise self._place.down(error) from error
 
     def _produce(self, batch: TopicBatch, partitions: int) -> None:
-        topic, limit = batch.topic, self._limit
+        topic, limit, produce = batch.topic, self._limit, self._producer.produce
+        small, partition = limit - 1024, 0 if partitions == 1 else -1  # -1: by the key
         for message in batch.messages:
-            if len(message.value) + 1024 > limit and message.size > limit:
+            if len(message.value) > small and message.size > limit:
                 message = self._mark_of(topic, message)
-            headers = [(SEQ, str(message.seq)), *message.headers]
-            if message.is_mark:
-                for partition in range(partitions):
-                    self._send(topic, message.value, headers=headers, timestamp=message.ts, partition=partition)
-            elif partitions == 1:
-                self._send(topic, message.value, headers=headers, timestamp=message.ts, key=message.key, partition=0)
-            else:
-                self._send(topic, message.value, headers=headers, timestamp=message.ts, key=message.key)
+            seq, value, key, extra, ts, is_mark = message
+            headers = [(SEQ, str(seq)), *extra] if extra else [(SEQ, str(seq))]
+            if is_mark:
+                for each in range(partitions):
+                    self._send(topic, value, headers=headers, timestamp=ts, partition=each)
+                continue
+            try:
+                produce(topic, value, key, partition, timestamp=ts, headers=headers)
+            except BufferError:
+                self._send(topic, value, headers=headers, timestamp=ts, key=key, partition=partition)
 
     def _send(self, topic: str, value: bytes, **more: Any) -> None:
         while True:

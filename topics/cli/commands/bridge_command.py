@@ -25,6 +25,7 @@ def bridge(  # noqa: PLR0917 - typer makes options of them
     call: CliCall,
     topics: Annotated[str, typer.Option("--topics", help="Names by commas; 'orders*' takes in later topics, too.")],
     to: Annotated[str, typer.Option("--to", help="kafka://HOST:PORT or nats://HOST:PORT.")] = "",
+    source: Annotated[str, typer.Option("--from", help="The same, to carry from there to topics here.")] = "",
     id: Annotated[str, typer.Option("--id", help="Name of the bridge, to which its positions belong.")] = "topics",
     stream: Annotated[str, typer.Option(help="NATS: the stream; made if it is missing.")] = "topics",
     prefix: Annotated[str, typer.Option(help="NATS: the part of a subject before the topic's name.")] = "topics.",
@@ -34,6 +35,10 @@ def bridge(  # noqa: PLR0917 - typer makes options of them
     replicas: Annotated[int, typer.Option(min=0, max=100, help="Copies of what is made; 0: the other side's.")] = 0,
     oversize: Annotated[str, typer.Option(help="A record too large for the other side: stop, or skip it.")] = "stop",
     once: Annotated[bool, typer.Option("--once", help="Carry up to the heads of now, and end.")] = False,
+    values: Annotated[str, typer.Option(help="Of --from: auto (JSON, or else bytes), json or bytes.")] = "auto",
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Of --from: take topics here that others have written.")
+    ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show where each topic continues; change nothing.")
     ] = False,
@@ -44,15 +49,21 @@ def bridge(  # noqa: PLR0917 - typer makes options of them
         list[str] | None, typer.Option("--set", help="NAME=VALUE of the other side's client; repeatable.")
     ] = None,
 ) -> None:
-    """Carry topics to Kafka or JetStream, exactly once (docs/outgrowing.md)."""
+    """Carry topics to Kafka or JetStream, or from there, exactly once (docs/outgrowing.md)."""
+    from topics.bridge.incoming import VALUES  # noqa: PLC0415 - as below
     from topics.bridge.run_bridge import BridgeOptions  # noqa: PLC0415 - `topics --help` should not load it
 
     call.place.needs_server("bridge", "it follows what is written")
     if oversize not in _OVERSIZE:
         raise UsageError(f"--oversize is {oversize!r}: use {' or '.join(_OVERSIZE)}")
+    if values not in VALUES:
+        raise UsageError(f"--values is {values!r}: use one of {', '.join(VALUES)}")
     options = BridgeOptions(
         topics=topics,
         to=to,
+        source=source,
+        values=values,
+        adopts=adopt,
         id=id,
         stream=stream,
         prefix=prefix,
@@ -64,6 +75,8 @@ def bridge(  # noqa: PLR0917 - typer makes options of them
         memory_bytes=memory_mb << 20,
         settings=_pairs(settings or []),
     )
+    if dry_run and source:
+        raise UsageError("--dry-run shows what --to would carry: leave it out with --from")
     if dry_run:
         _show(call, options)
     else:
@@ -87,7 +100,7 @@ def _show(call: CliCall, options: BridgeOptions) -> None:
 def _carry(call: CliCall, options: BridgeOptions, metrics: str) -> None:
     """Carry until a signal ends it, or up to the heads."""
     from topics.bridge.bridge_numbers import BridgeNumbers  # noqa: PLC0415 - as in `bridge`
-    from topics.bridge.run_bridge import carry_out  # noqa: PLC0415
+    from topics.bridge.run_bridge import carry  # noqa: PLC0415
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
     numbers, stop = BridgeNumbers(), threading.Event()
@@ -96,7 +109,7 @@ def _carry(call: CliCall, options: BridgeOptions, metrics: str) -> None:
             numbers.serve(metrics)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        carry_out(log, options, numbers, SystemClock(), stop)
+        carry(log, options, numbers, SystemClock(), stop)
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:
