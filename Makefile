@@ -17,7 +17,7 @@ JOBS ?= 2
 # Tests start many processes: without compiled modules each of them takes half a second of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help buckets packages wheels pages tutorial perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt client-faults bridge pyright ui api-clients
+.PHONY: help buckets packages wheels pages tutorial perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt client-faults bridge pyright ui packaging api-clients
 
 help: ## this list
 	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -28,6 +28,10 @@ api-clients: venv ## clients that generators make of /openapi.json, used against
 		$(VENV)/generators/bin/pip install -q --disable-pip-version-check "openapi-python-client>=0.26"; }
 	@if command -v npm >/dev/null; then npm install --silent --no-audit --no-fund --prefix $(VENV)/generators typescript@5 openapi-typescript@7 openapi-fetch @types/node@20; fi
 	$(BIN)/python -m pytest -m slow -rs tests/long/api_clients $(ARGS)
+
+# systemd, nginx, caddy, prometheus, strace, docker-compose and a builder of images, each where it is here (Debian has all).
+packaging: venv ## the files of packaging/: unit, profile of calls, proxies, compose file, rules, image
+	$(BIN)/python -m pytest -m "slow or not slow" -rs -s tests/project/packaging $(ARGS)
 
 # Chromium (Debian: chromium) and node 20; playwright-core comes from the package index of node, once.
 ui: venv ## /ui in Chromium, with screenshots in build/ui
