@@ -24,6 +24,7 @@ ELSEWHERE = {
     "docs/tutorial.md": "tests/long/tutorial follows it in two terminals",
     "docs/migration.md": "test_migration.py runs its programs, beside stand-ins for other systems",
     "docs/recipes.md": "test_recipes.py runs each program in a directory of its own",
+    "docs/outgrowing.md": "needs Kafka, NATS and Java; tests/long/bridge runs the commands",
     "docs/guides/bench.md": "measures for minutes; tests/cli/bench runs the commands",
     "docs/guides/pipelines.md": "directories of days; tests/cli/test_pipeline.py runs the commands",
     "docs/guides/proxies.md": "configuration of other programs",
