@@ -1013,6 +1013,13 @@ MUTANTS = (
         _PREFIXES,
     ),
     _one(
+        "a topic named beside a prefix begun at its first record by a WebSocket",
+        "ws/subscriptions.py",
+        "            self._feed.subscribe(name, query, beginning.from_seq)\n",
+        "            self._feed.subscribe(name, query, 0 if command.prefixes else beginning.from_seq)\n",
+        "watchers",
+    ),
+    _one(
         "the staging area of producers taken in by a watch of all names",
         "engine/write/lifecycle.py",
         " and self.topic.name != STAGING:",

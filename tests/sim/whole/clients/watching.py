@@ -2,6 +2,7 @@
 
 R-PREFIX: whatever topics come and go, and in every crash, the watcher gets each record of a topic
 once, in order, from the first one on. Nothing is missing a moment after its writer has the answer.
+It watches over server-sent events or a WebSocket, as it chooses each time.
 """
 
 from __future__ import annotations
@@ -17,10 +18,17 @@ from tests.sim.whole.clients.clients import RETRY_NS, Client, Clients
 from tests.sim.whole.clients.http_client import Wire
 from tests.sim.whole.machine import Audit, Machine
 from tests.sim.whole.seed_plan import PORT
+from tests.ws.frame_client import CLOSE, TEXT, Incoming, text
 
 _LATE_NS = 200_000_000
 """A record is delivered in the pass that makes it readable; connections and reads take longer."""
 _TOPICS = 5
+_UPGRADE = (
+    b"GET /v0/ws HTTP/1.1\r\nHost: 127.0.0.1:4000\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+_STATUS = {"throttled": 429, "storage_error": 500}
+"""The status of a refusal's code over HTTP; of the others 503."""
 
 
 class Event(NamedTuple):
@@ -94,6 +102,89 @@ class EventWire:
         self.over = True
         self._endpoint.close()
         self._on_end()
+
+
+class SocketWire:
+    """A WebSocket that subscribes to topics and prefixes.
+
+    on_made: called with the status and the answer of the subscribe, as over HTTP. on_end: called
+    once afterwards.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        command: dict[str, Any],
+        on_made: Callable[[int, Any], None],
+        on_event: Callable[[Event], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        endpoint = machine.ring.network.connect("127.0.0.1", PORT)
+        if isinstance(endpoint, int):
+            raise OSError(endpoint, "connect")
+        self._endpoint = endpoint
+        self._command = command
+        self._on_made = on_made
+        self._on_event = on_event
+        self._on_end = on_end
+        self._head = bytearray()
+        self._incoming: Incoming | None = None
+        self._cursors: dict[str, int] = {}
+        self.over = False
+        endpoint.on_readable = self._readable
+        endpoint.send(_UPGRADE)
+
+    def reset(self) -> None:
+        """Reset the connection, without another callback."""
+        self.over = True
+        self._endpoint.reset()
+
+    def _readable(self) -> None:
+        if self.over:
+            return
+        data = self._endpoint.take(1 << 30)
+        if self._incoming is None:
+            self._head += data
+            end = self._head.find(b"\r\n\r\n")
+            if end >= 0:
+                if not self._head.startswith(b"HTTP/1.1 101 "):
+                    self._finish()
+                    return
+                self._incoming, data = Incoming(), bytes(self._head[end + 4 :])
+                self._endpoint.send(text({"op": "subscribe", **self._command}))
+        if self._incoming is not None:
+            for opcode, payload in self._incoming.feed(data):
+                if opcode == CLOSE:
+                    self._finish()
+                elif opcode == TEXT and not self.over:
+                    self._take(payloads.read(json.loads(payload)))
+        if not self.over and (self._endpoint.error or (self._endpoint.end_of_stream and not self._endpoint.incoming)):
+            self._finish()
+
+    def _take(self, message: Any) -> None:
+        kind, cursors = message["op"], self._cursors
+        if kind == "subscribed":
+            cursors.update((name, state["from_seq"]) for name, state in message["topics"].items())
+            self._on_made(200, message)
+        elif kind == "error":
+            if message["code"] != "server_shutting_down":
+                self._on_made(_STATUS.get(message["code"], 503), {"error": message})
+                self._finish()
+        else:
+            name = message["topic"]
+            if kind == "record":
+                cursors[name] = message["to_seq"]
+            elif kind == "tombstone":
+                cursors[name] = message["earliest_seq"] - 1
+            elif kind == "topic_deleted":
+                cursors.pop(name, None)
+            self._on_event(Event(kind.replace("_", "-"), message, dict(cursors)))
+
+    def _finish(self) -> None:
+        if not self.over:
+            self.over = True
+            self._endpoint.close()
+            self._on_end()
 
 
 def _cursors(fields: dict[str, str]) -> dict[str, int]:
@@ -208,7 +299,7 @@ class _Watcher(Client):
     """The watcher, which continues by the cursors of its last frame."""
 
     shared: Watching
-    stream: EventWire | None = None
+    stream: EventWire | SocketWire | None = None
 
     def __init__(self, shared: Watching, number: int) -> None:
         super().__init__(shared, number)
@@ -243,20 +334,41 @@ class _Watcher(Client):
     def step(self, wire: Wire) -> None:
         topics = {name: {"from_seq": seq} for name, seq in self.cursors.items()}
         body = {"prefixes": {self.shared.prefix: {}}, "topics": topics, "limit": self.rng.choice((1, 2, 256))}
-        wire.ask("POST", "/v0/watch?lenient=true", body, self._made)
+        if self.rng.random() < 0.5:
+            wire.ask("POST", "/v0/watch?lenient=true", body, self._made)
+            return
+        try:
+            self.stream = SocketWire(
+                self.machine, {**body, "lenient": True}, self._made_by_socket, self._event, self._ended
+            )
+        except OSError:
+            self._later(RETRY_NS, self._step)
 
     def _made(self, status: int, answer: Any) -> None:
         self.count("watches by prefix", status, answer)
         if status != 200:
             self._later(RETRY_NS, self._step)
             return
-        self.at = {name: at for name, at in self.at.items() if name in answer["topics"]}
-        self.resumed = set(self.at)
+        self._resume(answer)
         try:
             self.stream = EventWire(self.machine, answer["stream_url"], "", self._event, self._ended)
         except OSError:
             self._later(RETRY_NS, self._step)
             return
+        self._opened()
+
+    def _made_by_socket(self, status: int, answer: Any) -> None:
+        self.count("watches by prefix over WebSocket", status, answer)
+        if status == 200:
+            self._resume(answer)
+            self._opened()
+
+    def _resume(self, answer: Any) -> None:
+        self.at = {name: at for name, at in self.at.items() if name in answer["topics"]}
+        self.cursors = {name: seq for name, seq in self.cursors.items() if name in answer["topics"]}
+        self.resumed = set(self.at)
+
+    def _opened(self) -> None:
         self.opened_ns = self.machine.ring.clock.monotonic_ns()
         self._later(self.rng.randrange(1_000_000, 300_000_000), self._leave)
 
