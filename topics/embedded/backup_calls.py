@@ -60,7 +60,7 @@ async def _verify_archive(loop: Loop, archive: str, timelines: list[Timeline]) -
 
 async def _verify_backup(loop: Loop, backup: str) -> VerifiedBackup:
     manifest = await read_manifest(loop.files, backup)
-    damaged = [str(error) for error in await check_backup(loop, backup)]
+    damaged = await check_backup(loop, backup)
     report = await verify(loop, backup, "")
     findings = damaged + [report.describe(finding) for finding in report.findings]
     return VerifiedBackup(backup, manifest.taken_ms, len(manifest.files), manifest.size, report.records, findings)

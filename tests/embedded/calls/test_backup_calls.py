@@ -114,7 +114,7 @@ def test_what_cannot_be_restored_is_refused_with_the_remedy(backups: Path) -> No
         topics.restore(backups.parent / "nowhere", backups.parent / "new")
     with pytest.raises(UsageError, match="skipped_seqs is 0"):
         topics.restore(backups, backups.parent / "new", skipped_seqs=0)
-    (backup,) = backups.iterdir()
+    (backup,) = backups.glob("*Z")
     (backup / "backup.json").write_text("{")
     with pytest.raises(CorruptError, match=r"backup\.json does not match its checksum"):
         topics.restore(backups, backups.parent / "new")

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 import xxhash
 
 from tests.store.store_world import StoreWorld, small_config
 from topics.common.values.backup_result import BackupResult
-from topics.errors import RequestError, StorageError, TopicsError, UsageError
-from topics.store.backup.backup_files import remove_tree
-from topics.store.backup.backup_manifest import backup_names, read_manifest
+from topics.errors import CorruptError, RequestError, StorageError, TopicsError, UsageError
+from topics.store.backup.backup_files import pack_description, remove_tree
+from topics.store.backup.backup_manifest import BackupFile, backup_names, read_manifest
+from topics.store.backup.restore_backup import check_backup, copy_backup
 from topics.store.backup.write_backup import BackupWriter
 from topics.store.checkpoint.capture import Capture
 from topics.store.disk.whole_files import list_if_there
@@ -269,3 +272,62 @@ def test_the_manifest_states_every_file_with_its_checksum() -> None:
     del files["backup.json"]
     listed = {file.path: (file.bytes, file.xxh3) for file in manifest.files}
     assert listed == {name: (len(data), xxhash.xxh3_64_hexdigest(data)) for name, data in files.items()}
+    assert world.run(check_backup(world.loop, directory)) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (
+            lambda files: [*files, BackupFile("../evil", 5, "0" * 16)],
+            r"lists '\.\./evil', which is no file of a backup",
+        ),
+        (lambda files: [*files, BackupFile("wal/../../evil", 5, "0" * 16)], ".*no file of a backup"),
+        (lambda files: [*files, BackupFile("/etc/evil", 5, "0" * 16)], ".*no file of a backup"),
+        (lambda files: [*files, BackupFile("backup.json", 5, "0" * 16)], ".*no file of a backup"),
+        (lambda files: [*files, files[0]], "lists a file twice"),
+        (lambda files: [BackupFile(file.path, -1, file.xxh3) for file in files], ".*with -1 bytes"),
+        (lambda files: [BackupFile(file.path, file.bytes, "../../") for file in files], r".*the checksum '\.\./\.\./'"),
+        (lambda _files: [], "lists no snapshot of a log"),
+        (lambda files: [file for file in files if not file.path.startswith("snapshots")], "lists no snapshot"),
+    ],
+)
+def test_a_manifest_that_no_backup_has_is_refused_although_its_checksum_is_right(
+    change: Callable[[list[BackupFile]], list[BackupFile]], why: str
+) -> None:
+    world = filled()
+    written = backup(world)
+    manifest = world.run(read_manifest(world.loop.files, written.path))
+    changed = msgspec.structs.replace(manifest, files=change(manifest.files))
+    world.ring.put_file(f"{written.path}/backup.json", pack_description(changed))
+    world.ring.put_file(f"{ROOT}/evil", b"owned")
+    for use in (check_backup(world.loop, written.path), copy_backup(world.loop, written.path, "new")):
+        with pytest.raises(CorruptError, match=rf"backup\.json {why}.*Use another backup"):
+            world.run(use)
+    assert "new" not in world.ring.disk.list_directory(".")
+
+
+@pytest.mark.parametrize(
+    "text", [b'{"version":1,"taken_ms":"\xff"}', b'{"version":1', b"", b"\xff", b'{"version":1,"taken_ms":-5}']
+)
+def test_every_kind_of_damage_to_a_manifest_is_reported_as_such(text: bytes) -> None:
+    """With its checksum computed anew, too: no decoder's own exception comes through."""
+    world = filled()
+    written = backup(world)
+    whole = text.removesuffix(b"}")
+    for data in (text, whole + b',"xxh3":"' + xxhash.xxh3_64_hexdigest(whole).encode() + b'"}'):
+        world.ring.put_file(f"{written.path}/backup.json", data)
+        with pytest.raises(CorruptError, match=r"backup\.json (does not match its checksum|is damaged)"):
+            world.run(read_manifest(world.loop.files, written.path))
+
+
+def test_a_file_that_a_manifest_does_not_list_is_found() -> None:
+    world = filled()
+    written = backup(world)
+    world.ring.put_file(f"{written.path}/packs/pack-00000000000000ff.data", b"")
+    world.ring.put_file(f"{written.path}/other/file", b"")
+    world.ring.put_file(f"{written.path}/lock", b"")
+    assert world.run(check_backup(world.loop, written.path)) == [
+        f"{written.path}/other is not in the list of the backup: no restore copies it",
+        f"{written.path}/packs/pack-00000000000000ff.data is not in the list of the backup: no restore copies it",
+    ]

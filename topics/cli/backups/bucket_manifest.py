@@ -24,9 +24,8 @@ import msgspec
 
 from topics.cli.backups.bucket import Bucket
 from topics.errors import CorruptError, FormatError
-from topics.store.archive.archive_note import NOTE_NAME, NOTE_VERSION, ArchiveNote
-from topics.store.backup.backup_files import unpack_description
-from topics.store.backup.backup_manifest import MANIFEST_NAME, MANIFEST_VERSION, BackupManifest
+from topics.store.archive.archive_note import NOTE_NAME, ArchiveNote, unpack_note
+from topics.store.backup.backup_manifest import MANIFEST_NAME, BackupManifest, unpack_manifest
 
 BUCKET_VERSION = 1
 MANIFESTS, PIECES, LOGS = "manifests", "pieces", "logs"
@@ -56,14 +55,12 @@ class BucketManifest(msgspec.Struct, forbid_unknown_fields=True):
         return self.kind == MANIFEST_NAME
 
     def backup(self) -> BackupManifest:
-        """Return the description of a backup. Raises: CorruptError."""
-        where = f"{self.path}/{self.kind}"
-        return unpack_description(self.description.encode(), where, BackupManifest, MANIFEST_VERSION, REMEDY)
+        """Return the description of a backup. Raises: CorruptError, FormatError."""
+        return unpack_manifest(self.description.encode(), f"{self.path}/{self.kind} in the bucket", REMEDY)
 
     def note(self) -> ArchiveNote:
-        """Return the description of a timeline. Raises: CorruptError."""
-        where = f"{self.path}/{self.kind}"
-        return unpack_description(self.description.encode(), where, ArchiveNote, NOTE_VERSION, REMEDY)
+        """Return the description of a timeline. Raises: CorruptError, FormatError."""
+        return unpack_note(self.description.encode(), f"{self.path}/{self.kind} in the bucket", REMEDY)
 
     def key(self, path: str, piece: str) -> str:
         """Return the key of a piece of a file."""

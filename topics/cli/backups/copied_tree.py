@@ -6,20 +6,17 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from topics.errors import StorageError, UsageError
-from topics.store.archive.archive_note import BASES, NOTE_NAME, NOTE_VERSION, ArchiveNote, is_timeline_name
+from topics.errors import CorruptError, StorageError, UsageError
+from topics.store.archive.archive_note import BASES, NOTE_NAME, ArchiveNote, is_timeline_name, unpack_note
 from topics.store.archive.archived_log import archived_directory
-from topics.store.backup.backup_files import unpack_description
 from topics.store.backup.backup_manifest import (
     MANIFEST_NAME,
-    MANIFEST_VERSION,
     BackupManifest,
     backup_age,
     is_backup_name,
+    unpack_manifest,
 )
 from topics.store.format.log_format import BLOCK_BYTES, align_up, wal_file_no
-
-_REMEDY = "`topics verify` shows all damage"
 
 
 class BackupPart(NamedTuple):
@@ -34,8 +31,7 @@ class BackupPart(NamedTuple):
     @property
     def manifest(self) -> BackupManifest:
         """Return the manifest, decoded. Raises: CorruptError, FormatError."""
-        path = f"{self.directory}/{MANIFEST_NAME}"
-        return unpack_description(self.text.encode(), path, BackupManifest, MANIFEST_VERSION, _REMEDY)
+        return unpack_manifest(self.text.encode(), f"{self.directory}/{MANIFEST_NAME}")
 
 
 class LogFilePart(NamedTuple):
@@ -98,7 +94,7 @@ def _timeline(path: str, directory: str) -> Tree:
         text = _read(f"{directory}/{NOTE_NAME}")
     except FileNotFoundError:
         return Tree([], None)  # the server has just begun it
-    note = unpack_description(text.encode(), f"{directory}/{NOTE_NAME}", ArchiveNote, NOTE_VERSION, _REMEDY)
+    note = unpack_note(text.encode(), f"{directory}/{NOTE_NAME}")
     files: list[LogFilePart] = []
     for shard, end in note.shards.items():
         of_shard = f"{directory}/{archived_directory(shard)}"
@@ -118,8 +114,12 @@ def _timeline(path: str, directory: str) -> Tree:
 
 
 def _read(path: str) -> str:
-    with open(path, encoding="utf-8", errors="replace") as opened:
-        return opened.read()
+    """Return the text of a description. Raises: CorruptError, OSError."""
+    try:
+        with open(path, encoding="utf-8") as opened:
+            return opened.read()
+    except UnicodeDecodeError as error:
+        raise CorruptError(f"{path} is damaged: {error}: `topics verify` shows all damage", {"path": path}) from error
 
 
 def read_log_file(directory: str, file: LogFilePart) -> bytes:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from topics.loop.loop import Loop
-from topics.store.backup.backup_files import pack_description, read_description, time_name
+from topics.store.backup.backup_files import UnixMs, pack_description, time_name, unpack_description
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file, replace_file
 
 TIMELINE_NAME = "archive"
@@ -47,9 +47,9 @@ class ShardEnd(msgspec.Struct, array_like=True, frozen=True):
 class Hole(msgspec.Struct, frozen=True):
     """A time that no restore can lead to, because a part of the log was not archived."""
 
-    from_ms: int
+    from_ms: UnixMs
     """Unix ms up to which the log before the hole is there."""
-    to_ms: int | None = None
+    to_ms: UnixMs | None = None
     """Unix ms of the base after the hole; None until there is one."""
     batch_nos: dict[int, int] = {}
     """By shard, the number of the last batch before the hole."""
@@ -59,7 +59,7 @@ class ArchiveNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The contents of a note."""
 
     version: int = NOTE_VERSION
-    upto_ms: int = 0
+    upto_ms: UnixMs = 0
     """Unix ms: all that was written until then is archived. 0: nothing is."""
     shards: dict[int, ShardEnd] = {}
     holes: tuple[Hole, ...] = ()
@@ -135,10 +135,19 @@ async def read_note(files: FileCalls, timeline: str) -> ArchiveNote | None:
 
     Raises: CorruptError, FormatError, OSError.
     """
+    path = f"{timeline}/{NOTE_NAME}"
     try:
-        return await read_description(files, f"{timeline}/{NOTE_NAME}", ArchiveNote, NOTE_VERSION, _REMEDY)
+        return unpack_note(await read_file(files, path), path)
     except FileNotFoundError:
         return None
+
+
+def unpack_note(data: bytes, path: str, remedy: str = _REMEDY) -> ArchiveNote:
+    """Return a note, decoded. path, remedy: for messages.
+
+    Raises: CorruptError; FormatError, it is of a newer build.
+    """
+    return unpack_description(data, path, ArchiveNote, NOTE_VERSION, remedy)
 
 
 async def write_note(files: FileCalls, timeline: str, note: ArchiveNote) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Annotated, NamedTuple, Protocol, TypeVar
 
 import msgspec
 import xxhash
 
 from topics.errors import CorruptError, FormatError, StorageError
 from topics.loop.loop import Loop
-from topics.store.disk.whole_files import FileCalls, ReadCalls, list_if_there, make_directories, read_file
+from topics.store.disk.whole_files import FileCalls, ReadCalls, list_if_there, make_directories
 
+UnixMs = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]
+"""A time of a description: before the year 10000, which is the last one that a datetime has."""
 _CHUNK_BYTES = 256 << 10
 _CHECKSUM = b',"xxh3":"'
 """Before the checksum at the end of a description."""
@@ -53,18 +55,10 @@ def pack_description(description: Versioned) -> bytes:
     return text + _CHECKSUM + xxhash.xxh3_64_hexdigest(text).encode() + b'"}'
 
 
-async def read_description(files: FileCalls, path: str, kind: type[D], version: int, remedy: str) -> D:
-    """Return a description.
-
-    remedy: the end of the message if it is damaged.
-
-    Raises: FileNotFoundError; CorruptError; FormatError, it is of a newer build; OSError.
-    """
-    return unpack_description(await read_file(files, path), path, kind, version, remedy)
-
-
 def unpack_description(data: bytes, path: str, kind: type[D], version: int, remedy: str) -> D:
-    """Return the description of these bytes. path: where they are from.
+    """Return a description, decoded.
+
+    path: for messages. remedy: the end of the message if it is damaged.
 
     Raises: CorruptError; FormatError, it is of a newer build.
     """
@@ -73,7 +67,7 @@ def unpack_description(data: bytes, path: str, kind: type[D], version: int, reme
         raise CorruptError(f"{path} does not match its checksum. {remedy}", {"path": path})
     try:
         found = msgspec.json.decode(text + b"}", type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, ValueError) as error:  # ValueError: its text is not UTF-8
         raise CorruptError(f"{path} is damaged: {error}. {remedy}", {"path": path}) from error
     if found.version != version:
         raise FormatError(f"{path} has version {found.version}, and this build knows {version}")

@@ -17,15 +17,29 @@ import re
 
 import msgspec
 
-from topics.store.backup.backup_files import read_description, time_name
-from topics.store.disk.whole_files import FileCalls, list_if_there
+from topics.errors import CorruptError
+from topics.store.backup.backup_files import UnixMs, time_name, unpack_description
+from topics.store.disk.whole_files import FileCalls, list_if_there, read_file
 from topics.store.format.log_format import wal_file_no
+from topics.store.format.segment_format import (
+    MARKER_NAME,
+    PACK_DIRECTORY,
+    SNAPSHOT_DIRECTORY,
+    TOPICS_DIRECTORY,
+)
 
 MANIFEST_NAME = "backup.json"
 LOCK_NAME = "lock"
 PARTIAL = ".partial"
 """Suffix of the name of an incomplete backup."""
 MANIFEST_VERSION = 1
+_REMEDY = "Use another backup; `topics verify` shows all damage"
+_PATH = re.compile(
+    rf"{re.escape(MARKER_NAME)}|({SNAPSHOT_DIRECTORY}|wal|{TOPICS_DIRECTORY}|{PACK_DIRECTORY})(/[a-z0-9][a-z0-9._-]*)+",
+    re.ASCII,
+)
+"""The paths of the files of a data directory: none leads out of it."""
+_XXH3 = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _NAME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}Z(-\d+)?", re.ASCII)
 
 
@@ -47,7 +61,7 @@ class BackupManifest(msgspec.Struct, forbid_unknown_fields=True):
     """The contents of a manifest."""
 
     version: int
-    taken_ms: int
+    taken_ms: UnixMs
     """Unix ms of the instant of the backup."""
     format: int
     """Format of the data directory."""
@@ -110,5 +124,34 @@ async def read_manifest(files: FileCalls, directory: str) -> BackupManifest:
 
     Raises: FileNotFoundError; CorruptError; FormatError, it is of a newer build; OSError.
     """
-    path, remedy = f"{directory}/{MANIFEST_NAME}", "Use another backup; `topics verify` shows all damage"
-    return await read_description(files, path, BackupManifest, MANIFEST_VERSION, remedy)
+    path = f"{directory}/{MANIFEST_NAME}"
+    return unpack_manifest(await read_file(files, path), path)
+
+
+def unpack_manifest(data: bytes, path: str, remedy: str = _REMEDY) -> BackupManifest:
+    """Return a manifest, decoded. path, remedy: for messages.
+
+    Raises: CorruptError; FormatError, it is of a newer build.
+    """
+    manifest = unpack_description(data, path, BackupManifest, MANIFEST_VERSION, remedy)
+    if flaw := _flaw(manifest):
+        raise CorruptError(f"{path} {flaw}. {remedy}", {"path": path})
+    return manifest
+
+
+def _flaw(manifest: BackupManifest) -> str:
+    """Return what no manifest that was written as one has; "" if there is nothing.
+
+    A checksum does not prove that, because whoever changes a manifest can compute one.
+    """
+    for file in manifest.files:
+        if not _PATH.fullmatch(file.path):
+            return f"lists {file.path[:200]!r}, which is no file of a backup"
+        if file.bytes < 0 or not _XXH3.fullmatch(file.xxh3):
+            return f"lists {file.path} with {file.bytes} bytes and the checksum {file.xxh3[:40]!r}"
+    paths = {file.path for file in manifest.files}
+    if len(paths) < len(manifest.files):
+        return "lists a file twice"
+    if MARKER_NAME not in paths or not any(path.startswith(f"{SNAPSHOT_DIRECTORY}/") for path in paths):
+        return "lists no snapshot of a log"
+    return ""

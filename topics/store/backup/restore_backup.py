@@ -11,6 +11,7 @@ from topics.errors import CorruptError, UsageError
 from topics.loop.loop import Loop
 from topics.store.backup.backup_files import NewTree
 from topics.store.backup.backup_manifest import (
+    LOCK_NAME,
     MANIFEST_NAME,
     PARTIAL,
     BackupFile,
@@ -22,6 +23,7 @@ from topics.store.disk.data_directory import make_with_parents, sync_parents
 from topics.store.disk.whole_files import list_if_there
 
 _CHUNK_BYTES = 1 << 20
+_REMEDY = "restore another backup; `topics verify` shows all damage"
 
 
 def find_backup(loop: Loop, path: str) -> str:
@@ -39,17 +41,40 @@ def find_backup(loop: Loop, path: str) -> str:
     raise UsageError(f"there is no backup in {path}: name the directory of one, or the one that backups are made in")
 
 
-async def check_backup(loop: Loop, directory: str) -> list[CorruptError]:
-    """Compare every file of a backup with its manifest; return what differs.
+async def check_backup(loop: Loop, directory: str) -> list[str]:
+    """Compare every file of a backup with its manifest; return what differs, a sentence each.
 
     Raises: CorruptError, the manifest is damaged; FormatError; OSError.
     """
-    found: list[CorruptError] = []
-    for file in (await read_manifest(loop.files, directory)).files:
+    found: list[str] = []
+    manifest = await read_manifest(loop.files, directory)
+    for file in manifest.files:
         try:
             await _read_all(loop, directory, file, None)
         except CorruptError as error:
-            found.append(error)
+            found.append(str(error))
+    return found + _unlisted(loop, directory, manifest)
+
+
+def _unlisted(loop: Loop, directory: str, manifest: BackupManifest) -> list[str]:
+    """Return a sentence for each file that is in a backup, and not in its list.
+
+    A program that opened the directory may have left its lock.
+    """
+    known = {MANIFEST_NAME, LOCK_NAME}
+    directories = {""}
+    for file in manifest.files:
+        known.add(file.path)
+        at = os.path.dirname(file.path)
+        while at and at not in directories:
+            directories.add(at)
+            at = os.path.dirname(at)
+    found = []
+    for below in sorted(directories):
+        for name in list_if_there(loop.files, f"{directory}/{below}" if below else directory):
+            path = f"{below}/{name}" if below else name
+            if path not in known and path not in directories:
+                found.append(f"{directory}/{path} is not in the list of the backup: no restore copies it")
     return found
 
 
@@ -82,7 +107,7 @@ async def _read_all(loop: Loop, directory: str, file: BackupFile, copies: NewTre
     try:
         fd = await files.open(path, os.O_RDONLY)
     except FileNotFoundError:
-        raise CorruptError(f"{path} of the backup is missing", {"path": path}) from None
+        raise CorruptError(f"{path} of the backup is missing: {_REMEDY}", {"path": path}) from None
     write_fd = -1
     try:
         if copies is not None:
@@ -96,7 +121,7 @@ async def _read_all(loop: Loop, directory: str, file: BackupFile, copies: NewTre
             at += count
         if (at, digest.hexdigest()) != (file.bytes, file.xxh3):
             what = f"has {at} bytes, not {file.bytes}" if at != file.bytes else "does not match its checksum"
-            raise CorruptError(f"{path} of the backup {what}: restore another backup", {"path": path})
+            raise CorruptError(f"{path} of the backup {what}: {_REMEDY}", {"path": path})
         if write_fd >= 0:
             await files.fsync(write_fd)
     finally:
