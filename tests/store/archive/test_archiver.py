@@ -8,11 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from tests.sim.world.sim_disk import SimDirectory
 from tests.store.archive.archive_world import ARCHIVE, archive_config, archived, held, note, restored, stats, wait
 from tests.store.store_world import StoreWorld
+from topics.errors import UsageError
 from topics.store.archive.archive_note import BASES, timeline_names
 from topics.store.archive.archive_retention import remove_old, remove_old_timelines
-from topics.store.archive.restore_archive import find_timelines
+from topics.store.archive.restore_archive import END, find_timelines
 from topics.store.backup.backup_manifest import LOCK_NAME, backup_names
 from topics.store.disk.whole_files import list_if_there
 
@@ -221,6 +223,83 @@ def test_an_interrupted_removal_leaves_an_archive_that_can_be_restored(kind: str
     world.ring.faults.clear()
     world.run(remove_old_timelines(world.loop, ARCHIVE, "another", at + 10_000))
     assert world.loop.files.list_directory(ARCHIVE) == []
+
+
+def put_another_disk(world: StoreWorld, archive: SimDirectory | None) -> SimDirectory:
+    """Put another directory in the archive's place, as a mount does; None: an empty one. Return the one before."""
+    root = world.ring.disk.root
+    before = root.live.pop(ARCHIVE)
+    assert isinstance(before, SimDirectory)
+    root.live[ARCHIVE] = root.durable[ARCHIVE] = archive if archive is not None else SimDirectory()
+    return before
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_log_of_a_time_without_the_archives_disk_is_a_gap_that_is_refused(restarts: bool) -> None:
+    world = filled()
+    with_disk = archived(world)
+    expected = held(world)
+    if restarts:
+        world.close()
+    disk = put_another_disk(world, None)
+    if restarts:
+        world = StoreWorld(world.ring.next_life(power_cut=False), config=world.config).open()
+    grow(world)
+    without_disk = archived(world)
+    without = held(world)
+    empty = put_another_disk(world, disk)
+    grow(world)
+    at = archived(world)
+    assert held(restored(world, at)) == held(world)
+    assert held(restored(world, with_disk)) == expected
+    with pytest.raises(UsageError, match="is not in the archive"):
+        restored(world, without_disk)
+    put_another_disk(world, empty)
+    assert held(restored(world, without_disk)) == without
+
+
+def test_an_archive_that_was_removed_begins_anew() -> None:
+    world = filled()
+    put_another_disk(world, None)
+    grow(world)
+    at = archived(world)
+    assert held(restored(world, at)) == held(world)
+
+
+def test_log_that_was_removed_from_an_archive_begins_another_timeline() -> None:
+    world = filled()
+    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
+    path = f"{timeline.path}/log/shard-00"
+    world.run(world.loop.files.unlink(f"{path}/{max(world.loop.files.list_directory(path))}"))
+    world.append(1, 5)
+    at = archived(world)
+    wait(world, 1000)
+    assert len(timeline_names(world.loop.files, ARCHIVE)) == 2
+    assert held(restored(world, archived(world))) == held(world)
+    assert at
+
+
+def test_a_clock_that_is_set_back_loses_no_base_and_no_records() -> None:
+    """A base of the hour ahead counts, another one is made, and a time leads to all that was written by then."""
+    world = StoreWorld(config=archive_config(archive_base_every_ms=60_000)).open()
+    world.create(1)
+    world.ring.clock.step_wall_ms(3_600_000)
+    world.append(1, 8)
+    archived(world)
+    world.ring.clock.step_wall_ms(-3_600_000)
+    world.append(1, 20)
+    wait(world, 2000)
+    at = world.ring.clock.now_ms() - 1
+    expected = held(world)
+    wait(world, 5)
+    world.append(1, 10)
+    wait(world, 2000)
+    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
+    assert len(timeline.bases) >= 2
+    everything = held(world)
+    world.close()
+    assert held(restored(world, END)) == everything
+    assert held(restored(world, at)) == expected
 
 
 def test_the_lag_of_an_archive_that_never_worked_counts_from_the_start() -> None:

@@ -26,6 +26,7 @@ NOTE_NAME = "archive.json"
 BASES = "bases"
 LOG = "log"
 _LOST = "lost"
+_NEW = "new"
 _REMEDY = f"Name another timeline of the archive, or one of its {BASES} as a backup; `topics verify` shows all damage"
 NOTE_VERSION = 1
 HOLE = -1
@@ -98,10 +99,12 @@ class OwnTimeline(NamedTuple):
     """The timeline that a data directory names."""
 
     name: str
-    has_lost: bool
+    has_lost: bool = False
     """Whether a start has found losses, or changed shards, since the note was written: a replay of
     the log does not show these.
     """
+    is_new: bool = False
+    """Whether the archive has no note of it yet."""
 
 
 async def own_timeline(files: FileCalls, data_dir: str) -> OwnTimeline | None:
@@ -111,12 +114,16 @@ async def own_timeline(files: FileCalls, data_dir: str) -> OwnTimeline | None:
     except FileNotFoundError:
         return None
     name, _, mark = text.strip().partition(" ")
-    return OwnTimeline(name, mark == _LOST) if is_timeline_name(name) else None
+    return OwnTimeline(name, mark == _LOST, mark == _NEW) if is_timeline_name(name) else None
 
 
 async def name_timeline(files: FileCalls, data_dir: str, timeline: OwnTimeline) -> None:
     """Have a data directory name its timeline, durably. Raises: OSError."""
-    text = f"{timeline.name} {_LOST}" if timeline.has_lost else timeline.name
+    text = timeline.name
+    if timeline.is_new:
+        text = f"{text} {_NEW}"
+    elif timeline.has_lost:
+        text = f"{text} {_LOST}"
     await replace_file(files, f"{data_dir}/{TIMELINE_NAME}", text.encode())
 
 
@@ -126,7 +133,7 @@ async def mark_losses(files: FileCalls, data_dir: str) -> None:
     Raises: OSError.
     """
     own = await own_timeline(files, data_dir)
-    if own is not None and not own.has_lost:
+    if own is not None and not (own.has_lost or own.is_new):
         await name_timeline(files, data_dir, OwnTimeline(own.name, has_lost=True))
 
 

@@ -10,7 +10,9 @@ base, which is a backup.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -18,7 +20,7 @@ import msgspec
 
 from topics.common.values.backup_result import BackupResult
 from topics.config import Config
-from topics.errors import RequestError, StorageError, TopicsError
+from topics.errors import CorruptError, FormatError, RequestError, StorageError, TopicsError
 from topics.loop.files import SyncFailedError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
@@ -41,7 +43,7 @@ from topics.store.archive.log_copy import LogCopy, MissingLogError, OtherLogErro
 from topics.store.archive.log_sources import take_ends, waiting_files
 from topics.store.backup.backup_manifest import backup_names, read_manifest
 from topics.store.backup.backups import Backups
-from topics.store.disk.data_directory import make_with_parents, sync_parents
+from topics.store.disk.data_directory import sync_parents
 from topics.store.disk.whole_files import unlink_if_there
 from topics.store.format.file_table import StoredFile
 from topics.store.wal.sharded_log import ShardedLog
@@ -201,7 +203,9 @@ class Archiver:
 
     # --- a step ------------------------------------------------------------------------------------------------------
     async def _step(self) -> None:
-        copy = self._copy or await self._open()
+        copy = self._copy
+        if copy is None or not await self._is_as_noted(copy.timeline):
+            copy = await self._open()
         ends = take_ends(self._loop, self._log, self._config.data_dir)
         try:
             await self._synced()
@@ -211,19 +215,21 @@ class Archiver:
             await self._note_hole(copy.timeline)
             await self._remove_waiting(lambda shard, number: shard == after[0] and number < after[1])
             return
-        except OtherLogError:
-            await self._begin_timeline(copy, "has the log of another data directory")
+        except OtherLogError as error:
+            await self._begin_timeline(copy.timeline, str(error))
             return
         except SyncFailedError as error:
             # A later sync may report success although the disk lacks what this one was to write.
-            await self._begin_timeline(copy, f"was not synced ({error})")
+            await self._begin_timeline(copy.timeline, f"was not synced ({error})")
             raise
         finally:
             ends.release()
         base, holes, hole = self._base, self._note.holes, self._note.open_hole
         if base is not None and hole is not None:
             holes = (*holes[:-1], msgspec.structs.replace(hole, to_ms=base.taken_ms))
-        await self._write_note(copy.timeline, ArchiveNote(upto_ms=ends.upto_ms, shards=shards, holes=holes))
+        # The clock may have been set back since.
+        upto_ms = max(ends.upto_ms, self._note.upto_ms, base.taken_ms if base is not None else 0)
+        await self._write_note(copy.timeline, ArchiveNote(upto_ms=upto_ms, shards=shards, holes=holes))
         if base is not None:
             self._base, self._last_base_ms = None, base.taken_ms
         whole = {(source.shard, source.number) for source in ends.sources if source.whole}
@@ -234,38 +240,69 @@ class Archiver:
             await remove_old(self._loop, copy.timeline, before_ms)
         self._make_base_if_due(copy.timeline)
 
+    async def _is_as_noted(self, timeline: str) -> bool:
+        """Return whether the target has the note that was written last.
+
+        It has not after it was replaced, emptied, mounted or unmounted. Raises: OSError.
+        """
+        try:
+            return await read_note(self._files, timeline) == self._note
+        except (CorruptError, FormatError):
+            return False
+
     async def _open(self) -> LogCopy:
         """Find the timeline of the data directory, or begin one; note losses of a start."""
         files, config = self._files, self._config
         own = await own_timeline(files, config.data_dir)
+        note = None
+        if own is not None and not own.is_new:
+            timeline = f"{config.archive_dir}/{own.name}"
+            try:
+                note = await read_note(files, timeline)
+            except CorruptError as error:
+                log.error("%s", error)
+            if note is None:
+                await self._begin_timeline(timeline, "has no note, as on a disk that was replaced or is not mounted")
+                own = await own_timeline(files, config.data_dir)
         if own is None:
-            own = OwnTimeline(new_timeline(self._loop), has_lost=False)
+            own = OwnTimeline(new_timeline(self._loop), is_new=True)
             await name_timeline(files, config.data_dir, own)
         timeline = f"{config.archive_dir}/{own.name}"
-        made_in = make_with_parents(self._loop.ring, timeline)
-        if made_in:
-            await sync_parents(self._loop, timeline, made_in)
-        note = await read_note(files, timeline)
-        self._note = note or ArchiveNote()
-        names = backup_names(files, f"{timeline}/{BASES}")
-        if names:
-            self._last_base_ms = (await read_manifest(files, f"{timeline}/{BASES}/{names[-1]}")).taken_ms
+        if note is None:
+            note = ArchiveNote()
+            await self._make_timeline(timeline)
+            await write_note(files, timeline, note)
+            await name_timeline(files, config.data_dir, OwnTimeline(own.name))
+        self._copied_before += self._copy.copied_bytes if self._copy is not None else 0
+        self._base, self._beginnings = None, self._beginnings + 1
+        self._note, self._last_base_ms = note, 0
+        for name in reversed(backup_names(files, f"{timeline}/{BASES}")):
+            with suppress(CorruptError, FormatError, FileNotFoundError):  # an older one counts then
+                self._last_base_ms = (await read_manifest(files, f"{timeline}/{BASES}/{name}")).taken_ms
+                break
         copy = LogCopy(self._loop, config.data_dir, timeline)
         if own.has_lost:
-            if note is not None:
-                await self._note_hole(timeline)
-            await name_timeline(files, config.data_dir, OwnTimeline(own.name, has_lost=False))
+            await self._note_hole(timeline)
+            await name_timeline(files, config.data_dir, OwnTimeline(own.name))
         self._copy = copy
         return copy
 
-    async def _begin_timeline(self, copy: LogCopy, why: str) -> None:
+    async def _make_timeline(self, timeline: str) -> None:
+        """Make the directory of a timeline, durably, and that of the archive, but none above it.
+
+        What is above it is there, unless a disk is not mounted.
+        """
+        archive = os.path.dirname(timeline)
+        made_in = [os.path.dirname(archive) or "."] if self._loop.ring.make_directory(archive) else []
+        self._loop.ring.make_directory(timeline)
+        await sync_parents(self._loop, timeline, [archive, *made_in])
+
+    async def _begin_timeline(self, timeline: str, why: str) -> None:
         """Begin another timeline, because nothing can be added to this one."""
-        log.error("%s %s: the log continues in another timeline", copy.timeline, why)
-        begun = OwnTimeline(new_timeline(self._loop), has_lost=False)
-        await name_timeline(self._files, self._config.data_dir, begun)
-        self._copied_before += copy.copied_bytes
-        self._base, self._beginnings = None, self._beginnings + 1
-        self._copy, self._last_base_ms = None, 0
+        log.error("%s %s: the log continues in another timeline", timeline, why)
+        await name_timeline(self._files, self._config.data_dir, OwnTimeline(new_timeline(self._loop), is_new=True))
+        self._copied_before += self._copy.copied_bytes if self._copy is not None else 0
+        self._copy = None
 
     async def _note_hole(self, timeline: str) -> None:
         note = self._note
@@ -301,7 +338,8 @@ class Archiver:
     def _make_base_if_due(self, timeline: str) -> None:
         is_needed = not self._last_base_ms or self._note.open_hole is not None
         every_ms = self._config.archive_base_every_ms
-        is_due = every_ms > 0 and self._loop.clock.now_ms() - self._last_base_ms >= every_ms
+        # The clock may have been set back since the last one.
+        is_due = every_ms > 0 and not 0 <= self._loop.clock.now_ms() - self._last_base_ms < every_ms
         if self._makes_base or self._base is not None or self._stopped or not (is_needed or is_due):
             return
         if self._loop.clock.now_ms() < self._no_base_before_ms:

@@ -28,7 +28,7 @@ class MissingLogError(Exception):
 
 
 class OtherLogError(Exception):
-    """The timeline has files of another log, such as that of a copy of the data directory."""
+    """Nothing can be added to the timeline. The text states why, after its path."""
 
 
 class LogCopy:
@@ -125,12 +125,20 @@ class LogCopy:
         finally:
             await files.close(fd)
         if header is not None and there != header.pack():
-            raise OtherLogError
+            raise OtherLogError("has the log of another data directory")
 
     async def _copy(self, reader: SourceReader, source: LogSource, path: str, done: int) -> None:
         """Copy a file's bytes from `done` on, synced, with zeros up to a whole block."""
         files = self._files
-        write_fd = await files.open(path, os.O_RDWR | os.O_CREAT)
+        try:
+            write_fd = await files.open(path, os.O_RDWR | (0 if done else os.O_CREAT))
+        except FileNotFoundError:
+            if not done:
+                raise
+            raise OtherLogError("lacks log that was archived") from None
+        if files.file_size(path) < done:
+            await files.close(write_fd)
+            raise OtherLogError("lacks log that was archived")
         reads, fd = await reader.open(source)
         try:
             original = Original(reads, fd, source.path, source.size)

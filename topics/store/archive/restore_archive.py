@@ -169,9 +169,10 @@ async def copy_point(loop: Loop, point: RestorePoint, target: str) -> None:
             path = f"{point.timeline.path}/{archived_name(shard, number)}"
             message = f"{path}: the log after the base begins in this file, and it is missing. {_REMEDY}"
             raise CorruptError(message, {"path": path})
-        chosen = until(used, point.at_ms)
+        end = await _end_by(loop, used, point.at_ms)
+        chosen = used[: end.file_at + 1]
         for file in chosen:
-            await _copy_file(loop, shard, file, point, copies, is_last=file is chosen[-1])
+            await _copy_file(loop, shard, file, point, copies, end=end.offset if file is chosen[-1] else None)
         made = [file._replace(path=f"{target}/{_name(shard, file.number)}") for file in chosen]
         if point.cut is not None and point.cut.shard == shard:
             made = [file for file in made if file.number <= point.cut.file_no]
@@ -222,7 +223,7 @@ async def _check_end(loop: Loop, point: RestorePoint, shard: int, files: list[Lo
 
 
 def until(used: list[LogFile], at_ms: int) -> list[LogFile]:
-    """Return the files that were begun by a time."""
+    """Return the files before the first one that was begun after a time."""
     later = next((at for at, file in enumerate(used) if file.header.created_ms > at_ms), len(used))
     return used[: max(later, 1)]
 
@@ -232,28 +233,42 @@ def _name(shard: int, number: int) -> str:
 
 
 async def _copy_file(
-    loop: Loop, shard: int, file: LogFile, point: RestorePoint, copies: NewTree, *, is_last: bool
+    loop: Loop, shard: int, file: LogFile, point: RestorePoint, copies: NewTree, *, end: int | None
 ) -> None:
+    """Copy a log file up to the record that is wanted, or to an offset."""
     cut = point.cut if point.cut is not None and point.cut.shard == shard else None
     if cut is not None and file.number > cut.file_no:
         return
     data: bytes | memoryview = await read_file(loop.files, file.path)
     if cut is not None and file.number == cut.file_no:
         data = memoryview(data)[: cut.offset]
-    elif is_last:
-        data = memoryview(data)[: _end_by(data, file, point.at_ms)]
+    elif end is not None:
+        data = memoryview(data)[:end]
     padding = bytes(align_up(len(data), BLOCK_BYTES) - len(data))
     await write_new_file(loop.files, copies.place(_name(shard, file.number)), data, padding)
 
 
-def _end_by(data: bytes | memoryview, file: LogFile, at_ms: int) -> int:
-    """Return the end of the batches that were written by a time."""
-    end = WAL_FIRST_BATCH_OFFSET
-    for begin, header in _batches(data, file):
-        if header.written_ms > at_ms:
-            break
-        end = begin + BATCH_HEADER_BYTES + header.body_bytes
-    return end
+class _End(NamedTuple):
+    """A place in the log of a shard."""
+
+    file_at: int
+    """Index of its file."""
+    offset: int
+
+
+async def _end_by(loop: Loop, used: list[LogFile], at_ms: int) -> _End:
+    """Return the end of the last batch that was written by a time.
+
+    Those before it count, too, also if they have a later time: the clock was set back then.
+    """
+    for file_at in reversed(range(len(used))):
+        file, end = used[file_at], 0
+        for begin, header in _batches(await read_file(loop.files, file.path), file):
+            if header.written_ms <= at_ms:
+                end = begin + BATCH_HEADER_BYTES + header.body_bytes
+        if end:
+            return _End(file_at, end)
+    return _End(0, WAL_FIRST_BATCH_OFFSET)
 
 
 def _batches(data: bytes | memoryview, file: LogFile) -> list[tuple[int, BatchHeader]]:

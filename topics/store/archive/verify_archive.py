@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from topics.errors import CorruptError
+from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
-from topics.store.archive.archived_log import archived_directory, scan, survey
-from topics.store.archive.restore_archive import Base, Timeline
+from topics.store.archive.archived_log import archived_directory, archived_name, scan, survey
+from topics.store.archive.restore_archive import END, Base, Timeline
 from topics.store.backup.restore_backup import check_backup
+from topics.store.recovery.log_replay import REMEDY
 
 
 class VerifiedTimelines(NamedTuple):
@@ -23,7 +24,7 @@ class VerifiedTimelines(NamedTuple):
 
 
 async def verify_timelines(loop: Loop, timelines: list[Timeline]) -> VerifiedTimelines:
-    """Verify all bases, and the log from the oldest one on. Raises: FormatError, OSError."""
+    """Verify all bases, and the log from the oldest one on. Raises: OSError."""
     files = size = frames = 0
     findings: list[str] = []
     for timeline in timelines:
@@ -31,31 +32,54 @@ async def verify_timelines(loop: Loop, timelines: list[Timeline]) -> VerifiedTim
         for base in timeline.bases:
             findings += [str(error) for error in await check_backup(loop, base.path)]
             files, size = files + len(base.manifest.files), size + base.manifest.size
-        for begin, is_last in _beginnings(timeline):
-            for shard, number in begin.manifest.first_log_files.items():
-                used = await survey(loop, timeline.path, shard, number)
-                try:
-                    replay = await scan(loop, used, lambda _path, _batches: None)
-                except CorruptError as error:
-                    if is_last:
-                        findings.append(str(error))
-                    continue
-                frames += replay.frames
-                end = timeline.note.shards.get(shard)
-                if is_last and end is not None and replay.last_batch_no < end.batch_no:
-                    where = f"{timeline.path}/{archived_directory(shard)}"
-                    findings.append(
-                        f"{where}: the log ends with batch {replay.last_batch_no}, and {end.batch_no} was archived"
-                    )
-                if is_last:
-                    files, size = files + len(used), size + sum(file.size for file in used)
+        for stretch in _stretches(timeline):
+            for shard, number in stretch.base.manifest.first_log_files.items():
+                found = await _verify_log(loop, timeline, stretch, shard, number)
+                files, size, frames = files + found.files, size + found.bytes, frames + found.frames
+                findings += found.findings
     return VerifiedTimelines(files, size, frames, findings)
 
 
-def _beginnings(timeline: Timeline) -> list[tuple[Base, bool]]:
-    """Return the bases before which the log is not whole, and whether it is whole from there on."""
-    holes = [hole for hole in timeline.note.holes if hole.to_ms is not None]
-    firsts = [0, *(hole.to_ms or 0 for hole in holes)]
-    found = [next((base for base in timeline.bases if base.manifest.taken_ms >= first), None) for first in firsts]
-    bases = [base for base in found if base is not None]
-    return [(base, base is bases[-1] and timeline.note.open_hole is None) for base in bases]
+class _Stretch(NamedTuple):
+    """A part of a timeline without a hole: its first base, and the time of its end."""
+
+    base: Base
+    end_ms: int
+
+
+def _stretches(timeline: Timeline) -> list[_Stretch]:
+    """Return the parts that have a base."""
+    begins_ms, found = 0, []
+    for hole in timeline.note.holes:
+        found.append((begins_ms, hole.from_ms))
+        begins_ms = hole.to_ms or END
+    found.append((begins_ms, timeline.note.upto_ms))
+    stretches = []
+    for first_ms, end_ms in found:
+        base = next((base for base in timeline.bases if first_ms <= base.manifest.taken_ms <= end_ms), None)
+        if base is not None:
+            stretches.append(_Stretch(base, end_ms))
+    return stretches
+
+
+async def _verify_log(
+    loop: Loop, timeline: Timeline, stretch: _Stretch, shard: int, first_no: int
+) -> VerifiedTimelines:
+    """Verify the log of a shard from a base to the end of the stretch, as a restore to there reads it."""
+    directory = f"{timeline.path}/{archived_directory(shard)}"
+    last_no = timeline.note.last_batch_no(shard, stretch.end_ms)
+    is_last = stretch.end_ms == timeline.note.upto_ms
+    try:
+        used = await survey(loop, timeline.path, shard, first_no)
+        if not used or used[0].number != first_no:
+            path = f"{timeline.path}/{archived_name(shard, first_no)}"
+            return VerifiedTimelines(0, 0, 0, [f"{path}: the log after a base begins in this file, and it is missing"])
+        if not is_last:  # what follows the hole is of another stretch
+            used = [file for file in used if file.header.first_batch_no <= last_no]
+        replay = await scan(loop, used, lambda _path, _batches: None)
+    except (CorruptError, FormatError) as error:
+        return VerifiedTimelines(0, 0, 0, [str(error).removesuffix(REMEDY)])
+    findings = []
+    if replay.last_batch_no < last_no:
+        findings.append(f"{directory}: the log ends with batch {replay.last_batch_no}, and {last_no} was archived")
+    return VerifiedTimelines(len(used), sum(file.size for file in used), replay.frames, findings)
