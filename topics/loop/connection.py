@@ -108,8 +108,8 @@ class ConnectionHost(Protocol):
     resumed: list[Connection]
     drained: list[Connection]
     closed_some: bool
-    lone_send: int
-    lone_reader: bool
+    sender_to_answer: int
+    may_answer_another: bool
 
     @property
     def links(self) -> ConnectionTable | None: ...
@@ -213,7 +213,7 @@ class Connection:
         """
         if self.expected == 0 and 0 < len(data) <= self.high_water:
             traffic = self._traffic
-            rest = traffic.send_now(self, data) if traffic.lone_send or traffic.lone_reader else data
+            rest = traffic.send_now(self, data) if traffic.sender_to_answer or traffic.may_answer_another else data
             if rest:
                 self.expected = len(rest)
                 self.flying = rest

@@ -70,13 +70,13 @@ class Traffic:
         self.closed_some = False
         """Whether a connection left OPEN in this pass: rows of closing ones are filtered out."""
         self.starved = False
-        self._speaker = 0
+        self._last_sender = 0
         """`send_data` of the only connection that sent data in the last pass with data.
 
         0: several did.
         """
-        self._former_speaker = 0
-        """The value of `_speaker` before another connection spoke."""
+        self._sender_before = 0
+        """The value of `_last_sender` before another connection sent data."""
         self._was_offered = False
         """Whether the first receive of this pass was offered to its handler, which has left it."""
         self._passes_with_one_sender = 0
@@ -85,13 +85,13 @@ class Traffic:
         self.one_sender_passes = ONE_SENDER_PASSES
         self.answered_at_once = 0
         """Sends that receives of several connections began while they were handled."""
-        self.lone_send = 0
+        self.sender_to_answer = 0
         """send_data of the connection that sent data in this pass, of those that have the loop to
         themselves: see `few_senders`.
 
         Its next send is made in place.
         """
-        self.lone_reader = False
+        self.may_answer_another = False
         """Whether one more send is made in place after that one, to a reader that waited for it."""
 
     @property
@@ -174,7 +174,7 @@ class Traffic:
         receive = streams.receive_single
         if receive is None or conn.owned or conn.inbox is not streams.inbox:
             return None
-        self._hear(conn.send_data)
+        self._count_sender(conn.send_data)
         try:
             is_settled = receive(conn, single[1])
         except Exception as error:
@@ -206,10 +206,10 @@ class Traffic:
             if inbox or (links is not None and links.count and streams.takes_rows):
                 rows = 0 if links is None else links.count
                 if not self._was_offered or len(inbox) + rows > 1:
-                    speaker = 0
+                    sender = 0
                     if len(inbox) + rows == 1:
-                        speaker = inbox[0][0].send_data if links is None or not rows else links.first_send_data()
-                    self._hear(speaker)
+                        sender = inbox[0][0].send_data if links is None or not rows else links.first_send_data()
+                    self._count_sender(sender)
                 inputs += 1
                 settled += self._receive(streams, inbox, rows)
                 inbox.clear()
@@ -260,12 +260,12 @@ class Traffic:
         No connection gains if they wait for the end of the pass, and the clients are awake sooner.
         Returns: what was not sent; it is sent the usual way, which also handles errors.
         """
-        if conn.send_data != self._speaker:
-            if not self.lone_reader:
+        if conn.send_data != self._last_sender:
+            if not self.may_answer_another:
                 return data
-            self.lone_reader = False
-        elif self.lone_send:
-            self.lone_send = 0
+            self.may_answer_another = False
+        elif self.sender_to_answer:
+            self.sender_to_answer = 0
         else:
             return data
         res = self.ring.send_now(conn.fd, data)
@@ -283,25 +283,25 @@ class Traffic:
         return False
 
     # --- inside ------------------------------------------------------------------------------------------------------
-    def _hear(self, speaker: int) -> None:
+    def _count_sender(self, sender: int) -> None:
         """Count the passes in which the same connection was the only sender, with one receive.
 
-        speaker: its `send_data`; 0 if several have sent, or one has several receives.
+        sender: its `send_data`; 0 if several have sent, or one has several receives.
         """
-        if speaker == self._speaker and speaker:
+        if sender == self._last_sender and sender:
             self._passes_with_one_sender += 1
         else:
-            is_former = speaker == self._former_speaker and speaker
-            self._former_speaker, self._speaker = self._speaker, speaker
+            was_before = sender == self._sender_before and sender
+            self._sender_before, self._last_sender = self._last_sender, sender
             self._passes_with_one_sender = 0
-            if not is_former:
-                self._passes_with_few_senders = self.lone_send = 0
-                self.lone_reader = False
+            if not was_before:
+                self._passes_with_few_senders = self.sender_to_answer = 0
+                self.may_answer_another = False
                 return
         self._passes_with_few_senders += 1
         if self._passes_with_few_senders >= self.one_sender_passes:
-            self.lone_send = speaker
-            self.lone_reader = True
+            self.sender_to_answer = sender
+            self.may_answer_another = True
 
     def _gather(self) -> None:
         """Add bytes written after a send of this pass to that send.

@@ -50,7 +50,7 @@ class HttpHandler:
             except Exception:
                 self._give_up(conn)
             if several:
-                turns.look()
+                turns.charge()
         self.requests.add(now_ns() - started_ns)
         is_settled = not rest and lane is not None and lane.is_settled and service.engine.is_settled
         if is_settled:

@@ -69,7 +69,7 @@ class Queue:
         return Leases(self.index, self.floors)  # type: ignore[arg-type]
 
     def claim(self, most: int = 1, *, lease_ms: int = 100, holder: Stream | None = None) -> list[LeasedJob]:
-        self.leases.look(self.now_ms)
+        self.leases.apply_time(self.now_ms)
         jobs = self.leases.take(most, self.head, self.config).jobs
         self.leases.lease(jobs, self.last_id + 1, self.now_ms + lease_ms, "node", holder)
         self.last_id += len(jobs)
@@ -212,7 +212,7 @@ def test_a_job_delivered_as_often_as_allowed_is_poison_and_takes_no_place_in_a_c
     for _ in range(2):
         assert q.seqs(1) == [1]
         q.now_ms += 101
-    q.leases.look(q.now_ms)
+    q.leases.apply_time(q.now_ms)
     taken = q.leases.take(2, q.head, q.config)
     assert ([job.seq for job in taken.jobs], [job.seq for job in taken.poison]) == ([2, 3], [1])
     assert q.leases.take(2, q.head, q.config).poison == []
@@ -284,7 +284,7 @@ def test_a_holder_is_told_of_each_lease_and_of_its_end(how: str) -> None:
             q.delete(1)
         q.leases.extend(q.leases.jobs[2], 9000)
         q.now_ms += 101
-        q.leases.look(q.now_ms)
+        q.leases.apply_time(q.now_ms)
     assert stream.held == [2]
 
 

@@ -65,7 +65,7 @@ class Story(Peer):
 
     def spend(self) -> None:
         """Use up the time of this pass."""
-        self.service.turns.look()
+        self.service.turns.charge()
 
     def end_pass(self) -> None:
         self.passes.end(self.service.turns)

@@ -69,7 +69,7 @@ class Story(H2Peer):
         self.end_pass()
 
     def queue(self) -> None:
-        self.service.turns.look()
+        self.service.turns.charge()
         self.server.receive(PING)
 
     def end_pass(self) -> None:
@@ -179,7 +179,7 @@ def test_the_first_goaway_names_no_request_while_requests_from_before_the_peers_
 ) -> None:
     """A client takes a request above the named one for one that was not executed, and makes it again."""
     story = Story(monkeypatch)
-    story.service.turns.look()
+    story.service.turns.charge()
     waiting = story.begin("GET", "/v0/topics/a")
     story.end()
     story.leave()

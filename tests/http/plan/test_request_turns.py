@@ -79,7 +79,7 @@ def test_those_that_came_first_go_first() -> None:
     peers = [server.peer() for _ in range(7)]
     for number, peer in enumerate(peers):
         peer.http.receive(GET % b"%d" % number)
-        server.service.turns.look()
+        server.service.turns.charge()
     while len(order) < 7:
         found = [name for peer in peers for name in names(peer)]
         assert len(found) <= 2
@@ -110,7 +110,7 @@ def test_what_comes_of_a_body_before_its_end_is_taken_at_once() -> None:
     request = POST % (b"w", 4, b"1234")
     writer.http.receive(request[:-4])
     other.http.receive(GET % b"o")
-    server.service.turns.look()
+    server.service.turns.charge()
     writer.http.receive(request[-4:-2])
     writer.http.receive(request[-2:-1])
     assert (writer.wire.paused, len(writer.http._pending), writer.http.held_bytes) == (False, 0, 3)
@@ -126,7 +126,7 @@ def test_what_comes_in_line_is_put_behind_what_is_here(begun: bytes) -> None:
     server = Server(requests=1)
     peer, other = server.peer(), server.peer()
     other.http.receive(GET % b"o")
-    server.service.turns.look()
+    server.service.turns.charge()
     peer.http.receive(begun)
     kept = peer.http._pending
     for _ in range(40):
@@ -140,7 +140,7 @@ def test_so_does_what_comes_over_http2() -> None:
     other, peer = server.peer(), H2Peer(server.service)
     peer.flush()
     other.http.receive(GET % b"o")
-    server.service.turns.look()
+    server.service.turns.charge()
     ping = b"\0\0\x08\x06\0\0\0\0\0" + bytes(8)
     peer.server.receive(ping)
     kept = peer.server._unread
@@ -168,7 +168,7 @@ def test_what_is_behind_the_end_of_a_body_is_answered_though_the_client_has_fini
     request = POST % (b"w", 4, b"1234")
     writer.http.receive(request[:-2])
     other.http.receive(GET % b"o")
-    server.service.turns.look()
+    server.service.turns.charge()
     writer.http.receive(request[-2:] + GET % b"behind")
     writer.http.end_of_stream()
     for _ in range(4):

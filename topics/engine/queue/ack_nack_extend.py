@@ -73,7 +73,7 @@ def _ack(
         check_backlog(core.log)
         now_ms = core.clock.now_ms()
         expire(core, topic, now_ms)
-        leases.look(now_ms)
+        leases.apply_time(now_ms)
         jobs, skipped = held(leases, request, prepared)
         if not any(job.live for job in jobs):
             for job in jobs:
@@ -103,7 +103,7 @@ def nack(core: HolderCore, request: HeldJobs, delay_ms: int, reason: str, done: 
             return
         topic, leases = found
         now_ms = core.clock.now_ms()
-        leases.look(now_ms)
+        leases.apply_time(now_ms)
         jobs, skipped = held(leases, request)
         delay_ms = min(delay_ms, NACK_DELAY_MS_MAX)
         for job in jobs:
@@ -143,7 +143,7 @@ def extend(core: HolderCore, request: HeldJobs, lease_ms: int, done: Done[Extend
             return
         topic, leases = found
         now_ms = core.clock.now_ms()
-        leases.look(now_ms)
+        leases.apply_time(now_ms)
         until_ms = now_ms + clamped_lease_ms(lease_ms)
         jobs, skipped = held(leases, request)
         for job in jobs:

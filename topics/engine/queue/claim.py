@@ -236,7 +236,7 @@ class Pass:
             return
         leases, topic = self._leases, self._topic
         now_ms = self._core.clock.now_ms()
-        leases.look(now_ms)
+        leases.apply_time(now_ms)
         claims = self._claims = [one for one in self._claims if not one.cancelled]
         demand = min(self._demand, sum(one.most for one in claims))
         taken = leases.take(demand, topic.head, topic.config)
@@ -268,7 +268,7 @@ class Pass:
 
     def _deliver(self) -> None:
         """Deliver the dealt jobs, as far as retention and time left them meanwhile."""
-        self._leases.look(self._core.clock.now_ms())
+        self._leases.apply_time(self._core.clock.now_ms())
         for one in self._claims:
             Delivery(self._core, self._topic, self._leases, one).begin()
 
@@ -360,7 +360,7 @@ class Delivery:
         if self._topic.life is Life.GONE:
             one.fail(refusals.topic_not_found(self._topic.name))
             return
-        leases.look(now_ms)
+        leases.apply_time(now_ms)
         if self._error is not None or one.cancelled:
             self._take_back(self._error)
             one.fail(self._error or StorageError("no client waits"))

@@ -86,7 +86,7 @@ class Move:
         if self._topic.life is Life.GONE:
             self._then()
             return
-        self._leases.look(self._core.clock.now_ms())
+        self._leases.apply_time(self._core.clock.now_ms())
         self._part = []
         while self._left and not self._part:
             self._part = [job for job in self._left[:_PART] if self._is_ours(job)]
@@ -125,7 +125,7 @@ class Move:
             wake(self._core, self._topic)  # they are ordinary jobs now
             self._give_up(StorageError("no dead-letter topic"))
             return
-        self._leases.look(self._core.clock.now_ms())
+        self._leases.apply_time(self._core.clock.now_ms())
         there = [(job, frame) for job, frame in zip(self._part, frames, strict=True) if self._is_ours(job)]
         if not there:  # deleted while they were read (R-DEL-7)
             self.go_on()

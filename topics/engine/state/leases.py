@@ -6,7 +6,7 @@ Heaps order deadlines and seqs. An outdated entry is skipped when it is popped, 
 outdated entries is rebuilt. Every operation thus costs O(log n) for each job that it touches,
 whatever else waits.
 
-Nothing happens by itself: `look` is called before each decision and each report (R-Q-2).
+Nothing happens by itself: `apply_time` is called before each decision and each report (R-Q-2).
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class Leases:
         """Heap of the seqs of all jobs, because retention removes the lowest first."""
         self._swept = 0
 
-    # --- looking -----------------------------------------------------------------------------------------------------
-    def look(self, now_ms: int) -> None:
+    # --- time and retention ------------------------------------------------------------------------------------------
+    def apply_time(self, now_ms: int) -> None:
         """Apply the effects of time and retention: expired leases, ended delays, lost jobs."""
         if self._floors.dead_through > self._swept:
             self._sweep()
@@ -153,7 +153,7 @@ class Leases:
         return due - 1 if until is None else min(until, due - 1)
 
     def counters(self, now_ms: int) -> Counters:
-        self.look(now_ms)
+        self.apply_time(now_ms)
         held = len(self.held.dues) if self.held is not None else 0
         return Counters(self._index.live - self.leased - self.delayed - held, self.leased)
 
@@ -215,7 +215,7 @@ class Leases:
     def take(self, limit: int, head: int, config: TopicConfig) -> ClaimedJobs:
         """Return the next claimable jobs, `limit` at most, and the poison jobs found among them.
 
-        Call `look` before, and `lease` the returned jobs after.
+        Call `apply_time` before, and `lease` the returned jobs after.
         """
         jobs: list[LeasedJob] = []
         poison: list[LeasedJob] = []
@@ -398,7 +398,7 @@ class Leases:
     def recovered(self, *, keep: bool) -> None:
         """Enter the restored leases of live records, once all rows are known.
 
-        keep: False drops them all. Expired leases are found by the next `look`.
+        keep: False drops them all. Expired leases are found by the next `apply_time`.
         """
         jobs, self.jobs = self.jobs, {}
         failed, self.failed = self.failed, {}

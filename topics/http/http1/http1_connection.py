@@ -258,7 +258,7 @@ class HttpConnection:
                 rest = self._begin(plan, data[end:])
                 at = size - len(rest)
             if at < size:
-                turns.look()
+                turns.charge()
         self._running = False
         if at < size:
             if self.phase in _HOLDS_INPUT:
@@ -307,7 +307,7 @@ class HttpConnection:
             _log.exception("a connection failed by a bug of ours; it is closed")
             self._close()
         if self.phase not in _QUEUED:  # otherwise all work is charged already
-            turns.look()
+            turns.charge()
 
     @property
     def _waits(self) -> bool:
@@ -433,7 +433,7 @@ class HttpConnection:
         else:
             self._refuse(plan, refusal)
         if rest:
-            self.service.turns.look()
+            self.service.turns.charge()
         return rest
 
     def _serve(self, plan: Plan, body: bytes | bytearray | memoryview) -> None:

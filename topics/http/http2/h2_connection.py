@@ -195,7 +195,7 @@ class Http2Connection:
                 if not told and kind >= 0:
                     controls += 1  # without an event; perhaps of a stream that has ended
                 events += told
-                turns.look()
+                turns.charge()
                 if turns.over and at < len(data):
                     self._unread = bytearray(data[at:])
                     self._stand_in_line()
@@ -252,7 +252,7 @@ class Http2Connection:
             _log.exception("a connection failed by a bug of ours; it is closed")
             self._close()
         if self._reading is not _QUEUED:  # otherwise all work is charged already
-            turns.look()
+            turns.charge()
 
     def end_of_stream(self) -> None:
         """Note that the peer sends no more.
@@ -465,7 +465,7 @@ class Http2Connection:
             self._held_bodies += len(body)
         else:
             self._run(stream, body)
-            turns.look()
+            turns.charge()
 
     @property
     def _clogged(self) -> bool:
@@ -632,7 +632,7 @@ class Http2Connection:
                 stream.uncount()
                 self._run(stream, body)
                 self._sender.pump()
-                turns.look()
+                turns.charge()
         self._running = False
         reading = self._reading
         if not self._streams and self._end_state in _NO_MORE_REQUESTS:

@@ -22,7 +22,7 @@ _SHARE = 8
 class RequestTurns(Turns):
     """The time budget of a pass, in nanoseconds, shared by all requests outside the lane.
 
-    `look` charges time between two requests; a single request in its pass is not measured. The
+    `charge` charges time between two requests; a single request in its pass is not measured. The
     first request of a pass may exceed the budget, so a pass lasts at most the budget and one
     request.
     """
@@ -40,8 +40,8 @@ class RequestTurns(Turns):
         super().begin()
         self.seen_ns = self.seen_ns or self._now_ns()
 
-    def look(self) -> None:
-        """Charge the time since the last look, or since the requests of the pass began."""
+    def charge(self) -> None:
+        """Charge the time since the last call, or since the requests of the pass began."""
         now_ns = self._now_ns()
         self.left -= max(now_ns - self.seen_ns, _LEAST_NS) if self.seen_ns else _LEAST_NS
         self.seen_ns = now_ns
