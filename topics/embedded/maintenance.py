@@ -126,8 +126,8 @@ class _SharedThread:
 
     def _run(self) -> None:
         turns: deque[Maintenance] = deque()
+        # A heap by time; an entry that its log has replaced by another is passed over
         planned: list[tuple[int, int, Maintenance]] = []
-        """A heap by time; an entry that its log has replaced by another is passed over."""
         now_ns, number = SystemClock().monotonic_ns, 0
         while True:
             while self._stirred:

@@ -195,9 +195,12 @@ class Connection:
         self._staged_bytes = 0
         self._held: list[bytes] | None = None
         self._end = False
+        """Whether the peer sends nothing more."""
         self._linger: Timer | None = None
         self._error = 0
+        """The errno that `handler.lost` reports; 0 after a close or an abort."""
         self._pending = 0
+        """Number of shutdowns and cancels that have not completed."""
 
     def __repr__(self) -> str:
         phase = ("open", "flushing", "closing", "closed")[self.phase]
@@ -207,9 +210,9 @@ class Connection:
     def write(self, data: bytes) -> None:
         """Stage bytes. All bytes of a pass are sent in one send, or several if some are large.
 
-        Bytes are dropped silently once the connection is closing. If one connection, or two by
-        turns, have the loop to themselves, the first bytes of the one that was heard in this pass,
-        and the first of one other, are sent before this returns.
+        Bytes are dropped silently once the connection is closing. While one connection sends, or
+        two by turns, this pass's first write to its sender, and the first to one other connection,
+        are sent before this returns.
         """
         if self.expected == 0 and 0 < len(data) <= self.high_water:
             traffic = self._traffic
@@ -254,6 +257,11 @@ class Connection:
         assert links is not None, "owned by no table"
         return links
 
+    def _leave_table(self) -> None:
+        """Return to this object what the table has of the connection, if anything."""
+        if self.owned or self.shares:
+            self._links.leave(self)
+
     def stop_sharing(self) -> None:
         """Leave the connections that `Links.share` sends from, if it is one of them."""
         if self.shares:
@@ -285,8 +293,7 @@ class Connection:
         """Close after all staged bytes were sent. No more data is received."""
         if self.phase != OPEN:
             return
-        if self.owned or self.shares:
-            self._links.leave(self)
+        self._leave_table()
         self.phase = FLUSHING
         self._traffic.closed_some = True
         self.paused = False
@@ -337,8 +344,7 @@ class Connection:
 
         The rest of a short send precedes newer bytes.
         """
-        if self.owned or self.shares:
-            self._links.leave(self)
+        self._leave_table()
         flying = self.flying
         assert flying is not None, "a send's completion without a send"
         self.flying = None
@@ -448,7 +454,10 @@ class Connection:
 
     # --- closing -----------------------------------------------------------------------------------------------------
     def _on_flushed(self) -> None:
-        """End our direction, with all bytes sent after `close`, and await the peer's end."""
+        """End our direction: all bytes written before `close` are sent.
+
+        Then await the peer's end.
+        """
         if self._end:
             self._shut(0)
             return
@@ -463,8 +472,7 @@ class Connection:
         `_finish` closes when the last completion has come.
         """
         traffic = self._traffic
-        if self.owned or self.shares:
-            self._links.leave(self)
+        self._leave_table()
         self.phase = CLOSING
         self._error = error
         traffic.closed_some = True

@@ -7,9 +7,8 @@ short send, an end, a close) returns it to its object (`leave`), which continues
 all the work itself.
 
 A connection that *shares* is left to its Connection except for one thing: `share` sends the same
-bytes to many of them by one call, and such sends that complete whole touch no object either.
-Whatever else the Connection has to send makes it leave the table first. The table itself is
-links.c.
+bytes to many of them in one call. A send that completes in full touches no object. Whatever else
+the Connection has to send makes it leave the table first. The table itself is links.c.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class ReceivedRows(NamedTuple):
 
 
 class Links:
-    """The table of one loop.
+    """The table of connections of one loop: the `ConnectionTable` of connection.py, and more.
 
     receives: number of rows that a pass has room for; further receives are passed to the
     Connections.
@@ -318,7 +317,7 @@ class Links:
                 self._ring.queue_sends([(user_data[row], fds[row], data) for row in range(sends)])
         return ffi.unpack(self._left, count - sends) if sends < count else []
 
-    # --- what is kept for those who take nothing ---------------------------------------------------------------------
+    # --- memory of the buffers, and helpers of the sends -------------------------------------------------------------
     def pinned(self) -> dict[int, int]:
         """Return the memory that sends from the buffers hold beyond their own bytes, by send_data.
 

@@ -254,10 +254,10 @@ class Traffic:
             sends.clear()
 
     def send_now(self, conn: Connection, data: bytes) -> bytes | memoryview:
-        """Send bytes after data came from a connection that has the loop to itself, or with one
-        other: the first of its own, and of one other's.
+        """Send at once the first write to the pass's only sender, and the first to one other
+        connection.
 
-        No connection gains if they wait for the end of the pass, and the clients are awake sooner.
+        To wait for the end of the pass would help no connection, and delay these two.
         Returns: what was not sent; it is sent the usual way, which also handles errors.
         """
         if conn.send_data != self._last_sender:

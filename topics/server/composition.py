@@ -39,8 +39,8 @@ def serve(config: Config) -> int:
     loop = Loop(ring, SystemClock())
     codes: list[int] = []
 
+    # The reports to the service manager that started the process, if there is one
     reports: list[ServiceReports] = []
-    """The reports to the service manager that started the process, if there is one."""
 
     def report() -> None:
         for each in reports:

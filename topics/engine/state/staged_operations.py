@@ -144,8 +144,8 @@ def settle_all(operation: Operation[Any], topics: Sequence[Topic]) -> None:
     first in every queue. None of the topics is gone, because the end of a topic would be queued
     after it.
     """
+    # Topics with further operations after it
     queued: list[Topic] = []
-    """Topics with further operations after it."""
     for topic in topics:
         pending = topic.pending
         assert pending[0] is operation, "a topic's operations are decided in order"

@@ -209,8 +209,8 @@ class RebuildFromSegments:
         by_topic: dict[int, list[_Source]] = {}
         for source in self._sources:
             by_topic.setdefault(source.topic_id, []).append(source)
+        # Runs that end early: by pack, by row of the run table, the seq before which they end
         ends: dict[int, dict[int, int]] = {}
-        """Runs that end early: by pack, by row of the run table, the seq before which they end."""
         for topic_id, sources in sorted(by_topic.items()):
             kept: list[_Source] = []
             for source in sorted(_without_begun_merge(sources), key=lambda source: source.rank, reverse=True):
