@@ -1,4 +1,6 @@
-"""Moves of older sealed segments to the cold directory: copy, sync, snapshot, removal.
+"""Moves of older sealed segments to the cold directory, compressed if `segment_codec` says so.
+
+A move is a copy, a sync, a snapshot and a removal.
 
 A crash at any point leaves at least the copy that the newest snapshot lists; the next start removes
 the other one. A cold directory that is full or fails costs nothing but space in the data directory.
