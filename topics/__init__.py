@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from topics.embedded.aio import AsyncLog
     from topics.embedded.appends.pending import Pending
     from topics.embedded.backup_calls import VerifiedBackup, verify_backup
-    from topics.embedded.directory_calls import fsck
+    from topics.embedded.fsck_call import fsck
     from topics.embedded.log import Log
     from topics.embedded.log_reader import AsyncLogReader, LogReader
     from topics.embedded.opening import open_log
@@ -172,7 +172,7 @@ _LAZY = {
     "Restored": ("topics.embedded.restore_call", "Restored"),
     "verify_backup": ("topics.embedded.backup_calls", "verify_backup"),
     "VerifiedBackup": ("topics.embedded.backup_calls", "VerifiedBackup"),
-    "fsck": ("topics.embedded.directory_calls", "fsck"),
+    "fsck": ("topics.embedded.fsck_call", "fsck"),
     "FsckReport": ("topics.store.repair.check_directory", "FsckReport"),
     "LogStats": ("topics.engine.stored_engine", "LogStats"),
     "Log": ("topics.embedded.log", "Log"),

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from topics.common.values import arguments
+from topics.engine.values.results import CheckpointResult, FlushResult
 from topics.errors import TopicsError
 
 R = TypeVar("R")
@@ -73,3 +75,20 @@ class PendingCall(Generic[R]):
         if isinstance(self.outcome, BaseException):
             raise self.outcome
         return self.outcome  # type: ignore[return-value]  # None only until it is answered
+
+
+def snapshot_of(result: CheckpointResult, timeout: float | None) -> int:
+    """Return the number of the snapshot. Raises TimeoutError if the checkpoint has not ended."""
+    if not result.done:
+        raise arguments.timed_out("checkpoint", timeout)
+    return result.snapshot
+
+
+def flushed_of(result: FlushResult, timeout: float | None) -> int:
+    """Return the seq up to which all is on stable storage.
+
+    Raises: TimeoutError if a record that was to be there is not.
+    """
+    if not result.done:
+        raise arguments.timed_out("sync", timeout)
+    return result.synced_seq

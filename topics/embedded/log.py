@@ -32,8 +32,7 @@ from topics.embedded.aio import AsyncLog
 from topics.embedded.appends.offers import Admission, Offer
 from topics.embedded.appends.pending import Pending
 from topics.embedded.appends.soon import Gatherer
-from topics.embedded.calls import Start
-from topics.embedded.directory_calls import flushed_of, snapshot_of
+from topics.embedded.calls import Start, flushed_of, snapshot_of
 from topics.embedded.driver import Driver, called_within
 from topics.embedded.interrupts import signals
 from topics.embedded.log_reader import LogReader

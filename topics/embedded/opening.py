@@ -22,7 +22,7 @@ from topics.common.values.reader_config import Opening
 from topics.config import Config
 from topics.embedded.aio import AsyncLog
 from topics.embedded.calls import Start
-from topics.embedded.directory_calls import rebuild_if_damaged
+from topics.embedded.fsck_call import rebuild_if_damaged
 from topics.embedded.log import Log
 from topics.embedded.log_reader import AsyncLogReader, LogReader
 from topics.embedded.starts import Starts

@@ -1,4 +1,4 @@
-"""Calls about the files of the directory."""
+"""`topics.fsck`, and the rebuild of a damaged directory that is about to be opened."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from topics.common.values import arguments
 from topics.config import Config
-from topics.engine.values.results import CheckpointResult, FlushResult
 from topics.store.repair.check_directory import FsckReport, check_directory, is_data_directory
 
 _log = logging.getLogger("topics.embedded")
@@ -64,20 +63,3 @@ def _log_rebuild(outcome: FsckReport) -> None:
     )
     for finding in report.findings:
         _log.error("still damaged: %s", report.describe(finding))
-
-
-def snapshot_of(result: CheckpointResult, timeout: float | None) -> int:
-    """Return the number of the snapshot. Raises TimeoutError if the checkpoint has not ended."""
-    if not result.done:
-        raise arguments.timed_out("checkpoint", timeout)
-    return result.snapshot
-
-
-def flushed_of(result: FlushResult, timeout: float | None) -> int:
-    """Return the seq up to which all is on stable storage.
-
-    Raises: TimeoutError if a record that was to be there is not.
-    """
-    if not result.done:
-        raise arguments.timed_out("sync", timeout)
-    return result.synced_seq
