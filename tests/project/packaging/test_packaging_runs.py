@@ -1,4 +1,4 @@
-"""What the files of packaging/ start, where the programs for it are here. `make packaging` runs this, too."""
+"""Programs that read and start the files of packaging/, where they are here. `make packaging` runs them, too."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def ask(address: str, method: str, path: str, body: object = None) -> int:
 
 
 def left_of(directory: Path) -> list[int]:
-    """Return the servers on this directory, which go on if strace is killed."""
+    """Return the servers on this directory: a killed strace leaves its own running."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):
