@@ -59,6 +59,7 @@ RANGES = {
     "archive_keep_bytes": (0, 1 << 62),
     "archive_base_every_ms": (0, 1 << 48),
     "archive_retain_ms": (0, 1 << 48),
+    "archive_close_wait_ms": (0, 1 << 31),
     "wal_shards": (0, WAL_SHARDS_MAX),
     "wal_file_bytes": (64 * 1024, 1 << 31),
     "wal_spare_files": (0, 1024),
@@ -301,6 +302,8 @@ class Config:
     """Interval of backups in the archive, from which a restore begins; 0: only those it needs."""
     archive_retain_ms: int = 0
     """Age of what is removed from the archive; 0: all of it is kept."""
+    archive_close_wait_ms: int = 10_000
+    """Longest time for which a close waits for the archive and for a backup in progress."""
     wal_shards: int = 1
     wal_file_bytes: int = 64 << 20
     """Rounded up to whole blocks of 4096."""

@@ -629,8 +629,7 @@ MUTANTS = (
     _one(
         "a graceful stop syncs nothing",
         "store/store.py",
-        "            await self.log.drain()\n            if self.archiver is not None:\n"
-        "                await self.archiver.end()\n            if checkpoint and not self.log.read_only:\n",
+        "            await self.log.drain()\n            if checkpoint and not self.log.read_only:\n",
         "            if False:\n",
     ),
     _one(

@@ -98,6 +98,7 @@ class LogSettings(TypedDict, total=False):
     archive_keep_bytes: int
     archive_base_every_ms: int
     archive_retain_ms: int
+    archive_close_wait_ms: int
     wal_shards: int
     wal_file_bytes: int
     wal_spare_files: int

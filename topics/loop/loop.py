@@ -14,6 +14,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, TypeVar
 
 from topics.clock import Clock
@@ -246,6 +247,19 @@ class Loop:
             await future
         finally:
             timer.cancel()
+
+    async def done_within(self, future: Future[Any], ns: int) -> bool:
+        """Wait for a future, for a time at most; return whether it is done."""
+        ended: Future[None] = Future()
+        end = partial(ended.set_result, None)
+        timer = self.call_later(ns, end)
+        future.when_done(end)
+        try:
+            await ended
+        finally:
+            timer.cancel()
+            future.forget(end)
+        return future.done
 
     def again(self) -> None:
         """Run all hooks again before the pass ends.

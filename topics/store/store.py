@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 
 from topics.config import Config
 from topics.loop.loop import Loop
@@ -13,6 +14,11 @@ from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.format.catalog import Catalog
 from topics.store.recovery.recovery import Progress
 from topics.store.store_start import StoreParts, StoreStart, close_files
+
+log = logging.getLogger(__name__)
+
+_SOON_NS = 1_000_000_000
+"""A close that waits longer for copies says so."""
 
 
 class Store:
@@ -30,6 +36,7 @@ class Store:
         parts: StoreParts,
     ) -> None:
         self._loop = loop
+        self._config = config
         self._directory = directory
         self.format = directory_format
         self.files = parts.files
@@ -87,29 +94,46 @@ class Store:
     async def close(self, *, checkpoint: bool = True) -> None:
         """Drain the log, take a last checkpoint and release the lock.
 
-        The checkpoint makes the next start exact.
+        The checkpoint makes the next start exact. The archive and a backup end after it, and get a
+        bounded time for that, because another disk may not answer.
 
         A read-only log is closed as it is. Nothing may be staged any more.
 
         Raises: OSError or StorageError if the checkpoint failed; everything is closed then, too.
         """
         self._latch_note.stop()
-        await self.backups.end()
+        self.backups.stop()
         self.checkpointer.stop()
         try:
             await self.format.settle()
             await self.log.drain()
-            if self.archiver is not None:
-                await self.archiver.end()
             if checkpoint and not self.log.read_only:
                 await self.checkpointer.run(clean=True)
         finally:
+            await self._end_copies()
             await self.log.close()
             await self._latch_note.wait()  # also when it was this end that the disk failed
             await self._opener.end()
             await close_files(self._loop, self.files)
             await self._latch_note.try_last()
             self._directory.release()
+
+    async def _end_copies(self) -> None:
+        """Let a backup and the archive end, for a bounded time."""
+        copies = [("a backup", self.backups.end(), "it is left incomplete")]
+        if self.archiver is not None:
+            where = f"the archive in {self._config.archive_dir}"
+            copies.append((where, self.archiver.end(), "the next start archives what is left in the data directory"))
+        ends = [(what, self._loop.spawn(end, "end of copies"), left) for what, end, left in copies]
+        ms = self._config.archive_close_wait_ms
+        by_ns = self._loop.clock.monotonic_ns() + ms * 1_000_000
+        for what, end, left in ends:
+            if await self._loop.done_within(end, min(_SOON_NS, by_ns - self._loop.clock.monotonic_ns())):
+                continue
+            log.warning("the log is closed once %s has ended, or in %d ms (TOPICS_ARCHIVE_CLOSE_WAIT_MS)", what, ms)
+            if not await self._loop.done_within(end, by_ns - self._loop.clock.monotonic_ns()):
+                log.error("%s has not ended: its disk does not answer, or is slow; %s", what, left)
+                end.cancel()
 
     def release(self) -> None:
         """Release the directory's lock, also after a failure that prevents closing; idempotent."""

@@ -35,6 +35,12 @@ class Rule:
     """The name of all files of its kind (`file_kind`); "": any."""
     ends: bool = False
     """It succeeds, and nothing comes after it: `on_end` is called."""
+    hangs: bool = False
+    """It never completes."""
+
+
+class HangsError(Exception):
+    """Raised in the place of an operation's effect: it stays in flight."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,10 @@ class Faults:
         """The `nth` operation of this kind from now on, on a file of this kind, is the last."""
         self._rules.append(Rule(kind, 0, 0, nth - 1, 1, "", file, ends=True))
 
+    def hang(self, kind: str, *, times: int = FOREVER, path_part: str = "") -> None:
+        """Operations of this kind never complete. Not for blocking calls."""
+        self._rules.append(Rule(kind, 0, 0, 0, times, path_part, hangs=True))
+
     def shorten(self, kind: str, keep: int, *, nth: int = 1, times: int = 1, path_part: str = "") -> None:
         """The `nth` read, write or send from now on transfers only `keep` bytes."""
         self._rules.append(Rule(kind, 0, keep, nth - 1, times, path_part))
@@ -108,6 +118,8 @@ class Faults:
                 rule.skip -= 1
                 continue
             rule.left -= 1
+            if rule.hangs:
+                raise HangsError(path)
             if rule.ends:
                 self.on_end()
                 continue

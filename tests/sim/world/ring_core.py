@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tests.sim.world.events import Events
-from tests.sim.world.faults import Faults
+from tests.sim.world.faults import Faults, HangsError
 from tests.sim.world.network import Endpoint, SimListener
 from tests.sim.world.sim_disk import SimDirectory, SimDisk
 from tests.sim.world.sim_file import SimFile
@@ -143,7 +143,10 @@ class Core:
     def take_effect(self, action: Callable[[], object]) -> None:
         if self.dead:
             return
-        action()
+        try:
+            action()
+        except HangsError:
+            return
         self.effects += 1
         if self.effects == self.stop_at:
             self.stopped = True

@@ -353,3 +353,34 @@ def test_a_step_is_repeated_and_counted_whatever_it_raises() -> None:
     at = archived(world)
     assert stats(world).error == ""
     assert held(restored(world, at)) == held(world)
+
+
+@pytest.mark.parametrize("kind", ["open", "write", "sync", "rename"])
+def test_a_close_waits_a_bounded_time_for_a_target_that_never_answers(
+    kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = filled(archive_close_wait_ms=5000, archive_base_every_ms=1000)
+    world.ring.faults.hang(kind, path_part=f"{ARCHIVE}/")
+    for _ in range(3):
+        world.append(1, 20, size=1500)
+        world.checkpoint()
+        wait(world, 500)
+    world.append(1, 5, fsync=True)
+    expected = held(world)
+
+    async def closed_in_ms() -> int:
+        began_ms = world.ring.clock.now_ms()
+        await world.store.close()
+        return world.ring.clock.now_ms() - began_ms
+
+    assert world.run(closed_in_ms()) < 5500
+    assert "TOPICS_ARCHIVE_CLOSE_WAIT_MS" in caplog.text
+    assert "the next start archives what is left" in caplog.text
+    world.loop.close()
+    world.ring.faults.clear()
+    world = world.next_life()
+    assert world.store.recovery.frames == 1, "the checkpoint was made: only its mark is replayed"
+    at = archived(world)
+    assert note(world).holes == ()
+    assert held(world) == expected
+    assert held(restored(world, at)) == expected

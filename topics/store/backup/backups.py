@@ -58,9 +58,12 @@ class Backups:
         self._loop.spawn(self._run(root, done, self._running), "backup")
         return self._progress.number
 
-    async def end(self) -> None:
-        """Stop the backup that is being written, and return once it has ended."""
+    def stop(self) -> None:
+        """Have the backup that is being written end soon: the log is being closed."""
         self._stopped = True
+
+    async def end(self) -> None:
+        """Return once the backup that was stopped has ended."""
         if self._running is not None:
             await self._running
 
@@ -92,7 +95,7 @@ class Backups:
     async def _capture(self) -> Capture:
         """Return a capture of the end of the next checkpoint."""
         if self._stopped:
-            raise StorageError("the log is being closed: there is no backup of it")
+            raise _closing()
         taken: Future[Capture] = Future()
 
         async def run() -> None:
@@ -101,11 +104,17 @@ class Backups:
             except (OSError, StorageError) as error:
                 taken.set_error(error)  # one of its later steps does not concern the capture
             taken.set_error(
-                DiskFullError("no space for a checkpoint of the whole log, which a backup begins with: free some")
+                _closing()
+                if self._stopped
+                else DiskFullError("no space for a checkpoint of the whole log, which a backup begins with: free some")
             )
 
         self._loop.spawn(run(), "checkpoint of a backup")
         return await taken
+
+
+def _closing() -> StorageError:
+    return StorageError("the log is being closed: there is no backup of it")
 
 
 def _failure(root: str, error: OSError) -> StorageError:
