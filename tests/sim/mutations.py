@@ -1972,6 +1972,13 @@ MUTANTS = (
         _ARCHIVES,
     ),
     _one(
+        "an archive in a hole that seems up to date",
+        "store/archive/archiver.py",
+        "return self._note.upto_ms if hole is None else hole.from_ms",
+        "return self._note.upto_ms",
+        _ARCHIVES,
+    ),
+    _one(
         "a restore to a time that has a batch of later",
         "store/archive/restore_archive.py",
         "if header.written_ms > at_ms:",

@@ -384,3 +384,31 @@ def test_a_close_waits_a_bounded_time_for_a_target_that_never_answers(
     assert note(world).holes == ()
     assert held(world) == expected
     assert held(restored(world, at)) == expected
+
+
+def break_bases(world: StoreWorld) -> None:
+    for kind in ("make_directory", "rename"):
+        world.ring.faults.fail(kind, errno.EIO, times=10_000, path_part=f"/{BASES}/")
+
+
+def test_the_lag_counts_from_the_begin_of_an_open_hole() -> None:
+    world = filled()
+    world = world.next_life(power_cut=True)
+    break_bases(world)
+    wait(world, 30_000)
+    (hole,) = note(world).holes
+    assert hole.to_ms is None
+    assert stats(world).upto_ms > world.ring.clock.now_ms() - 1000
+    assert stats(world).lag_ms >= world.ring.clock.now_ms() - hole.from_ms >= 30_000
+    world.ring.faults.clear()
+    wait(world, 15_000)
+    assert stats(world).lag_ms < 1000
+
+
+def test_the_lag_of_an_archive_without_a_base_counts_from_the_start() -> None:
+    world = StoreWorld(config=archive_config())
+    break_bases(world)
+    world.open()
+    wait(world, 30_000)
+    assert stats(world).upto_ms > world.ring.clock.now_ms() - 1000
+    assert stats(world).lag_ms >= 30_000

@@ -61,7 +61,7 @@ class ArchiveStats(NamedTuple):
     upto_ms: int
     """Unix ms: all that was acknowledged until then is archived. 0: not known yet."""
     lag_ms: int
-    """ms since then, or since the start while it is not known."""
+    """Age of the newest time that can be restored; while there is none, ms since the start."""
     waiting_bytes: int
     """Bytes of log files that wait to be archived."""
     copied_bytes: int
@@ -111,10 +111,18 @@ class Archiver:
     def stats(self) -> ArchiveStats:
         copied = self._copied_before + (self._copy.copied_bytes if self._copy is not None else 0)
         note = self._note
-        lag_ms = max(0, self._loop.clock.now_ms() - (note.upto_ms or self._made_ms))
+        lag_ms = max(0, self._loop.clock.now_ms() - (self._restorable_ms or self._made_ms))
         return ArchiveStats(
             note.upto_ms, lag_ms, self._waiting_bytes, copied, self._failures, len(note.holes), self._error
         )
+
+    @property
+    def _restorable_ms(self) -> int:
+        """Unix ms of the newest time that a restore leads to; 0: there is none."""
+        hole = self._note.open_hole
+        if not self._last_base_ms:
+            return 0
+        return self._note.upto_ms if hole is None else hole.from_ms
 
     # --- what the log asks -------------------------------------------------------------------------------------------
     def may_go(self, file: StoredFile) -> bool:
