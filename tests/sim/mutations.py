@@ -1972,6 +1972,13 @@ MUTANTS = (
         _ARCHIVES,
     ),
     _one(
+        "retention that removes the timelines of other servers",
+        "store/archive/archive_retention.py",
+        "note.line == line and ",
+        "",
+        _ARCHIVES,
+    ),
+    _one(
         "an archive in a hole that seems up to date",
         "store/archive/archiver.py",
         "return self._note.upto_ms if hole is None else hole.from_ms",

@@ -17,7 +17,7 @@ from topics.engine.recovery.known_seqs import KnownSeqs
 from topics.engine.stored_engine import IdAndHead, StoredEngine
 from topics.errors import CorruptError, TopicsError, UsageError
 from topics.loop.loop import Loop
-from topics.store.archive.archive_note import NOTE_NAME
+from topics.store.archive.archive_note import NOTE_NAME, OwnTimeline, name_timeline
 from topics.store.archive.restore_archive import (
     END,
     RestorePoint,
@@ -27,6 +27,7 @@ from topics.store.archive.restore_archive import (
     end_of,
     find_record,
     find_timelines,
+    line_of,
     point_at,
     scan_after,
 )
@@ -106,6 +107,8 @@ def restore(
     known, damage = _known_seqs(_siblings(source) or timelines, point)
     with _making(made) as loop:
         loop.run_task(copy_point(loop, point, made))
+        continued = OwnTimeline("", has_lost=False, line=line_of(point.timeline))
+        loop.run_task(name_timeline(loop.files, made, continued))
         topics, records = loop.run_task(_settle(loop, made, target, skipped_seqs, known))
     return Restored(
         target,

@@ -218,10 +218,10 @@ def test_an_interrupted_removal_leaves_an_archive_that_can_be_restored(kind: str
     assert len(left) == 1, "what the first one left is gone"
     world.ring.faults.fail(kind, errno.EIO, nth=nth, times=10_000, path_part=f"{ARCHIVE}/")
     with pytest.raises(OSError, match="Input/output error"):
-        world.run(remove_old_timelines(world.loop, ARCHIVE, "another", at + 10_000))
+        world.run(remove_old_timelines(world.loop, f"{ARCHIVE}/another", timeline.note.line, at + 10_000))
     assert world.run(find_timelines(world.loop, ARCHIVE)) == []
     world.ring.faults.clear()
-    world.run(remove_old_timelines(world.loop, ARCHIVE, "another", at + 10_000))
+    world.run(remove_old_timelines(world.loop, f"{ARCHIVE}/another", timeline.note.line, at + 10_000))
     assert world.loop.files.list_directory(ARCHIVE) == []
 
 
@@ -412,3 +412,36 @@ def test_the_lag_of_an_archive_without_a_base_counts_from_the_start() -> None:
     wait(world, 30_000)
     assert stats(world).upto_ms > world.ring.clock.now_ms() - 1000
     assert stats(world).lag_ms >= 30_000
+
+
+def settings_of_retention() -> dict[str, int]:
+    return {"archive_base_every_ms": 500, "archive_retain_ms": 1000}
+
+
+def test_retention_leaves_the_timelines_of_other_data_directories(caplog: pytest.LogCaptureFixture) -> None:
+    other = filled()
+    at, expected = archived(other), held(other)
+    config = replace(archive_config(**settings_of_retention()), data_dir="mine")
+    mine = StoreWorld(other.end(power_cut=False), config=config).open()
+    mine.create(1)
+    for _ in range(8):
+        mine.append(1, 1)
+        wait(mine, 500)
+    assert len(timeline_names(mine.loop.files, ARCHIVE)) == 2
+    assert held(restored(mine, at)) == expected
+    assert "is removed" not in caplog.text.replace("/bases/", "")
+
+
+def test_retention_removes_the_timelines_that_a_data_directory_continues(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    world = filled(**settings_of_retention())
+    (first,) = timeline_names(world.loop.files, ARCHIVE)
+    world.ring.faults.fail("sync", errno.EIO, path_part=f"{first}/log/")
+    for _ in range(8):
+        world.append(1, 1)
+        wait(world, 500)
+    (second,) = timeline_names(world.loop.files, ARCHIVE)
+    assert second != first
+    assert note(world).line == first
+    assert f"{first} is removed" in caplog.text
+    assert held(restored(world, archived(world))) == held(world)

@@ -5,8 +5,10 @@
                   log/shard-00/wal-....log       log files, from the first block to the note's end
                   bases/2026-11-27T12-13-15Z/    backups, on which a restore puts the log
 
-A data directory names its timeline in the file `archive`. A restored directory does not have that
-file, so it begins a timeline of its own, and the old one stays as it is.
+A data directory names its timeline in the file `archive`. A restored directory names none, so it
+begins a timeline of its own, and the old one stays as it is. Both are of one *line*: the timelines
+of a data directory, of what was restored from it, and so on. Retention removes those of its own
+line only, because logs of several servers may share an archive.
 """
 
 from __future__ import annotations
@@ -65,6 +67,8 @@ class ArchiveNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shards: dict[int, ShardEnd] = {}
     holes: tuple[Hole, ...] = ()
     """In the order of their times."""
+    line: str = ""
+    """The name of the first timeline of its line."""
 
     def last_batch_no(self, shard: int, at_ms: int) -> int:
         """Return the number of the last batch that was archived in a row with those of a time."""
@@ -99,12 +103,15 @@ class OwnTimeline(NamedTuple):
     """The timeline that a data directory names."""
 
     name: str
+    """"": it has to begin one."""
     has_lost: bool = False
     """Whether a start has found losses, or changed shards, since the note was written: a replay of
     the log does not show these.
     """
     is_new: bool = False
     """Whether the archive has no note of it yet."""
+    line: str = ""
+    """The name of the first timeline of its line; "": it is the first itself."""
 
 
 async def own_timeline(files: FileCalls, data_dir: str) -> OwnTimeline | None:
@@ -113,17 +120,15 @@ async def own_timeline(files: FileCalls, data_dir: str) -> OwnTimeline | None:
         text = (await read_file(files, f"{data_dir}/{TIMELINE_NAME}")).decode("ascii", "replace")
     except FileNotFoundError:
         return None
-    name, _, mark = text.strip().partition(" ")
-    return OwnTimeline(name, mark == _LOST, mark == _NEW) if is_timeline_name(name) else None
+    words = [*text.split(), "", ""]
+    name, line = (word if is_timeline_name(word) else "" for word in words[:2])
+    return OwnTimeline(name, _LOST in words, _NEW in words, line) if name or line else None
 
 
 async def name_timeline(files: FileCalls, data_dir: str, timeline: OwnTimeline) -> None:
     """Have a data directory name its timeline, durably. Raises: OSError."""
-    text = timeline.name
-    if timeline.is_new:
-        text = f"{text} {_NEW}"
-    elif timeline.has_lost:
-        text = f"{text} {_LOST}"
+    marks = [_NEW] if timeline.is_new else [_LOST] if timeline.has_lost else []
+    text = " ".join([timeline.name or "-", timeline.line or timeline.name, *marks])
     await replace_file(files, f"{data_dir}/{TIMELINE_NAME}", text.encode())
 
 
@@ -134,7 +139,7 @@ async def mark_losses(files: FileCalls, data_dir: str) -> None:
     """
     own = await own_timeline(files, data_dir)
     if own is not None and not (own.has_lost or own.is_new):
-        await name_timeline(files, data_dir, OwnTimeline(own.name, has_lost=True))
+        await name_timeline(files, data_dir, own._replace(has_lost=True))
 
 
 async def read_note(files: FileCalls, timeline: str) -> ArchiveNote | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 from contextlib import suppress
 
 from topics.errors import CorruptError, FormatError
@@ -13,12 +15,16 @@ from topics.store.backup.backup_manifest import BackupManifest, backup_names, re
 from topics.store.disk.whole_files import list_if_there, unlink_if_there
 from topics.store.format.log_format import wal_file_no
 
+log = logging.getLogger(__name__)
 
-async def remove_old_timelines(loop: Loop, archive: str, current: str, before_ms: int) -> None:
-    """Remove timelines that end before a time, except the current one.
 
+async def remove_old_timelines(loop: Loop, current: str, line: str, before_ms: int) -> None:
+    """Remove timelines of a line that end before a time, except the current one.
+
+    Others are of other servers, which may be down for longer than this one keeps.
     Raises: StorageError, OSError.
     """
+    archive = os.path.dirname(current)
     await remove_leftovers(loop.files, archive)
     for name in timeline_names(loop.files, archive):
         timeline = f"{archive}/{name}"
@@ -27,7 +33,8 @@ async def remove_old_timelines(loop: Loop, archive: str, current: str, before_ms
         # A damaged one is reported by a restore, and may be of another server.
         with suppress(CorruptError, FormatError):
             note = await read_note(loop.files, timeline)
-            if note is not None and note.upto_ms < before_ms:
+            if note is not None and note.line == line and note.upto_ms < before_ms:
+                log.info("%s is removed: it ends before what the archive keeps (TOPICS_ARCHIVE_RETAIN_MS)", timeline)
                 await remove_durably(loop.files, timeline)
 
 
@@ -50,6 +57,7 @@ async def remove_old(loop: Loop, timeline: str, before_ms: int) -> None:
     if kept is None or not kept[0]:
         return
     for name in names[: kept[0]]:
+        log.info("%s/%s is removed: the archive keeps a newer base (TOPICS_ARCHIVE_RETAIN_MS)", root, name)
         await remove_durably(files, f"{root}/{name}")
     for shard, first in kept[1].first_log_files.items():
         directory = f"{timeline}/{archived_directory(shard)}"

@@ -86,6 +86,8 @@ class Archiver:
         self._backups = backups
         self._copy: LogCopy | None = None
         self._note = ArchiveNote()
+        self._line = ""
+        """The name of the first timeline of this log's line."""
         self._made_ms = loop.clock.now_ms()
         self._drops = False
         """Whether the waiting files are being removed."""
@@ -224,6 +226,7 @@ class Archiver:
             await self._remove_waiting(lambda shard, number: shard == after[0] and number < after[1])
             return
         except OtherLogError as error:
+            self._line = ""
             await self._begin_timeline(copy.timeline, str(error))
             return
         except SyncFailedError as error:
@@ -244,7 +247,7 @@ class Archiver:
         await self._remove_waiting(lambda shard, number: (shard, number) in whole)
         if base is not None and self._config.archive_retain_ms:
             before_ms = ends.upto_ms - self._config.archive_retain_ms
-            await remove_old_timelines(self._loop, self._config.archive_dir, copy.timeline, before_ms)
+            await remove_old_timelines(self._loop, copy.timeline, self._line, before_ms)
             await remove_old(self._loop, copy.timeline, before_ms)
         self._make_base_if_due(copy.timeline)
 
@@ -262,8 +265,9 @@ class Archiver:
         """Find the timeline of the data directory, or begin one; note losses of a start."""
         files, config = self._files, self._config
         own = await own_timeline(files, config.data_dir)
+        self._line = own.line or own.name if own is not None else ""
         note = None
-        if own is not None and not own.is_new:
+        if own is not None and own.name and not own.is_new:
             timeline = f"{config.archive_dir}/{own.name}"
             try:
                 note = await read_note(files, timeline)
@@ -272,15 +276,15 @@ class Archiver:
             if note is None:
                 await self._begin_timeline(timeline, "has no note, as on a disk that was replaced or is not mounted")
                 own = await own_timeline(files, config.data_dir)
-        if own is None:
-            own = OwnTimeline(new_timeline(self._loop), is_new=True)
+        if own is None or not own.name:
+            own = OwnTimeline(new_timeline(self._loop), is_new=True, line=self._line)
             await name_timeline(files, config.data_dir, own)
-        timeline = f"{config.archive_dir}/{own.name}"
+        timeline, self._line = f"{config.archive_dir}/{own.name}", own.line or own.name
         if note is None:
-            note = ArchiveNote()
+            note = ArchiveNote(line=self._line)
             await self._make_timeline(timeline)
             await write_note(files, timeline, note)
-            await name_timeline(files, config.data_dir, OwnTimeline(own.name))
+            await name_timeline(files, config.data_dir, OwnTimeline(own.name, line=self._line))
         self._copied_before += self._copy.copied_bytes if self._copy is not None else 0
         self._base, self._beginnings = None, self._beginnings + 1
         self._note, self._last_base_ms = note, 0
@@ -291,7 +295,7 @@ class Archiver:
         copy = LogCopy(self._loop, config.data_dir, timeline)
         if own.has_lost:
             await self._note_hole(timeline)
-            await name_timeline(files, config.data_dir, OwnTimeline(own.name))
+            await name_timeline(files, config.data_dir, OwnTimeline(own.name, line=self._line))
         self._copy = copy
         return copy
 
@@ -308,7 +312,8 @@ class Archiver:
     async def _begin_timeline(self, timeline: str, why: str) -> None:
         """Begin another timeline, because nothing can be added to this one."""
         log.error("%s %s: the log continues in another timeline", timeline, why)
-        await name_timeline(self._files, self._config.data_dir, OwnTimeline(new_timeline(self._loop), is_new=True))
+        begun = OwnTimeline(new_timeline(self._loop), is_new=True, line=self._line)
+        await name_timeline(self._files, self._config.data_dir, begun)
         self._copied_before += self._copy.copied_bytes if self._copy is not None else 0
         self._copy = None
 
@@ -324,6 +329,7 @@ class Archiver:
 
     async def _write_note(self, timeline: str, note: ArchiveNote) -> None:
         """Replace the note. It counts only once it is on stable storage."""
+        note = msgspec.structs.replace(note, line=self._line)
         await write_note(self._files, timeline, note)
         self._note = note
 

@@ -6,6 +6,7 @@ written by then, in every shard, as after a power cut at that time.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
@@ -132,6 +133,11 @@ def point_at(timelines: list[Timeline], at_ms: int) -> RestorePoint:
             _check_outside(Hole(end_ms, later_ms), wanted_ms)
         later_ms = begins_ms
     raise UsageError(f"the archive begins at {_text(with_bases[0].bases[0].manifest.taken_ms)}: name a later time")
+
+
+def line_of(timeline: Timeline) -> str:
+    """Return the name of the first timeline of the line that a timeline is of."""
+    return timeline.note.line or os.path.basename(timeline.path)
 
 
 def end_of(timeline: Timeline) -> int:
