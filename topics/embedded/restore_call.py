@@ -10,14 +10,14 @@ from datetime import datetime
 from typing import NamedTuple
 
 from topics.common.values import arguments
-from topics.common.values.backup_result import SKIPPED_SEQS
+from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
 from topics.config import Config
 from topics.embedded.own_loop import own_loop
 from topics.engine.recovery.known_seqs import KnownSeqs
 from topics.engine.stored_engine import IdAndHead, StoredEngine
 from topics.errors import CorruptError, TopicsError, UsageError
 from topics.loop.loop import Loop
-from topics.store.archive.archive_note import NOTE_NAME, OwnTimeline, name_timeline
+from topics.store.archive.archive_note import OwnTimeline, name_timeline
 from topics.store.archive.restore_archive import (
     END,
     RestorePoint,
@@ -31,12 +31,14 @@ from topics.store.archive.restore_archive import (
     point_at,
     scan_after,
 )
-from topics.store.backup.backup_files import remove_tree
+from topics.store.backup.backup_files import NOTE_NAME, remove_tree
 from topics.store.backup.restore_backup import copy_backup, find_backup
-from topics.store.disk.data_directory import lock_to_read
+from topics.store.disk.data_directory import lock_to_read, make_with_parents
 from topics.store.disk.whole_files import list_if_there
 
 _RESTORING = ".restoring"
+_LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999, the last one that a datetime has."""
 
 
 class Restored(NamedTuple):
@@ -84,17 +86,14 @@ def restore(
     Raises: UsageError, there is no backup, the archive does not have that time, or `to` exists;
         CorruptError, what is needed is damaged; FormatError; StorageError. Nothing is at `to` then.
     """
-    source, target = arguments.path(backup, "backup"), arguments.path(to, "to").rstrip("/") or "/"
-    arguments.count("skipped_seqs", skipped_seqs, least=1)
+    source, target = os.path.realpath(arguments.path(backup, "backup")), _new_path(to)
+    arguments.count("skipped_seqs", skipped_seqs, least=1, most=SKIPPED_SEQS_MAX)
     at_ms = _time(at)
     if at is not None and upto is not None:
         raise UsageError("at and upto name two ends: leave out one of them")
     if upto is not None:
         arguments.text("upto[0]", upto[0])
         arguments.count("upto[1]", upto[1], least=1)
-    if os.path.lexists(target):
-        raise UsageError(f"{target} exists: restore to a path where nothing is, and move it there then")
-    made = f"{target}{_RESTORING}"
     with own_loop(Config()) as loop:
         timelines = loop.run_task(find_timelines(loop, source))
     if not timelines:
@@ -102,10 +101,10 @@ def restore(
             raise UsageError(
                 f"{source} is no archive (TOPICS_ARCHIVE_DIR): a backup has one time, so leave out `at` and `upto`"
             )
-        return _restore_backup(source, made, target, skipped_seqs)
+        return _restore_backup(source, target, skipped_seqs)
     point = point_at(timelines, at_ms) if upto is None else _point_of_record(timelines, *upto)
     known, damage = _known_seqs(_siblings(source) or timelines, point)
-    with _making(made) as loop:
+    with _making(target) as (loop, made):
         loop.run_task(copy_point(loop, point, made))
         continued = OwnTimeline("", has_lost=False, line=line_of(point.timeline))
         loop.run_task(name_timeline(loop.files, made, continued))
@@ -129,34 +128,51 @@ def _time(at: int | datetime | None) -> int:
         if at.tzinfo is None:
             raise UsageError(f"at is {at!r}, without a zone: give it one, such as datetime.UTC")
         return round(at.timestamp() * 1000)
-    arguments.count("at", at)
+    arguments.count("at", at, most=_LATEST_MS)
     return at
 
 
-def _restore_backup(source: str, made: str, target: str, skipped_seqs: int) -> Restored:
-    with _making(made) as loop:
+def _restore_backup(source: str, target: str, skipped_seqs: int) -> Restored:
+    with _making(target) as (loop, made):
         found = find_backup(loop, source)
         manifest = loop.run_task(copy_backup(loop, found, made))
         topics, records = loop.run_task(_settle(loop, made, target, skipped_seqs, KnownSeqs()))
     return Restored(target, found, manifest.taken_ms, topics, records, skipped_seqs)
 
 
-@contextmanager
-def _making(made: str) -> Iterator[Loop]:
-    """Yield a loop for a restore. A directory that is not completed is removed."""
+def _new_path(to: str | os.PathLike[str]) -> str:
+    """Return the path to restore to, without links above it. Raises: UsageError, it exists."""
+    given = arguments.path(to, "to")
+    target = os.path.join(os.path.realpath(os.path.dirname(given)), os.path.basename(given))
+    if os.path.lexists(target):
+        raise _exists(target)
+    return target
 
-    async def remove(loop: Loop) -> None:
+
+def _exists(target: str) -> UsageError:
+    return UsageError(f"{target} exists: restore to a path where nothing is, and move it there then")
+
+
+@contextmanager
+def _making(target: str) -> Iterator[tuple[Loop, str]]:
+    """Yield a loop for a restore, and a new directory, which is removed if it is not completed."""
+
+    async def remove(loop: Loop, made: str) -> None:
         with suppress(FileNotFoundError):
             await remove_tree(loop.files, made)
 
-    with own_loop(replace(Config(), data_dir=made)) as loop:
-        loop.run_task(remove(loop))
+    made = ""
     try:
-        with own_loop(replace(Config(), data_dir=made)) as loop:
-            yield loop
+        with own_loop(Config()) as loop:
+            while not made:
+                path = f"{target}.{loop.random_bytes(4).hex()}{_RESTORING}"
+                if make_with_parents(loop.ring, path):
+                    made = path
+            yield loop, made
     except BaseException:
-        with suppress(OSError, TopicsError), own_loop(Config()) as loop:
-            loop.run_task(remove(loop))
+        if made:
+            with suppress(OSError, TopicsError), own_loop(Config()) as loop:
+                loop.run_task(remove(loop, made))
         raise
 
 
@@ -180,6 +196,8 @@ async def _settle(loop: Loop, made: str, target: str, skipped_seqs: int, known: 
     stored = await StoredEngine.open(loop, config, skipped_seqs=skipped_seqs, known_seqs=known.by_id)
     numbers = stored.engine.stats()
     await stored.close()
+    if os.path.lexists(target):
+        raise _exists(target)  # another restore was quicker
     await loop.files.rename(made, target)
     await loop.files.sync_directory(os.path.dirname(target) or ".")
     return numbers.topics, numbers.records_live
@@ -191,7 +209,7 @@ def _heads(base: str) -> dict[str, IdAndHead]:
     with own_loop(config) as loop:
 
         async def run() -> dict[str, IdAndHead]:
-            stored = await StoredEngine.open(loop, config, directory=lock_to_read(loop.ring, config))
+            stored = await StoredEngine.open(loop, config, directory=lock_to_read(loop.ring, config, any_owner=True))
             heads = stored.heads()
             await stored.close()
             return heads

@@ -12,6 +12,7 @@ import pytest
 import topics
 from tests.embedded.conftest import SMALL
 from topics import CorruptError, GapError, RequestError, UsageError
+from topics.store.disk import data_directory
 
 SKIPPED = 1000
 
@@ -162,6 +163,7 @@ def test_what_an_archive_does_not_have_is_refused_and_nothing_is_made(archive: A
         ({"upto": ("t", 1)}, "does not have the write of seq 1 of topic t"),
         ({"at": 5, "upto": ("t", 1)}, "leave out one of them"),
         ({"at": -1}, "at is -1: use an integer"),
+        ({"at": 253_402_300_800_000}, "at is 253402300800000: use an integer, 0 to"),
         ({"upto": ("t", 0)}, "use an integer, 1 to"),
     ):
         with pytest.raises(UsageError, match=why):
@@ -181,6 +183,30 @@ def test_an_archive_is_verified(archive: Archived) -> None:
     found = topics.verify_backup(archive.path)
     assert found.sound, found.findings
     assert found.path == str(archive.path)
+
+
+def test_an_archive_of_another_user_that_can_be_read_is_restored(
+    archive: Archived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where topics of a base are looked up, as for a record."""
+    monkeypatch.setattr(data_directory, "refuse_unsafe", _refuse_archives)
+    topics.restore(archive.path, tmp_path / "new", upto=("t", 4))
+    assert numbers(tmp_path / "new", open_jobs=1) == [1, 2, 3, 4, 5]
+
+
+def _refuse_archives(_ring: object, path: str) -> None:
+    assert "/archive/" not in path, "its owner is asked for"
+
+
+def test_a_link_to_an_archive_is_followed(archive: Archived, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(archive.path)
+    (tmp_path / "mine").symlink_to(tmp_path / "data")
+    with topics.open(tmp_path / "data", archive_dir=str(tmp_path / "link"), archive_every_ms=10, **SMALL) as log:
+        log.append("t", [{"n": 7}])
+    topics.restore(tmp_path / "link", tmp_path / "new")
+    assert numbers(tmp_path / "new") == [1, 2, 3, 4, 5, 6, 7]
+    with pytest.raises(UsageError, match="archive_dir is .* which it is to replace"):
+        topics.open(tmp_path / "data", archive_dir=str(tmp_path / "mine" / "archive"))
 
 
 def test_an_archive_in_the_log_that_it_is_to_replace_is_refused(tmp_path: Path) -> None:

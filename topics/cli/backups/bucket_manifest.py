@@ -24,7 +24,8 @@ import msgspec
 
 from topics.cli.backups.bucket import Bucket
 from topics.errors import CorruptError, FormatError
-from topics.store.archive.archive_note import NOTE_NAME, ArchiveNote, unpack_note
+from topics.store.archive.archive_note import ArchiveNote, unpack_note
+from topics.store.backup.backup_files import NOTE_NAME
 from topics.store.backup.backup_manifest import MANIFEST_NAME, BackupManifest, unpack_manifest
 
 BUCKET_VERSION = 1

@@ -30,8 +30,8 @@ from topics.cli.backups.bucket_manifest import (
 )
 from topics.cli.backups.copied_tree import BackupPart, LogFilePart, LogPart, Tree, copied_trees, read_log_file
 from topics.errors import CorruptError, StorageError, UsageError
-from topics.store.archive.archive_note import NOTE_NAME
 from topics.store.archive.archived_log import archived_directory, archived_name
+from topics.store.backup.backup_files import NOTE_NAME
 from topics.store.backup.backup_manifest import MANIFEST_NAME, BackupFile
 
 _KEPT = 2

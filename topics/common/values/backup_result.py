@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 SKIPPED_SEQS = 1 << 20
 """Seqs that a restore leaves out above those of the backup, unless another number is given."""
+SKIPPED_SEQS_MAX = 1 << 48
+"""Most seqs that a restore leaves out: after thirty such restores seqs are still exact in JSON."""
 
 
 class BackupResult(NamedTuple):

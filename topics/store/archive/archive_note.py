@@ -19,12 +19,11 @@ from typing import NamedTuple
 import msgspec
 
 from topics.loop.loop import Loop
-from topics.store.backup.backup_files import UnixMs, pack_description, time_name, unpack_description
+from topics.store.backup.backup_files import NOTE_NAME, UnixMs, pack_description, time_name, unpack_description
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file, replace_file
 
 TIMELINE_NAME = "archive"
 """The file of a data directory that names its timeline."""
-NOTE_NAME = "archive.json"
 BASES = "bases"
 LOG = "log"
 _LOST = "lost"

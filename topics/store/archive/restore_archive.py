@@ -16,9 +16,9 @@ import numpy as np
 
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.loop.loop import Loop
-from topics.store.archive.archive_note import BASES, LOG, NOTE_NAME, ArchiveNote, Hole, read_note, timeline_names
+from topics.store.archive.archive_note import BASES, LOG, ArchiveNote, Hole, read_note, timeline_names
 from topics.store.archive.archived_log import archived_directory, archived_name, scan, survey
-from topics.store.backup.backup_files import NewTree
+from topics.store.backup.backup_files import NOTE_NAME, NewTree
 from topics.store.backup.backup_manifest import BackupManifest, backup_names, read_manifest
 from topics.store.backup.restore_backup import copy_backup
 from topics.store.disk.whole_files import list_if_there, read_file, write_new_file

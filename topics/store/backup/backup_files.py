@@ -16,6 +16,8 @@ from topics.store.disk.whole_files import FileCalls, ReadCalls, list_if_there, m
 
 UnixMs = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]
 """A time of a description: before the year 10000, which is the last one that a datetime has."""
+NOTE_NAME = "archive.json"
+"""The description of a timeline of an archive: a directory that has it takes no other backups."""
 _CHUNK_BYTES = 256 << 10
 _CHECKSUM = b',"xxh3":"'
 """Before the checksum at the end of a description."""

@@ -86,15 +86,18 @@ def lock_directory(ring: Ring, config: Config) -> LockedDirectory:
         raise StorageError(f"data directory {path} is not usable: {error.strerror or error}") from error
 
 
-def lock_to_read(ring: Ring, config: Config) -> LockedDirectory:
+def lock_to_read(ring: Ring, config: Config, *, any_owner: bool = False) -> LockedDirectory:
     """Check config.data_dir and lock it beside other readers, without a change. Blocking.
 
     A directory without a lock file, such as a copy, is used without a lock.
 
+    any_owner: it may belong to another user, as backups do that only have to be readable.
+
     Raises: LockedError or StorageError with the sentence to print.
     """
     path = config.data_dir
-    refuse_unsafe(ring, path)
+    if not any_owner:
+        refuse_unsafe(ring, path)
     try:
         ring.look(path)
         fd = ring.lock(f"{path}/lock", shared=True) if "lock" in ring.list_directory(path) else -1
