@@ -522,10 +522,19 @@ class Config:
             raise UsageError(f"receive_buffers is {self.receive_buffers}: use a power of two")
 
     def _check_archive(self) -> None:
-        archive = os.path.abspath(self.archive_dir)
+        archive = os.path.realpath(self.archive_dir)
         for mine in filter(None, (self.data_dir, self.cold_dir)):
-            if f"{archive}/".startswith(f"{os.path.abspath(mine)}/"):
+            if is_in(archive, mine):
                 raise UsageError(f"archive_dir is {self.archive_dir!r}, in {mine}, which it is to replace: use another")
+        if self.backup_dir and is_in(self.backup_dir, archive):
+            raise UsageError(f"backup_dir is {self.backup_dir!r}, in the archive {self.archive_dir}: use another")
+        if archive != os.path.abspath(self.archive_dir):  # files are not opened through links
+            object.__setattr__(self, "archive_dir", archive)
+
+
+def is_in(path: str, directory: str) -> bool:
+    """Return whether a path is a directory or in it, links followed."""
+    return f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(directory)}/")
 
 
 _DEFAULTS = {setting.name: setting.default for setting in fields(Config)}

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from topics.common.values import arguments
 from topics.config import Config
 from topics.embedded.own_loop import own_loop
+from topics.errors import UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.restore_archive import Timeline, end_of, find_timelines
 from topics.store.archive.verify_archive import verify_timelines
@@ -45,9 +46,12 @@ def verify_backup(backup: str | os.PathLike[str]) -> VerifiedBackup:
     """
     source = arguments.path(backup, "backup")
     with own_loop(Config()) as loop:
-        timelines = [timeline for timeline in loop.run_task(find_timelines(loop, source)) if timeline.bases]
+        found = loop.run_task(find_timelines(loop, source))
+        timelines = [timeline for timeline in found if timeline.bases]
         if timelines:
             return loop.run_task(_verify_archive(loop, source, timelines))
+        if found:
+            raise UsageError(f"the archive {source} has no base yet, so nothing can be restored: the server makes one")
         return loop.run_task(_verify_backup(loop, find_backup(loop, source)))
 
 

@@ -11,6 +11,9 @@ import pytest
 import topics
 from tests.embedded.conftest import SMALL
 from topics import BackupResult, CorruptError, GapError, NewRecord, RequestError, StorageError, UsageError
+from topics.embedded import restore_call
+from topics.store.backup.backup_manifest import BackupManifest
+from topics.store.backup.restore_backup import copy_backup
 
 SKIPPED = 1000
 
@@ -95,12 +98,65 @@ def test_a_damaged_backup_is_not_restored_and_verify_names_the_place(backups: Pa
         topics.restore(backups, backups.parent / "new")
 
 
-def test_a_restore_that_was_interrupted_is_begun_anew(backups: Path) -> None:
-    left = backups.parent / "new.restoring"
-    (left / "wal").mkdir(parents=True)
-    (left / "wal" / "x").write_bytes(b"what an interrupted restore left")
+def test_a_restore_removes_nothing_that_it_did_not_make(backups: Path) -> None:
+    """Neither what has the name of its directory, nor what a link of that name leads to."""
+    precious = backups.parent / "precious"
+    precious.mkdir()
+    (precious / "file").write_bytes(b"")
+    (backups.parent / "new.restoring").symlink_to(precious)
     restored(backups)
-    assert not left.exists()
+    assert (precious / "file").exists()
+    assert sorted(path.name for path in backups.parent.glob("new*")) == ["new", "new.restoring"]
+
+
+def test_of_two_restores_to_one_path_the_first_to_end_stays(backups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    new = backups.parent / "new"
+
+    async def other_is_quicker(*given: Any) -> BackupManifest:
+        manifest = await copy_backup(*given)
+        new.mkdir()
+        (new / "file").write_bytes(b"of the other restore")
+        return manifest
+
+    monkeypatch.setattr(restore_call, "copy_backup", other_is_quicker)
+    with pytest.raises(UsageError, match="exists: restore to a path where nothing is"):
+        topics.restore(backups, new)
+    assert [path.name for path in backups.parent.glob("new*")] == ["new"]
+    assert [path.name for path in new.iterdir()] == ["file"]
+
+
+def test_links_to_the_directories_of_backups_are_followed(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        log.append("t", [1])
+        made = [log.backup(tmp_path / "link"), log.backup(tmp_path / "link" / "below")]
+        (tmp_path / "mine").symlink_to(tmp_path / "data")
+        with pytest.raises(UsageError, match="which they are to replace"):
+            log.backup(tmp_path / "mine" / "backups")
+    for number, backup in enumerate(made):
+        assert topics.verify_backup(backup.path).sound
+        topics.restore(tmp_path / "link", tmp_path / "link" / f"new-{number}")
+        with topics.open(tmp_path / "disk" / f"new-{number}", **SMALL) as log:
+            assert log.state("t").count == 1
+
+
+def test_a_directory_of_an_archive_takes_no_backups(tmp_path: Path) -> None:
+    """Not of its own log, and not of another one, whose backup would be a base of that archive."""
+    archive = tmp_path / "archive"
+    with topics.open(tmp_path / "data", archive_dir=str(archive), archive_every_ms=10, **SMALL) as log:
+        while not list(archive.glob("*/archive.json")):
+            log.append("t", [1])
+        for to in (archive, archive / "below"):
+            with pytest.raises(UsageError, match="which is the archive: name a directory elsewhere"):
+                log.backup(to)
+    (note,) = archive.glob("*/archive.json")
+    with topics.open(tmp_path / "other", **SMALL) as log:
+        log.append("t", [1])
+        with pytest.raises(StorageError, match="which is of an archive: name a directory elsewhere"):
+            log.backup(note.parent / "bases")
+    with pytest.raises(UsageError, match="backup_dir is .*, in the archive .*: use another"):
+        topics.open(tmp_path / "third", archive_dir=str(archive), backup_dir=str(archive / "backups"), **SMALL)
 
 
 def test_what_cannot_be_restored_is_refused_with_the_remedy(backups: Path) -> None:
@@ -114,6 +170,8 @@ def test_what_cannot_be_restored_is_refused_with_the_remedy(backups: Path) -> No
         topics.restore(backups.parent / "nowhere", backups.parent / "new")
     with pytest.raises(UsageError, match="skipped_seqs is 0"):
         topics.restore(backups, backups.parent / "new", skipped_seqs=0)
+    with pytest.raises(UsageError, match=r"skipped_seqs is \d+: use an integer, 1 to 281474976710656"):
+        topics.restore(backups, backups.parent / "new", skipped_seqs=2**64 - 1)
     (backup,) = backups.glob("*Z")
     (backup / "backup.json").write_text("{")
     with pytest.raises(CorruptError, match=r"backup\.json does not match its checksum"):

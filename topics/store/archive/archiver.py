@@ -359,7 +359,7 @@ class Archiver:
         if self._loop.clock.now_ms() < self._no_base_before_ms:
             return
         try:
-            self._backups.begin(f"{timeline}/{BASES}", partial(self._on_base, self._beginnings))
+            self._backups.begin_base(f"{timeline}/{BASES}", partial(self._on_base, self._beginnings))
             self._makes_base = True
         except RequestError:
             pass  # a client's backup is being written; the next step asks again

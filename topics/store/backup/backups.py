@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable
 
 from topics.common.values.backup_result import BackupProgress, BackupResult
-from topics.config import Config
+from topics.config import Config, is_in
 from topics.errors import DiskFullError, RequestError, StorageError, TopicsError, UsageError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.backup.backup_counters import BackupCounters
+from topics.store.backup.backup_files import NOTE_NAME
 from topics.store.backup.write_backup import BackupWriter
 from topics.store.checkpoint.capture import Capture
 from topics.store.checkpoint.checkpointer import Checkpointer
@@ -45,17 +46,29 @@ class Backups:
         done: called once, with a StorageError if it could not be completed. The log is as it was
             then.
         Returns: the number of the backup.
-        Raises: UsageError, `root` is in a directory of this log; RequestError, another backup is
-            being written.
+        Raises: UsageError, `root` is in a directory of this log or in an archive; RequestError,
+            another backup is being written.
         """
+        archive = self._config.archive_dir
+        if archive and is_in(root, archive):
+            raise UsageError(f"backups cannot be in {archive}, which is the archive: name a directory elsewhere")
+        return self._begin(root, done, is_base=False)
+
+    def begin_base(self, root: str, done: Done) -> int:
+        """Begin a backup, as `begin` does, which is in an archive."""
+        return self._begin(root, done, is_base=True)
+
+    def _begin(self, root: str, done: Done, *, is_base: bool) -> int:
         for mine in filter(None, (self._config.data_dir, self._config.cold_dir)):
-            if f"{os.path.abspath(root)}/".startswith(f"{os.path.abspath(mine)}/"):
+            if is_in(root, mine):
                 raise UsageError(f"backups cannot be in {mine}, which they are to replace: name a directory elsewhere")
         if self._running is not None:
             raise RequestError("backup_running", "another backup is being written: wait until it has ended")
         self._running = Future()
         self._progress = BackupProgress(self._progress.number + 1, "running")
-        self._loop.spawn(self._run(root, done, self._running), "backup")
+        if (real := os.path.realpath(root)) != os.path.abspath(root):
+            root = real  # files are not opened through links
+        self._loop.spawn(self._run(root, done, self._running, is_base=is_base), "backup")
         return self._progress.number
 
     def stop(self) -> None:
@@ -67,9 +80,11 @@ class Backups:
         if self._running is not None:
             await self._running
 
-    async def _run(self, root: str, done: Done, ended: Future[None]) -> None:
+    async def _run(self, root: str, done: Done, ended: Future[None], *, is_base: bool) -> None:
         outcome: BackupResult | TopicsError
         try:
+            if not is_base:
+                self._refuse_timeline(root)
             outcome = await self._write(root)
             self._progress = self.progress._replace(state="done", result=outcome)
             self.counters.done += 1
@@ -83,6 +98,17 @@ class Backups:
             self._writer = self._running = None
             ended.set_result(None)
         done(outcome)
+
+    def _refuse_timeline(self, root: str) -> None:
+        """Refuse to write into the archive of any log. Raises: StorageError."""
+        at = root
+        while at and at != "/":
+            try:
+                self._loop.ring.look(f"{at}/{NOTE_NAME}")
+            except OSError:
+                at = os.path.dirname(at)
+            else:
+                raise StorageError(f"backups cannot be in {at}, which is of an archive: name a directory elsewhere")
 
     async def _write(self, root: str) -> BackupResult:
         capture = await self._capture()
