@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import topics
 from tests.cli.commands.command_runs import Ran, run, serving
 
 
@@ -64,3 +65,24 @@ def test_a_backup_of_a_directory_says_where_it_is(tmp_path: Path) -> None:
     nowhere = run(["backup", "--data-dir", data], tmp_path)
     assert nowhere.code == 2
     assert "no directory for backups is named" in nowhere.err
+
+
+def test_a_restore_names_the_option_that_is_wrong(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    with topics.open(tmp_path / "log", archive_dir=str(archive), archive_every_ms=10) as log:
+        while not list(archive.glob("*/bases/*Z")):
+            log.append("t", [1])
+    for option, value in (
+        ("--skip", "0"),
+        ("--skip", str(1 << 63)),
+        ("--seq", "t=0"),
+        ("--at", "253402300800000"),
+        ("--at", "9" * 30),
+        ("--at", "4102444800000"),
+    ):
+        said = run(["restore", "--from", str(archive), "--to", str(tmp_path / "new"), option, value], tmp_path)
+        assert said.code in (1, 2), said
+        assert option in said.err
+        assert "Traceback" not in said.err
+        assert "skipped_seqs" not in said.err
+    assert list(tmp_path.glob("new*")) == []

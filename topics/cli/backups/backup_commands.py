@@ -18,7 +18,7 @@ from topics.cli.exit_codes import start_or_refusal
 from topics.cli.output.printer import bytes_text, count_text
 from topics.cli.output.record_text import time_text
 from topics.clock import SystemClock
-from topics.common.values.backup_result import SKIPPED_SEQS
+from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
 from topics.errors import UsageError
 
 Backup = Annotated[
@@ -76,7 +76,8 @@ def restore(  # noqa: PLR0917 - options of a command
     to: Annotated[str, typer.Option(help="The new data directory: a path where nothing is.")],
     options: BucketOptions,
     skip: Annotated[
-        int, typer.Option(help="Seqs that each topic leaves out, for those since the backup.")
+        int,
+        typer.Option(min=1, max=SKIPPED_SEQS_MAX, help="Seqs that each topic leaves out, for those since the backup."),
     ] = SKIPPED_SEQS,
     at: Annotated[
         str | None, typer.Option(metavar="TIME", help="Of an archive: the time to restore. Default: its end.")
@@ -95,7 +96,10 @@ def restore(  # noqa: PLR0917 - options of a command
     is_bucket = is_bucket_url(source)
     reading = fetched(source, to, options, at_ms, all_bases=seq is not None) if is_bucket else nullcontext(source)
     with reading as directory:
-        made = topics.restore(directory, to, at=at_ms, upto=upto, skipped_seqs=skip)
+        try:
+            made = topics.restore(directory, to, at=at_ms, upto=upto, skipped_seqs=skip)
+        except UsageError as error:
+            raise UsageError(_with_options(str(error))) from error
     if is_bucket:
         made = made._replace(backup=source)
     print(
@@ -103,17 +107,27 @@ def restore(  # noqa: PLR0917 - options of a command
         f"{time_text(made.taken_ms)}, from {made.backup}; each topic continues {made.skipped_seqs} seqs later, "
         "with another incarnation"
     )
+    print("if the server has TOPICS_COLD_DIR: name an empty directory there, because the old one has the old segments")
     if made.archived_ms > made.taken_ms:
         print(f"left out: what the archive has from then to {time_text(made.archived_ms)}")
     if made.damage:
         print(f"damage after the restored time: {made.damage}")
 
 
+def _with_options(message: str) -> str:
+    """Return a message of the library that names options where it names arguments."""
+    if message.startswith("at is "):
+        return f"--{message}"
+    return message.replace("leave out `at` and `upto`", "leave out `--at` and `--seq`").replace(
+        "use `at` with", "use --at with"
+    )
+
+
 def _record(text: str) -> tuple[str, int]:
     """Return the topic and the seq of `--seq`. Raises: UsageError."""
     topic, _, seq = text.rpartition("=")
-    if not topic or not (seq.isascii() and seq.isdigit()):
-        raise UsageError(f"--seq is {text!r}: use TOPIC=N, such as orders=17")
+    if not topic or not (seq.isascii() and seq.isdigit()) or not 1 <= int(seq) < 1 << 64:
+        raise UsageError(f"--seq is {text[:200]!r}: use TOPIC=N, such as orders=17, with N from 1 to {(1 << 64) - 1}")
     return topic, int(seq)
 
 
