@@ -32,49 +32,47 @@ async def verify_timelines(loop: Loop, timelines: list[Timeline]) -> VerifiedTim
         for base in timeline.bases:
             findings += [str(error) for error in await check_backup(loop, base.path)]
             files, size = files + len(base.manifest.files), size + base.manifest.size
-        for stretch in _stretches(timeline):
-            for shard, number in stretch.base.manifest.first_log_files.items():
-                found = await _verify_log(loop, timeline, stretch, shard, number)
+        for part in _unbroken(timeline):
+            for shard, number in part.base.manifest.first_log_files.items():
+                found = await _verify_log(loop, timeline, part, shard, number)
                 files, size, frames = files + found.files, size + found.bytes, frames + found.frames
                 findings += found.findings
     return VerifiedTimelines(files, size, frames, findings)
 
 
-class _Stretch(NamedTuple):
+class _Unbroken(NamedTuple):
     """A part of a timeline without a hole: its first base, and the time of its end."""
 
     base: Base
     end_ms: int
 
 
-def _stretches(timeline: Timeline) -> list[_Stretch]:
+def _unbroken(timeline: Timeline) -> list[_Unbroken]:
     """Return the parts that have a base."""
     begins_ms, found = 0, []
     for hole in timeline.note.holes:
         found.append((begins_ms, hole.from_ms))
         begins_ms = hole.to_ms or END
     found.append((begins_ms, timeline.note.upto_ms))
-    stretches = []
+    parts = []
     for first_ms, end_ms in found:
         base = next((base for base in timeline.bases if first_ms <= base.manifest.taken_ms <= end_ms), None)
         if base is not None:
-            stretches.append(_Stretch(base, end_ms))
-    return stretches
+            parts.append(_Unbroken(base, end_ms))
+    return parts
 
 
-async def _verify_log(
-    loop: Loop, timeline: Timeline, stretch: _Stretch, shard: int, first_no: int
-) -> VerifiedTimelines:
-    """Verify the log of a shard from a base to the end of the stretch, as a restore to there reads it."""
+async def _verify_log(loop: Loop, timeline: Timeline, part: _Unbroken, shard: int, first_no: int) -> VerifiedTimelines:
+    """Verify the log of a shard from a base to the end of the part, as a restore reads it."""
     directory = f"{timeline.path}/{archived_directory(shard)}"
-    last_no = timeline.note.last_batch_no(shard, stretch.end_ms)
-    is_last = stretch.end_ms == timeline.note.upto_ms
+    last_no = timeline.note.last_batch_no(shard, part.end_ms)
+    is_last = part.end_ms == timeline.note.upto_ms
     try:
         used = await survey(loop, timeline.path, shard, first_no)
         if not used or used[0].number != first_no:
             path = f"{timeline.path}/{archived_name(shard, first_no)}"
             return VerifiedTimelines(0, 0, 0, [f"{path}: the log after a base begins in this file, and it is missing"])
-        if not is_last:  # what follows the hole is of another stretch
+        if not is_last:  # what follows the hole is in another part
             used = [file for file in used if file.header.first_batch_no <= last_no]
         replay = await scan(loop, used, lambda _path, _batches: None)
     except (CorruptError, FormatError) as error:
