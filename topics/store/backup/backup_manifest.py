@@ -142,7 +142,7 @@ def unpack_manifest(data: bytes, path: str, remedy: str = _REMEDY) -> BackupMani
 def _flaw(manifest: BackupManifest) -> str:
     """Return what no manifest that was written as one has; "" if there is nothing.
 
-    A checksum does not prove that, because whoever changes a manifest can compute one.
+    A checksum does not prove that, because a program that changes a manifest can compute one.
     """
     for file in manifest.files:
         if not _PATH.fullmatch(file.path):
