@@ -482,7 +482,7 @@ MUTANTS = (
     ),
     _one(
         "what has expired told no more once a snapshot was taken",
-        "engine/state/tombstones.py",
+        "engine/values/floor_marks.py",
         "return cls(floors.cap, floors.ttl,",
         "return cls(floors.cap, 0,",
         "passing",

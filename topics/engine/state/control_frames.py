@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from topics.common.values.answers import Attempt
-from topics.engine.state.tombstones import FloorMarks
+from topics.engine.values.floor_marks import FloorMarks
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.topic_config import TopicConfig, read_config
 

@@ -1,16 +1,17 @@
-"""Losses of a topic, as a reader sees them. Source: R-FLOOR, R-TOMB, R-REC, R-TRIM, R-DUR-6."""
+"""Tombstones: which lost seqs a read reports, and why.
+
+Source: R-FLOOR, R-TOMB, R-REC, R-TRIM, R-DUR-6.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from typing import NamedTuple
 
-import msgspec
-
 from topics.engine.values.results import Tombstone
 from topics.store.format.floors import CRASH, TRIM, TTL, Floors, Gap, NextLive, add_gap
 
-__all__ = ["CRASH", "TRIM", "TTL", "FloorMarks", "Floors", "Gap", "ReadEntry", "add_gap", "enter"]
+__all__ = ["CRASH", "TRIM", "TTL", "Floors", "Gap", "ReadEntry", "add_gap", "enter"]
 
 
 class ReadEntry(NamedTuple):
@@ -58,20 +59,3 @@ def _last(gap: Gap) -> int:
 
 def _lost(cursor: int, upto: int, reason: str, head: int) -> Tombstone:
     return Tombstone(cursor + 1, upto, reason, upto - cursor, upto + 1, head)
-
-
-class FloorMarks(msgspec.Struct, omit_defaults=True, gc=False):
-    """The marks of the floors, in snapshots and frames."""
-
-    cap: int = 0
-    ttl: int = 0
-    trim: int = 0
-    crash: int = 0
-    deleted: int = 0
-
-    @classmethod
-    def of(cls, floors: Floors) -> FloorMarks:
-        return cls(floors.cap, floors.ttl, floors.trim, floors.crash, floors.deleted)
-
-    def raise_floors(self, floors: Floors) -> None:
-        floors.raise_to(cap=self.cap, ttl=self.ttl, trim=self.trim, crash=self.crash, deleted=self.deleted)

@@ -50,7 +50,7 @@ def ending(result: DiffResult, total_ms: bytes, incarnation: str | None = None) 
         result.head_seq,
         result.earliest_seq,
         _BOOLEANS[result.caught_up],
-        b"null" if result.tombstone is None else _lost(result.tombstone),
+        b"null" if result.tombstone is None else _tombstone_json(result.tombstone),
         result.lag,
         b"" if incarnation is None else b',"incarnation":"%b"' % incarnation.encode(),
         total_ms,
@@ -64,7 +64,7 @@ def place(next_from_seq: int, head_seq: int) -> bytes:
     return _PLACE % (next_from_seq, head_seq, _BOOLEANS[next_from_seq == head_seq])
 
 
-def _lost(tombstone: Tombstone) -> bytes:
+def _tombstone_json(tombstone: Tombstone) -> bytes:
     return _LOST % (
         tombstone.gap_from,
         tombstone.gap_to,

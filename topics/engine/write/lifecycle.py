@@ -27,10 +27,11 @@ from topics.engine.state.control_frames import (
 )
 from topics.engine.state.router import RouterLife
 from topics.engine.state.staged_operations import Operation, Turn
-from topics.engine.state.tombstones import TTL, FloorMarks
+from topics.engine.state.tombstones import TTL
 from topics.engine.state.topic import STAGING, Life, Router, Topic
 from topics.engine.state.wakes import CreationCore, notify_made, wake
 from topics.engine.values import incarnation
+from topics.engine.values.floor_marks import FloorMarks
 from topics.engine.values.name_rules import check_topic_name
 from topics.engine.values.ports import LoopPort
 from topics.engine.values.results import DeleteTopicResult, Done, PatchResult, PutResult
