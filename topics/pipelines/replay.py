@@ -59,9 +59,8 @@ class Options:
 
     inputs: files, and directories that are searched for files with one of ENDINGS.
     topic: the topic of all rows, instead of the one named by a row or a directory (`topic=<name>`).
-    form: `records` (rows have `data` or bytes, and may have `tag`, `node`, `meta` and
-        `topic`) or `data` (a
-        row as a whole is the data).
+    form: `records` (rows have `data` or bytes, and may have `tag`, `node`, `meta` and `topic`) or
+        `data` (a row as a whole is the data).
     tag: with `data`, a JSON pointer to the tag.
     rate: rows a second of all executors together, at most; 0 = unlimited.
     """
@@ -89,8 +88,8 @@ class ReplayReport(Report):
 
     def summary(self) -> str:
         """Return the result in one sentence."""
-        told = f"{self.url}: {count(self.rows, 'row')} of {count(self.files, 'file')} appended"
-        return f"{told}; {count(self.known, 'row')} were there already" if self.known else told
+        summary = f"{self.url}: {count(self.rows, 'row')} of {count(self.files, 'file')} appended"
+        return f"{summary}; {count(self.known, 'row')} were there already" if self.known else summary
 
 
 class Input(NamedTuple):
@@ -135,7 +134,7 @@ def run(
     sending = _sending(options)._replace(rate=options.rate / at_once)
     with Stop() as stop:
         work = partial(replay_file, sending)
-        # a signal ends the run between two chunks, elsewhere between two files
+        # In this process a signal ends the run between two chunks, on Spark between two files.
         if engine.name == "local":
             work = partial(replay_file, sending, check=stop.check)
         for sent in RunContext(engine, stop, progress).results(work, inputs, "sent"):
@@ -169,9 +168,8 @@ def find_inputs(options: Options) -> Iterator[Input]:
         elif os.path.isdir(given):
             root = os.path.abspath(given)
             for directory, below, names in os.walk(root):
-                below[:] = [
-                    name for name in below if not name.startswith((".", "_"))
-                ]  # Logs of commits have such names.
+                # Directories of the logs of commits have such names.
+                below[:] = [name for name in below if not name.startswith((".", "_"))]
                 found += [
                     _input(root, os.path.join(directory, name), options.topic)
                     for name in names if name.endswith(ENDINGS) and not name.startswith((".", "_"))
@@ -366,7 +364,7 @@ def _of_values(rows: Sequence[tuple[Any, str]], sending: Sending) -> pa.Table:
                 None if value is None else found[name] for value, found in zip(values, members, strict=True)
             ]
         else:
-            columns[name] = [None if value is None else _tag(value) for value in values]
+            columns[name] = [None if value is None else _as_string(value) for value in values]
     return pa.table({name: pa.array(values, _type_of(name)) for name, values in columns.items()})
 
 
@@ -389,19 +387,19 @@ def _decoded(text: Any, where: str) -> bytes:
 def _members(text: str) -> dict[str, str]:
     """Return each member of a valid object as its text: 1.10 stays 1.10."""
     found: dict[str, str] = {}
-    at = _behind_blanks(text, 1)
+    at = _after_blanks(text, 1)
     while text[at] != "}":
         name, at = _decoder.raw_decode(text, at)
-        start = _behind_blanks(text, _behind_blanks(text, at) + 1)
+        start = _after_blanks(text, _after_blanks(text, at) + 1)
         _, end = _decoder.raw_decode(text, start)
         found[name] = text[start:end]
-        at = _behind_blanks(text, end)
+        at = _after_blanks(text, end)
         if text[at] == ",":
-            at = _behind_blanks(text, at + 1)
+            at = _after_blanks(text, at + 1)
     return found
 
 
-def _behind_blanks(text: str, at: int) -> int:
+def _after_blanks(text: str, at: int) -> int:
     while text[at] in " \t\r\n":
         at += 1
     return at
@@ -415,12 +413,12 @@ def _of_documents(rows: Sequence[tuple[Any, str]], sending: Sending) -> pa.Table
     columns = {"data": pa.array([text for _, text in rows], pa.string())}
     if sending.tag is not None:
         places = [pointer.find(value, sending.tag) for value, _ in rows]
-        tags = [None if place is pointer.MISSING or place is None else _tag(place) for place in places]
+        tags = [None if place is pointer.MISSING or place is None else _as_string(place) for place in places]
         columns["tag"] = pa.array(tags, pa.string())
     return pa.table(columns)
 
 
-def _tag(value: Any) -> str:
+def _as_string(value: Any) -> str:
     return value if isinstance(value, str) else _text(value)
 
 
