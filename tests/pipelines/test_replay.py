@@ -15,9 +15,10 @@ from tests.pipelines.pipeline_world import fill, log_rows
 from tests.spark.own_server import OwnServer, own_server
 from topics.clock import ManualClock
 from topics.errors import UsageError
-from topics.pipelines import export, replay
+from topics.pipelines import export, replay, replay_files
 from topics.pipelines.errors import PipelineError, StoppedError
-from topics.pipelines.replay import Input, Options, ReplayReport
+from topics.pipelines.replay import Options, ReplayReport
+from topics.pipelines.replay_files import Input, RowForm
 from topics.pipelines.source import Origin
 
 
@@ -29,7 +30,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServer]:
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay, "CHUNK_ROWS", 10)
+    monkeypatch.setattr(replay_files, "CHUNK_ROWS", 10)
 
 
 def run(server: OwnServer, *inputs: Path, **more: Any) -> ReplayReport:
@@ -57,7 +58,7 @@ def test_an_export_is_replayed_as_it_was(server: OwnServer, tmp_path: Path) -> N
 def test_a_replay_that_was_stopped_goes_on_where_it_was(server: OwnServer, tmp_path: Path) -> None:
     path = lines(tmp_path / "many.jsonl", 255, topic="stopped")
     sending = replay._sending(Options((), server.url))
-    one = next(replay.find_inputs(Options((str(path),), server.url)))
+    one = next(replay_files.find_inputs([str(path)]))
     left = 20
 
     def check() -> None:
@@ -138,8 +139,8 @@ def test_lines_are_sent_as_they_are_written(server: OwnServer, tmp_path: Path) -
     path.write_text(
         '\ufeff{ "data" : {"price": 1.10, "n":1E3, "s":"\\u00e9"} , "meta":{"x": 2.50},"tag":true}\n\n {"data":"]}"}\n'
     )
-    one = next(replay.find_inputs(Options((str(path),), server.url)))
-    [rows] = replay.chunks(one, replay._sending(Options((), server.url)))
+    one = next(replay_files.find_inputs([str(path)]))
+    [rows] = replay_files.chunks(one, RowForm("records", None))
     assert rows.to_pylist() == [
         {"data": '{"price": 1.10, "n":1E3, "s":"\\u00e9"}', "tag": "true", "meta": '{"x": 2.50}'},
         {"data": '"]}"', "tag": None, "meta": None},
@@ -151,15 +152,15 @@ def test_long_rows_make_chunks_of_less_rows(
     server: OwnServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
 ) -> None:
     """A chunk is one request, so that what a part in pieces may hold is no bound."""
-    monkeypatch.setattr(replay, "CHUNK_BYTES", 100)
+    monkeypatch.setattr(replay_files, "CHUNK_BYTES", 100)
     texts = ['"' + "x" * size + '"' for size in (30, 30, 300, 30, 90)]
     path = tmp_path / f"long.{ending}"
     if ending == "parquet":
         pq.write_table(pa.table({"data": texts}), path)
     else:
         path.write_text("".join(f'{{"data":{text}}}\n' for text in texts))
-    one = next(replay.find_inputs(Options((str(path),), server.url)))
-    parts = list(replay.chunks(one, replay._sending(Options((), server.url))))
+    one = next(replay_files.find_inputs([str(path)]))
+    parts = list(replay_files.chunks(one, RowForm("records", None)))
     assert [part.num_rows for part in parts] == [2, 1, 1, 1]
     assert [row["data"] for part in parts for row in part.to_pylist()] == texts
 
@@ -167,11 +168,11 @@ def test_long_rows_make_chunks_of_less_rows(
 def test_a_file_with_other_contents_is_another_one(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", 5)
     one = Input(str(path), "a.jsonl", "t")
-    before = replay.producer_of(one)
-    assert replay.producer_of(one) == before
-    assert replay.producer_of(one._replace(name="b.jsonl")) != before
+    before = replay_files.producer_of(one)
+    assert replay_files.producer_of(one) == before
+    assert replay_files.producer_of(one._replace(name="b.jsonl")) != before
     path.write_bytes(path.read_bytes().replace(b'"n": 2', b'"n": 7'))
-    assert replay.producer_of(one) != before
+    assert replay_files.producer_of(one) != before
 
 
 def test_rows_go_at_the_rate_that_was_asked_for(server: OwnServer, tmp_path: Path) -> None:
@@ -183,7 +184,7 @@ def test_rows_go_at_the_rate_that_was_asked_for(server: OwnServer, tmp_path: Pat
         clock.advance_ns(round(seconds * 1e9))
 
     sending = replay._sending(Options((), server.url))._replace(rate=20.0)
-    one = next(replay.find_inputs(Options((str(lines(tmp_path / "r.jsonl", 45)),), server.url, topic="rate")))
+    one = next(replay_files.find_inputs([str(lines(tmp_path / "r.jsonl", 45))], "rate"))
     assert replay.replay_file(sending, one, sleep=sleep, clock=clock) == (45, 0)
     assert sum(slept) == pytest.approx(45 / 20, abs=0.01)
     assert max(slept) <= 0.25
