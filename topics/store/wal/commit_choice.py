@@ -124,7 +124,7 @@ class Choice(NamedTuple):
     in_place: bool = False
     """Whether it is one write that the thread waits for; otherwise it is made through the ring."""
     is_measured: bool = False
-    """Whether it is a small synced group, whose fastest way `PrimitiveTuner` knows. `in_place` then
+    """Whether it is a small synced group, whose fastest way `MeasuredPlaces` knows. `in_place` then
     says that it may be in place, if that proves faster.
     """
 

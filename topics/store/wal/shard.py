@@ -5,8 +5,9 @@ write count and, for a synced batch, the sync's result; callbacks run in the ord
 were attached. A failed write or sync latches the whole log; a full disk fails what is staged, and
 the log continues in another file.
 
-Decisions are made in write_batch.py and commit_choice.py, batches fill in staging.py, log_end.py
-gives them their place, background_sync.py syncs beside commits, and wal_files.py has the files.
+Decisions are made in write_batch.py, commit_choice.py and measured_places.py, batches fill in
+staging.py, log_end.py gives them their place, background_sync.py syncs beside commits, and
+wal_files.py has the files.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ from topics.store.format.log_format import BATCH_HEADER_BYTES, WAL_FIRST_BATCH_O
 from topics.store.format.rows import PLACED, Rows
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync, Durable
-from topics.store.wal.commit_choice import DSYNC_BYTES_MAX, GROUP_THROUGH_RING, Choice, Held, Until, choose
+from topics.store.wal.commit_choice import DSYNC_BYTES_MAX, Choice, Held, Until, choose
 from topics.store.wal.commit_delay_tuner import CommitDelayTuner
 from topics.store.wal.commitment import AT_ONCE, Commitment, Parts, Target, failed
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.in_place_limit import InPlaceLimit
 from topics.store.wal.log_bound import LogBound
 from topics.store.wal.log_end import LogEnd
+from topics.store.wal.measured_places import MeasuredPlaces
 from topics.store.wal.preallocation import Preallocation
-from topics.store.wal.primitive_tuner import PrimitiveTuner
 from topics.store.wal.staging import BATCH_ROLL_BYTES, Staging
 from topics.store.wal.wal_files import WalDirectory, WalFile
 from topics.store.wal.write_batch import Batch, Commit, Durability, LoneWritten, Primitive, Verdict
@@ -57,13 +58,6 @@ _WAITED_SYNCS_FEW = 64
 
 Zeroing the next one would then write every byte twice.
 """
-_TRY_PLACE_EVERY = 512
-"""Number of small synced groups of which one tries whether the other place is faster now.
-
-One percent of them would already be the slowest percent of the writes.
-"""
-_OTHERS_NS = 100_000_000
-"""Time after a request that was no write, in which more are expected."""
 _FILLED_BUT = 4
 """The part of a file that may be left over if a batch or a checkpoint moved the log to the next."""
 
@@ -115,17 +109,7 @@ class Shard:
         self._window_timer: Timer | None = None
         self._window_ends_ns = 0
         """Time at which the timer starts the next pass."""
-        self._groups = PrimitiveTuner(*GROUP_THROUGH_RING)
-        self._places = PrimitiveTuner(False, True, try_every=_TRY_PLACE_EVERY)
-        """Whether such groups are made in place."""
-        self._pass_with_group = -1
-        """Number of the pass in which such a group was made in place last."""
-        self._others = 0
-        """The requests besides writes that the loop had served at the last such group."""
-        self._others_until_ns = 0
-        """Time until which more of them are expected, see `_serves_others`."""
-        self._measured: Choice | None = None
-        """How the commit in flight is made, if its time is measured."""
+        self._places = MeasuredPlaces(loop)
         self._moved = Event()
         """Set whenever an operation ended that `drain` may wait for."""
         self.preallocation = Preallocation(
@@ -469,9 +453,7 @@ class Shard:
             if not self.exclusive:
                 self._loop.call_later(0, _nothing)  # for the next piece
                 return
-        if choice.is_measured:
-            choice = self._choose_measured(choice)
-        self._measured = choice if choice.is_measured else None
+        choice = self._places.choose(choice)
         batch, primitive = self.staging.take(), choice.primitive
         try:
             target = self._commitment.prepare(batch, primitive)
@@ -483,31 +465,6 @@ class Shard:
             self._loop.again()
         else:
             self._write_through_ring(*target)
-
-    def _choose_measured(self, choice: Choice) -> Choice:
-        """Choose the way of a small synced group by the times measured so far.
-
-        What its writers' callbacks stage would make another group in the same pass, for routers
-        one after the other: a pass waits for one sync.
-        """
-        passes = self._loop.stats().passes
-        is_first = choice.in_place and passes != self._pass_with_group
-        if is_first and not self._serves_others() and self._places.choose():
-            self._pass_with_group = passes
-            return choice
-        return self._groups.choose()
-
-    def _serves_others(self) -> bool:
-        """Return whether the loop has served requests besides writes since the last such group.
-
-        Reads, for instance, would wait for each sync of others; writes have to wait for the commit
-        in flight anyway. More are expected for a while.
-        """
-        others, now_ns = self._loop.requests_besides_writes, self._clock.monotonic_ns()
-        if others != self._others:
-            self._others = others
-            self._others_until_ns = now_ns + _OTHERS_NS
-        return now_ns < self._others_until_ns
 
     def _on_held(self, held: Held, batch: Batch) -> bool:
         """Start the file, sync or timer that the batch waits for. Return True if it is there."""
@@ -605,7 +562,7 @@ class Shard:
             self._moved.set()
             self._on_committed(batch, outcome)
         elif outcome is Verdict.REST:
-            self._measured = None
+            self._places.forget()
             self._write_through_ring(*self._commitment.rest())
         elif outcome is Verdict.FULL:
             self._moved.set()
@@ -623,10 +580,7 @@ class Shard:
                 self._sync_in_time()
         else:
             self._delay.note(batch.frames, commitment.submitted_ns, self._commitment.ended_ns)
-            if self._measured is not None:
-                self._places.note(self._measured.in_place, commit.write_ns)
-                if not self._measured.in_place:
-                    self._groups.note(self._measured, commit.write_ns)
+            self._places.note(commit.write_ns)
             if self._sync.owed:
                 self._sync.report()
         waiters = batch.waiters
