@@ -85,6 +85,12 @@ class LogSettings(TypedDict, total=False):
     h2_controls_per_s: int
     h2_drain_bytes: int
     h2_drain_ms: int
+    log_level: str
+    log_format: str
+    access_log: str
+    access_log_format: str
+    access_log_every_ms: int
+    access_log_bytes: int
     io: str
     ring_entries: int
     ring_completions: int
