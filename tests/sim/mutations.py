@@ -1988,8 +1988,8 @@ MUTANTS = (
     _one(
         "a restore to a time that has a batch of later",
         "store/archive/restore_archive.py",
-        "if header.written_ms > at_ms:",
-        "if False:",
+        "if header.written_ms <= at_ms:",
+        "if True:",
         _TIMES,
     ),
     _one(
