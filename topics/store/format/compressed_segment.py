@@ -1,6 +1,7 @@
 """Compressed segments: the whole file of a sealed segment in blocks, with delete flags beside them.
 
-Little-endian. The file has the name that the segment would have, and other contents:
+Only tiering.py writes them. Little-endian. The file has the name that the segment would have, and
+other contents:
 
     header   64 bytes, see `CompressedHeader`
     flags    one byte for each FRAME_MIN_BYTES bytes of the segment: the delete flag of the frame
