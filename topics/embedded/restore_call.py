@@ -23,6 +23,7 @@ from topics.store.archive.restore_archive import (
     RestorePoint,
     Timeline,
     WantedRecord,
+    check_one_line,
     copy_point,
     end_of,
     find_record,
@@ -102,6 +103,7 @@ def restore(
                 f"{source} is no archive (TOPICS_ARCHIVE_DIR): a backup has one time, so leave out `at` and `upto`"
             )
         return _restore_backup(source, target, skipped_seqs)
+    check_one_line(source, timelines)
     point = point_at(timelines, at_ms) if upto is None else _point_of_record(timelines, *upto)
     known, damage = _known_seqs(_siblings(source) or timelines, point)
     with _making(target) as (loop, made):

@@ -212,3 +212,27 @@ def test_a_link_to_an_archive_is_followed(archive: Archived, tmp_path: Path) -> 
 def test_an_archive_in_the_log_that_it_is_to_replace_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="archive_dir is .* which it is to replace"):
         topics.open(tmp_path / "data", archive_dir=str(tmp_path / "data" / "archive"))
+
+
+def test_an_archive_of_several_servers_is_refused_with_its_timelines(archive: Archived, tmp_path: Path) -> None:
+    first = next(archive.path.glob("*Z-*"))
+    with topics.open(tmp_path / "other", archive_dir=str(archive.path), archive_every_ms=10, **SMALL) as log:
+        log.append("t", [{"n": 100}])
+        while len(list(archive.path.glob("*/bases/*Z/backup.json"))) < 2:
+            log.append("t2", ["a base is made beside this"])
+    for end in ({}, {"upto": ("t", 1)}):
+        with pytest.raises(UsageError, match=f"several servers: name a timeline of one of them: .*{first.name} .up to"):
+            topics.restore(archive.path, tmp_path / "new", **end)
+    topics.restore(first, tmp_path / "new", skipped_seqs=SKIPPED)
+    assert numbers(tmp_path / "new") == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_restored_log_is_of_the_line_of_what_it_was_restored_from(archive: Archived, tmp_path: Path) -> None:
+    first = Path(topics.restore(archive.path, tmp_path / "new", skipped_seqs=SKIPPED).backup)
+    with topics.open(tmp_path / "new", archive_dir=str(archive.path), archive_every_ms=10, **SMALL) as log:
+        log.append("t", [{"n": 7}])
+        while len(list(archive.path.glob("*/bases/*Z/backup.json"))) < 2:
+            log.append("t2", ["a base is made beside this"])
+    second = Path(topics.restore(archive.path, tmp_path / "again", skipped_seqs=SKIPPED).backup)
+    assert second.parents[1] != first.parents[1]
+    assert {second.parents[1], first.parents[1]} == set(archive.path.glob("*Z-*"))

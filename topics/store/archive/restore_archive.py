@@ -140,6 +140,13 @@ def line_of(timeline: Timeline) -> str:
     return timeline.note.line or os.path.basename(timeline.path)
 
 
+def check_one_line(path: str, timelines: list[Timeline]) -> None:
+    """Check that the timelines are of one line. Raises: UsageError, with the timelines."""
+    if len({line_of(timeline) for timeline in timelines if timeline.bases}) > 1:
+        listed = ", ".join(f"{timeline.path} (up to {_text(end_of(timeline))})" for timeline in timelines)
+        raise UsageError(f"{path} has the logs of several servers: name a timeline of one of them: {listed}")
+
+
 def end_of(timeline: Timeline) -> int:
     """Return the newest time of a timeline."""
     hole = timeline.note.open_hole
