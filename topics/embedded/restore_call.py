@@ -13,7 +13,7 @@ from topics.common.values import arguments
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
 from topics.config import Config
 from topics.embedded.own_loop import own_loop
-from topics.engine.recovery.known_seqs import KnownSeqs
+from topics.engine.recovery.known_seqs import KnownSeqs, copied_seqs
 from topics.engine.stored_engine import IdAndHead, StoredEngine
 from topics.errors import CorruptError, TopicsError, UsageError
 from topics.loop.loop import Loop
@@ -260,7 +260,7 @@ def _point_of_record(timelines: list[Timeline], topic: str, seq: int) -> Restore
             topic_id = head.topic_id if head.head < seq else 0
             with own_loop(Config()) as loop:
                 wanted = WantedRecord(topic, topic_id, seq)
-                point = loop.run_task(find_record(loop, timeline, number, wanted))
+                point = loop.run_task(find_record(loop, timeline, number, wanted, copied_seqs))
             if point is not None:
                 return point
     raise UsageError(

@@ -236,3 +236,21 @@ def test_a_restored_log_is_of_the_line_of_what_it_was_restored_from(archive: Arc
     second = Path(topics.restore(archive.path, tmp_path / "again", skipped_seqs=SKIPPED).backup)
     assert second.parents[1] != first.parents[1]
     assert {second.parents[1], first.parents[1]} == set(archive.path.glob("*Z-*"))
+
+
+def test_a_record_that_a_router_copied_is_an_end_of_a_restore(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    with topics.open(tmp_path / "data", archive_dir=str(archive), archive_every_ms=10, **SMALL) as log:
+        log.append("src", [0])
+        log.put_router("copies", "src", "dst")
+        while not list(archive.glob("*/bases/*Z/backup.json")):
+            log.append("t2", ["a base is made beside this"])
+        for number in range(1, 10):
+            log.append("src", [number])
+            while log.state("dst").head_seq < number:
+                pass  # each is copied in a step of its own
+    topics.restore(archive, tmp_path / "new", upto=("dst", 5), skipped_seqs=SKIPPED)
+    with topics.open(tmp_path / "new", **SMALL) as log:
+        log.delete_router("copies")
+        assert [record.data for record in log.page("dst").records][:5] == [1, 2, 3, 4, 5]
+        assert len(log.page("dst").records) < 9

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 import numpy as np
 
 from topics.engine.state.router_frames import ForwardPayload
 from topics.store.format.log_format import FrameType
 from topics.store.recovery.log_replay import VerifiedBatches
+
+
+class CopiedSeqs(NamedTuple):
+    """The seqs that one step of a router has given out without a frame of their own."""
+
+    frame: int
+    """Index of the step's frame."""
+    topic_id: int
+    first: int
+    """The seq of the first copy, after the holes."""
+    last: int
+    """The last seq; one below the first if there are no copies."""
+
+
+def copied_seqs(batches: VerifiedBatches) -> list[CopiedSeqs]:
+    """Return the seqs that routers have given out in a piece of the log."""
+    frames, found = batches.frames, []
+    for at in np.flatnonzero(frames["type"] == FrameType.FORWARD).tolist():
+        step = msgspec.json.decode(batches.payload(at), type=ForwardPayload)
+        copies = sum(last - first + 1 for first, last in step.refs)
+        first = int(frames["seq"][at]) + step.holes
+        found.append(CopiedSeqs(at, int(frames["topic_id"][at]), first, first + copies - 1))
+    return found
 
 
 class KnownSeqs:
@@ -25,10 +50,8 @@ class KnownSeqs:
         np.maximum.at(highest, rows, frames["seq"][states])
         for topic_id, seq in zip(topic_ids.tolist(), highest.tolist(), strict=True):
             self.note(topic_id, seq)
-        for at in np.flatnonzero(frames["type"] == FrameType.FORWARD).tolist():
-            step = msgspec.json.decode(batches.payload(at), type=ForwardPayload)
-            copies = sum(last - first + 1 for first, last in step.refs)
-            self.note(int(frames["topic_id"][at]), int(frames["seq"][at]) + step.holes + copies - 1)
+        for copied in copied_seqs(batches):
+            self.note(copied.topic_id, copied.last)
 
     def note(self, topic_id: int, seq: int) -> None:
         self.by_id[topic_id] = max(seq, self.by_id.get(topic_id, 0))

@@ -7,9 +7,9 @@ written by then, in every shard, as after a power cut at that time.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 import numpy as np
@@ -307,17 +307,37 @@ class WantedRecord(NamedTuple):
     seq: int
 
 
+class Copied(Protocol):
+    """Seqs that one frame states beside its own (`topics.engine.recovery.known_seqs.CopiedSeqs`)."""
+
+    @property
+    def frame(self) -> int: ...
+    @property
+    def topic_id(self) -> int: ...
+    @property
+    def first(self) -> int: ...
+    @property
+    def last(self) -> int: ...
+
+
 class _Created(msgspec.Struct):
     """The part of a creation's payload that is used."""
 
     name: str
 
 
-async def find_record(loop: Loop, timeline: Timeline, number: int, wanted: WantedRecord) -> RestorePoint | None:
+async def find_record(
+    loop: Loop,
+    timeline: Timeline,
+    number: int,
+    wanted: WantedRecord,
+    copied_seqs: Callable[[VerifiedBatches], Sequence[Copied]],
+) -> RestorePoint | None:
     """Return the point right after a record was written; None if it was not between two bases.
 
     Of a topic that was deleted and created again it is the newest record with this seq.
-    number: of the base before it, in the timeline.
+    number: of the base before it, in the timeline. copied_seqs: returns the seqs of records that
+    have no frame of their own, since a router copied them.
 
     Raises: CorruptError, FormatError, OSError.
     """
@@ -337,6 +357,8 @@ async def find_record(loop: Loop, timeline: Timeline, number: int, wanted: Wante
             & (frames["seq"] == wanted.seq)
             & np.isin(frames["topic_id"], list(ids))
         )
+        for copied in copied_seqs(batches):
+            is_it[copied.frame] |= copied.topic_id in ids and copied.first <= wanted.seq <= copied.last
         found.extend((path, int(frames["offset"][at])) for at in np.flatnonzero(is_it).tolist())
 
     for shard, first_no in base.manifest.first_log_files.items():
