@@ -522,6 +522,12 @@ class Config:
             raise UsageError(f"receive_buffers is {self.receive_buffers}: use a power of two")
 
     def _check_archive(self) -> None:
+        least = 2 * self.wal_file_bytes
+        if self.archive_keep_bytes < least:
+            raise UsageError(
+                f"archive_keep_bytes is {self.archive_keep_bytes}: use {least} at least (two files of wal_file_bytes), "
+                "because each file of the log waits for a moment"
+            )
         archive = os.path.realpath(self.archive_dir)
         for mine in filter(None, (self.data_dir, self.cold_dir)):
             if is_in(archive, mine):

@@ -62,12 +62,12 @@ def test_a_target_that_fails_delays_no_writer_and_catches_up() -> None:
 
 
 def test_more_than_may_wait_is_a_hole_with_a_base_after_it() -> None:
-    world = filled(archive_keep_bytes=100_000)
+    world = filled(archive_keep_bytes=131_072)
     known = note(world).upto_ms
     break_target(world)
     grow(world, 8)
     wait(world, 1000)
-    assert stats(world).waiting_bytes < 200_000
+    assert stats(world).waiting_bytes < 231_072
     world.ring.faults.clear()
     wait(world, 25_000)
     at = archived(world)
@@ -444,4 +444,25 @@ def test_retention_removes_the_timelines_that_a_data_directory_continues(caplog:
     assert second != first
     assert note(world).line == first
     assert f"{first} is removed" in caplog.text
+    assert held(restored(world, archived(world))) == held(world)
+
+
+def test_fewer_bytes_than_two_log_files_may_not_wait() -> None:
+    with pytest.raises(UsageError, match="archive_keep_bytes is 7: use 131072 at least"):
+        archive_config(archive_keep_bytes=7)
+
+
+def test_holes_that_follow_each_other_get_one_base_in_ten_seconds() -> None:
+    world = filled(archive_keep_bytes=131_072)
+    (timeline,) = timeline_names(world.loop.files, ARCHIVE)
+    began = len(backup_names(world.loop.files, f"{ARCHIVE}/{timeline}/{BASES}"))
+    for _ in range(5):
+        break_target(world)
+        grow(world, 8)
+        wait(world, 200)
+        world.ring.faults.clear()
+        wait(world, 1000)
+    assert note(world).open_hole is not None
+    assert len(backup_names(world.loop.files, f"{ARCHIVE}/{timeline}/{BASES}")) == began + 1
+    wait(world, 25_000)
     assert held(restored(world, archived(world))) == held(world)

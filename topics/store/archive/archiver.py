@@ -104,6 +104,8 @@ class Archiver:
         """Unix ms of the newest base; 0: there is none."""
         self._no_base_before_ms = 0
         """Unix ms before which no base is tried, because the last one failed."""
+        self._no_hole_base_before_ns = 0
+        """Time of the loop before which no base is made after a hole."""
         self._waiting_bytes = 0
         self._copied_before = 0
         self._failures = 0
@@ -358,9 +360,14 @@ class Archiver:
             return
         if self._loop.clock.now_ms() < self._no_base_before_ms:
             return
+        has_hole, now_ns = self._note.open_hole is not None, self._loop.clock.monotonic_ns()
+        if has_hole and now_ns < self._no_hole_base_before_ns:
+            return  # holes may follow each other closely, and each base copies what has changed
         try:
             self._backups.begin_base(f"{timeline}/{BASES}", partial(self._on_base, self._beginnings))
             self._makes_base = True
+            if has_hole:
+                self._no_hole_base_before_ns = now_ns + _BASE_RETRY_MS * 1_000_000
         except RequestError:
             pass  # a client's backup is being written; the next step asks again
 
