@@ -166,6 +166,8 @@ class Machine:
         """
         self._lost_to_lies = False
         self.space_was_scarce = False
+        self.writes_lack_space = False
+        """Whether writes of this process meet ENOSPC or EDQUOT now and then."""
         """Whether the disk was or is full in this life."""
         self._sound_ns = 0
         """Time from which a full disk is no excuse any more; 0: it stays full."""
@@ -440,6 +442,7 @@ class Machine:
         self.counts["power cuts after a graceful stop"] += power_cut and self.stopped_well
         self.ring.faults.clear()
         self.descriptors_are_few = self.is_interrupted = self.space_was_scarce = False  # with the process
+        self.writes_lack_space = False
         self._sound_ns = 0
         if power_cut:
             self.counts["lies made up for before a power cut"] += self.ring.faults.lies > 0 and not self.lied
@@ -496,6 +499,7 @@ class Machine:
         self.ring.fd_limit = len(self.ring.open_fds) + faulty.descriptors if faulty.descriptors else 4096
         self.descriptors_are_few = bool(faulty.descriptors)
         self.is_interrupted = any(fault.error in (*AGAIN, errno.EMFILE) for fault in faulty.plans)
+        self.writes_lack_space = any(fault.error in (errno.ENOSPC, errno.EDQUOT) for fault in faulty.plans)
         if faulty.descriptors or faulty.completions_max:
             self.say(f"LIMITS: {faulty.descriptors} more descriptors, completions {faulty.completions_max} (0: any)")
         self.ring.completions_max = faulty.completions_max

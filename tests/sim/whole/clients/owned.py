@@ -110,7 +110,8 @@ class OwningClient(Client):
         first.
         """
         machine = self.machine
-        return machine.space_was_scarce or machine.log_is_short or self._may_lack_files
+        lacks_space = machine.space_was_scarce or machine.writes_lack_space
+        return lacks_space or machine.log_is_short or self._may_lack_files
 
     def _settle(self) -> None:
         for topic in self.shared.topics:
