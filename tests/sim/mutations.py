@@ -1981,8 +1981,8 @@ MUTANTS = (
     _one(
         "an archive in a hole that seems up to date",
         "store/archive/archiver.py",
-        "return self._note.upto_ms if hole is None else hole.from_ms",
-        "return self._note.upto_ms",
+        "return max(self._note.upto_ms, self._equal_ms) if hole is None else hole.from_ms",
+        "return max(self._note.upto_ms, self._equal_ms)",
         _ARCHIVES,
     ),
     _one(

@@ -53,6 +53,8 @@ log = logging.getLogger(__name__)
 
 _RETRY_MAX_MS = 10_000
 _BASE_RETRY_MS = 10_000
+_IDLE_NOTE_MS = 60_000
+"""Interval of the notes of a log to which nothing is written."""
 
 
 class ArchiveStats(NamedTuple):
@@ -104,6 +106,8 @@ class Archiver:
         """Unix ms of the newest base; 0: there is none."""
         self._no_base_before_ms = 0
         """Unix ms before which no base is tried, because the last one failed."""
+        self._equal_ms = 0
+        """Unix ms at which the archive was found to have all of the log, perhaps without a note."""
         self._no_hole_base_before_ns = 0
         """Time of the loop before which no base is made after a hole."""
         self._waiting_bytes = 0
@@ -122,11 +126,11 @@ class Archiver:
 
     @property
     def _restorable_ms(self) -> int:
-        """Unix ms of the newest time that a restore leads to; 0: there is none."""
+        """Unix ms up to which all that was written can be restored; 0: nothing can."""
         hole = self._note.open_hole
         if not self._last_base_ms:
             return 0
-        return self._note.upto_ms if hole is None else hole.from_ms
+        return max(self._note.upto_ms, self._equal_ms) if hole is None else hole.from_ms
 
     # --- what the log asks -------------------------------------------------------------------------------------------
     def may_go(self, file: StoredFile) -> bool:
@@ -242,7 +246,12 @@ class Archiver:
             holes = (*holes[:-1], msgspec.structs.replace(hole, to_ms=base.taken_ms))
         # The clock may have been set back since.
         upto_ms = max(ends.upto_ms, self._note.upto_ms, base.taken_ms if base is not None else 0)
-        await self._write_note(copy.timeline, ArchiveNote(upto_ms=upto_ms, shards=shards, holes=holes))
+        note = ArchiveNote(upto_ms=upto_ms, shards=shards, holes=holes, line=self._line)
+        # Nothing is new in an idle log but the time: two syncs a second would be for that alone.
+        is_idle = base is None and msgspec.structs.replace(self._note, upto_ms=upto_ms) == note
+        if not is_idle or self._stopped or upto_ms - self._note.upto_ms >= _IDLE_NOTE_MS:
+            await self._write_note(copy.timeline, note)
+        self._equal_ms = upto_ms
         if base is not None:
             self._base, self._last_base_ms = None, base.taken_ms
         whole = {(source.shard, source.number) for source in ends.sources if source.whole}
@@ -289,7 +298,7 @@ class Archiver:
             await name_timeline(files, config.data_dir, OwnTimeline(own.name, line=self._line))
         self._copied_before += self._copy.copied_bytes if self._copy is not None else 0
         self._base, self._beginnings = None, self._beginnings + 1
-        self._note, self._last_base_ms = note, 0
+        self._note, self._last_base_ms, self._equal_ms = note, 0, 0
         for name in reversed(backup_names(files, f"{timeline}/{BASES}")):
             with suppress(CorruptError, FormatError, FileNotFoundError):  # an older one counts then
                 self._last_base_ms = (await read_manifest(files, f"{timeline}/{BASES}/{name}")).taken_ms
