@@ -60,6 +60,7 @@ RANGES = {
     "archive_base_every_ms": (0, 1 << 48),
     "archive_retain_ms": (0, 1 << 48),
     "archive_close_wait_ms": (0, 1 << 31),
+    "archive_piece_bytes": (1 << 12, 1 << 23),
     "wal_shards": (0, WAL_SHARDS_MAX),
     "wal_file_bytes": (64 * 1024, 1 << 31),
     "wal_spare_files": (0, 1024),
@@ -304,6 +305,8 @@ class Config:
     """Age of what is removed from the archive; 0: all of it is kept."""
     archive_close_wait_ms: int = 10_000
     """Longest time for which a close waits for the archive and for a backup in progress."""
+    archive_piece_bytes: int = 1 << 20
+    """Most bytes of the archive in one answer."""
     wal_shards: int = 1
     wal_file_bytes: int = 64 << 20
     """Rounded up to whole blocks of 4096."""

@@ -105,6 +105,7 @@ class LogSettings(TypedDict, total=False):
     archive_base_every_ms: int
     archive_retain_ms: int
     archive_close_wait_ms: int
+    archive_piece_bytes: int
     wal_shards: int
     wal_file_bytes: int
     wal_spare_files: int

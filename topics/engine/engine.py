@@ -120,6 +120,8 @@ class Engine:
         """The operations on named readers."""
         self.backups = store.backups
         """The backups of the data directory."""
+        self.archive = store.archive
+        """The archive of the log."""
         self._routers = RouterManager(core, self._lifecycle, forwarding)
         self._verifier = StateVerifier(core.registry, core.usage, core.files) if config.verify else None
         stored.usage.reclaim.at_once = False

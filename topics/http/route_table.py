@@ -8,6 +8,7 @@ from functools import cache
 from topics.http.access.routes import Access, Body, Route, RouteTable
 from topics.http.access.scope import Scope
 from topics.http.handlers import (
+    archive_endpoints,
     backup_endpoints,
     checkpoint_endpoint,
     dead_letter_endpoints,
@@ -39,6 +40,8 @@ ROUTES: tuple[Route[Handler], ...] = (
     Route("POST", "/v0/checkpoint", Scope.ADMIN, checkpoint_endpoint.checkpoint, Body.JSON_OR_EMPTY),
     Route("POST", "/v0/backups", Scope.ADMIN, backup_endpoints.make_backup, Body.JSON_OR_EMPTY),
     Route("GET", "/v0/backups", Scope.ADMIN, backup_endpoints.get_backup),
+    Route("GET", "/v0/archive", Scope.ADMIN, archive_endpoints.get_archive),
+    Route("GET", "/v0/archive/file", Scope.ADMIN, archive_endpoints.get_file),
     Route("GET", "/v0/ws", Scope.NONE, websocket_endpoint.open_websocket, stream=True),
     Route("POST", "/v0/topics/:topic/claim", Scope.READ | Scope.WRITE, queue_endpoints.claim, Body.JSON_OR_EMPTY),
     Route(

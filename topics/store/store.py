@@ -8,6 +8,7 @@ import logging
 from topics.config import Config
 from topics.loop.loop import Loop
 from topics.store.archive.archiver import Archiver
+from topics.store.archive.served_archive import ServedArchive
 from topics.store.backup.backups import Backups
 from topics.store.disk.data_directory import LockedDirectory, check_marker, lock_directory
 from topics.store.disk.directory_format import DirectoryFormat
@@ -50,6 +51,7 @@ class Store:
             self.archiver = Archiver(loop, config, parts.log, self.backups)
             parts.log.may_reuse = self.archiver.may_go
             self.archiver.start()
+        self.archive = ServedArchive(loop, config.archive_dir, self.archiver)
         self.requested = parts.requested
         self.power_lost = parts.power_lost
         self.skipped_snapshots = parts.skipped_snapshots

@@ -191,6 +191,8 @@ SCOPES_OF_THE_CONTRACT = {
     "POST /v0/checkpoint": Scope.ADMIN,
     "POST /v0/backups": Scope.ADMIN,
     "GET /v0/backups": Scope.ADMIN,
+    "GET /v0/archive": Scope.ADMIN,
+    "GET /v0/archive/file": Scope.ADMIN,
     "GET /v0/ws": Scope.NONE,
     "GET /v0/metrics": Scope.READ,
     "GET /v0/health": Scope.NONE,

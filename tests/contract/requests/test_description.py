@@ -37,8 +37,8 @@ def test_the_examples_are_a_story_that_happens(world: World) -> None:
     for key, example in EXAMPLES.items():
         for method, path, body in example.before:
             assert world.request(method, path, body).status < 300
-        if example.text or example.answer is None or "backup" in example.id:  # needs a directory for them
-            continue
+        if example.text or example.answer is None or {"backup", "archive"} & {*example.id.split("_")}:
+            continue  # these need a directory
         path, body = example.path, example.body
         if isinstance(body, dict) and "token" in body:
             body = body | {"token": told["token"]}

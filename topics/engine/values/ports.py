@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.clock import Clock
+from topics.common.values.archive_state import ArchiveState
 from topics.common.values.backup_result import BackupProgress, BackupResult
 from topics.errors import StorageError, TopicsError
 from topics.store.format.rows import Framed, Rows
@@ -115,6 +116,16 @@ class BackupsPort(Protocol):
     def begin(self, root: str, done: Callable[[BackupResult | TopicsError], None]) -> int: ...
 
 
+class ArchivePort(Protocol):
+    """The part of `topics.store.archive.served_archive.ServedArchive` that is used."""
+
+    @property
+    def state(self) -> ArchiveState | None: ...
+    def read(
+        self, timeline: str, path: str, offset: int, most: int, done: Callable[[bytes | TopicsError], None]
+    ) -> None: ...
+
+
 class FormatPort(Protocol):
     """The part of `topics.store.disk.directory_format.DirectoryFormat` that the engine uses."""
 
@@ -138,6 +149,8 @@ class StorePort(Protocol):
     def format(self) -> FormatPort: ...
     @property
     def backups(self) -> BackupsPort: ...
+    @property
+    def archive(self) -> ArchivePort: ...
 
 
 class TimerPort(Protocol):

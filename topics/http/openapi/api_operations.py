@@ -28,6 +28,7 @@ from topics.http.openapi.shapes import (
 )
 
 JSON, SSE, PLAIN, HTML = "application/json", "text/event-stream", "text/plain", "text/html"
+OCTETS = "application/octet-stream"
 
 
 class ApiOperation(NamedTuple):
@@ -234,6 +235,29 @@ _BACKUP = answer(
     performance=performance(),
 )
 
+_ARCHIVE = answer(
+    archive=answer(
+        timeline=text('the name of its directory; "" until there is one'),
+        now_ms=u64("Unix ms by the clock of the server"),
+        upto_ms=u64("Unix ms: all that was acknowledged until then is archived"),
+        shards={
+            "type": "object",
+            "description": "The end of the part of each shard that is archived.",
+            "additionalProperties": titled(
+                "ArchivedEnd",
+                answer(
+                    file=u64("number of the last file; those before it are whole"),
+                    bytes=u64("bytes of it that are archived"),
+                    batch={"type": "integer", "minimum": -1, "description": "number of the last batch; -1: a hole"},
+                ),
+            ),
+        },
+        holes=listing(answer(from_ms=u64(), to_ms=nullable(u64("null while there is no base after it")))),
+        bases=listing(text("name of a base, oldest first")),
+    ),
+    performance=performance(),
+)
+
 
 def _given(key: str) -> Schema:
     """Return the schema of an object in which a key is present, and not null."""
@@ -405,6 +429,20 @@ OPERATIONS: dict[str, ApiOperation] = {
         ),
     ),
     "GET /v0/backups": ApiOperation("Get how far the newest backup is", "7.19", {200: _BACKUP}),
+    "GET /v0/archive": ApiOperation("Get how far the archive is", "7.20", {200: _ARCHIVE}),
+    "GET /v0/archive/file": ApiOperation(
+        "Get a piece of a file of the archive",
+        "7.21",
+        {200: None},
+        (404,),
+        query={
+            "timeline": text("as `GET /v0/archive` has it"),
+            "path": text("of a file, below the timeline"),
+            "offset": u64("of the first byte", default=0),
+            "bytes": u64("most that are wanted; clamped to TOPICS_ARCHIVE_PIECE_BYTES"),
+        },
+        media=(OCTETS,),
+    ),
     "POST /v0/topics/:/claim": ApiOperation(
         "Lease jobs of a queue",
         "8.2",

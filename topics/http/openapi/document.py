@@ -11,7 +11,7 @@ from topics.config import Config
 from topics.http.access.routes import Access, Body, Route
 from topics.http.access.scope import Scope
 from topics.http.openapi.api_examples import EXAMPLES, ApiExample, curl
-from topics.http.openapi.api_operations import OPERATIONS, ApiOperation
+from topics.http.openapi.api_operations import OCTETS, OPERATIONS, ApiOperation
 from topics.http.openapi.components import ROUTER_NAME, SCHEMAS, TOPIC_NAME
 from topics.http.openapi.named_models import NamedModels
 from topics.http.openapi.shapes import Schema, answer, one_of, ref, text, with_settings
@@ -148,7 +148,9 @@ def _responses(route: Route, about: ApiOperation, example: ApiExample, models: N
                 if example.answer is not None:
                     content[media]["example"] = example.answer
             else:
-                content[media] = {"schema": text()} | ({"example": example.text} if example.text else {})
+                content[media] = {"schema": text(format="binary") if media == OCTETS else text()} | (
+                    {"example": example.text} if example.text else {}
+                )
         responses[str(status)] = {"description": _DONE.get(status, "Done")}
         if status not in _DONE:
             responses[str(status)]["content"] = content
@@ -197,7 +199,7 @@ def _rights(route: Route) -> str:
 
 def _tag(pattern: str) -> str:
     parts = pattern.strip("/").split("/")
-    if parts[0] != "v0" or parts[1] in ("health", "ready", "metrics", "backups"):
+    if parts[0] != "v0" or parts[1] in ("health", "ready", "metrics", "backups", "archive"):
         return "server"
     if len(parts) > 3 and parts[3] in ("claim", "ack", "nack", "extend", "work", "dead", "redrive"):
         return "queues"

@@ -20,7 +20,7 @@ from topics.engine.routers.router_results import RouterDeleted, RouterPage, Rout
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.topic import Topic
 from topics.engine.values.name_rules import Allowed, Prefixes
-from topics.engine.values.ports import BackupsPort
+from topics.engine.values.ports import ArchivePort, BackupsPort
 from topics.engine.values.predicate import Predicate
 from topics.engine.values.results import (
     AppendResult,
@@ -109,6 +109,9 @@ class EngineApi(Protocol):
 
     @property
     def backups(self) -> BackupsPort: ...
+
+    @property
+    def archive(self) -> ArchivePort: ...
 
     def checkpoint(self, wait_ms: int | None, done: Done[CheckpointResult], *, number: int = 0) -> Cancel: ...
 

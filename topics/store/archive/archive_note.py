@@ -30,8 +30,6 @@ _LOST = "lost"
 _NEW = "new"
 _REMEDY = f"Name another timeline of the archive, or one of its {BASES} as a backup; `topics verify` shows all damage"
 NOTE_VERSION = 1
-HOLE = -1
-"""The number in the place of a batch's where the archive has a hole."""
 _TIMELINE = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}Z-[0-9a-f]{8}", re.ASCII)
 
 
@@ -88,14 +86,14 @@ def new_timeline(loop: Loop) -> str:
     return f"{time_name(loop.clock.now_ms())}-{loop.ring.random_bytes(4).hex()}"
 
 
+def is_timeline_name(name: str) -> bool:
+    """Return whether a directory of this name may be a timeline."""
+    return _TIMELINE.fullmatch(name) is not None
+
+
 def timeline_names(files: FileCalls, archive: str) -> list[str]:
     """Return the names of the timelines in an archive, oldest first."""
     return sorted(name for name in list_if_there(files, archive) if is_timeline_name(name))
-
-
-def is_timeline_name(name: str) -> bool:
-    """Return whether this is the name of a timeline's directory."""
-    return _TIMELINE.fullmatch(name) is not None
 
 
 class OwnTimeline(NamedTuple):

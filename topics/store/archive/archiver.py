@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from topics.common.values.archive_state import HOLE
 from topics.common.values.backup_result import BackupResult
 from topics.config import Config
 from topics.errors import CorruptError, FormatError, RequestError, StorageError, TopicsError
@@ -27,7 +28,6 @@ from topics.loop.tasks import Future
 from topics.loop.timers import Timer
 from topics.store.archive.archive_note import (
     BASES,
-    HOLE,
     ArchiveNote,
     Hole,
     OwnTimeline,
@@ -123,6 +123,16 @@ class Archiver:
         return ArchiveStats(
             note.upto_ms, lag_ms, self._waiting_bytes, copied, self._failures, len(note.holes), self._error
         )
+
+    @property
+    def timeline(self) -> str:
+        """The name of the timeline that the log is copied to; "" while there is none."""
+        return "" if self._copy is None else os.path.basename(self._copy.timeline)
+
+    @property
+    def note(self) -> ArchiveNote:
+        """How far that timeline is, durably; an empty one while there is none."""
+        return ArchiveNote() if self._copy is None else self._note
 
     @property
     def _restorable_ms(self) -> int:

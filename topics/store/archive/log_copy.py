@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 
+from topics.common.values.archive_state import HOLE
 from topics.loop.loop import Loop
-from topics.store.archive.archive_note import HOLE, ShardEnd
+from topics.store.archive.archive_note import ShardEnd
 from topics.store.archive.archived_log import archived_name, scan, survey
 from topics.store.archive.log_sources import LogEnds, LogSource, SourceReader
 from topics.store.backup.backup_files import NewTree, Original, copy_in_turns
