@@ -103,6 +103,24 @@ def test_an_open_with_a_rebuild_logs_how_many_records_are_left_in_the_log(
     assert "0 records of 0 topics are kept in segments and packs, and 99 records in the log;" in caplog.text
 
 
+def test_a_rebuild_keeps_records_whose_topic_was_ephemeral_when_their_file_was_written(tmp_path: Path) -> None:
+    """R-DUR-5: the file states that class, and the snapshot, in which the later class was, is lost."""
+    path = tmp_path / "data"
+    with topics.open(path, **SMALL) as log:
+        log.put_topic("t", durability="disk")
+        log.append("t", [1, 2, 3])
+        log.put_topic("t", durability="ephemeral")
+        log.checkpoint()
+        log.put_topic("t", durability="disk")
+    for snapshot in (path / "snapshots").iterdir():
+        snapshot.unlink()
+    topics.fsck(path, rebuild=True)
+    for _ in range(2):
+        with topics.open(path, **SMALL) as log:
+            assert [record.data for record in log.page("t").records] == [1, 2, 3]
+            assert log.state("t").config.durability == "disk"
+
+
 def test_a_log_that_would_not_open_is_opened_after_a_rebuild(tmp_path: Path) -> None:
     with topics.open(tmp_path / "open", **SMALL) as log:
         log.put_topic("t", durability="fsync")

@@ -8,6 +8,7 @@ of that time, and at the end with the current caps (control_frames.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import msgspec
@@ -143,6 +144,9 @@ class EngineCatalog:
         if topic is not None and image.order >= topic.order:
             topic.order = image.order
             config = parse_config(image.config)
+            if config.durability == "ephemeral":
+                # Its records in files are of another class, whose name no description has.
+                config = replace(config, durability="disk")
             self._stored.registry.configure(topic, config, config)
             if image.head == topic.head:
                 topic.readers = None  # A later description has those that there were then.
