@@ -302,6 +302,25 @@ def test_a_clock_that_is_set_back_loses_no_base_and_no_records() -> None:
     assert held(restored(world, at)) == expected
 
 
+def test_a_base_leaves_the_outcome_of_the_last_backup_as_it_is() -> None:
+    """Clients ask for it until it is there; a base may be made before that."""
+    world = filled(archive_base_every_ms=200)
+    answers: list[object] = []
+    wait(world, 150)  # no base is being made
+    number = world.store.backups.begin("backups", answers.append)
+    while not answers:
+        wait(world, 1)
+    outcome, done_ms = world.store.backups.progress, world.store.backups.counters.done_ms
+    (before,) = world.run(find_timelines(world.loop, ARCHIVE))
+    world.append(1, 5)
+    wait(world, 2000)
+    (after,) = world.run(find_timelines(world.loop, ARCHIVE))
+    assert len(after.bases) > len(before.bases)
+    assert outcome.number == number == 1
+    assert world.store.backups.progress == outcome
+    assert world.store.backups.counters.done_ms == done_ms
+
+
 def test_the_lag_of_an_archive_that_never_worked_counts_from_the_start() -> None:
     world = StoreWorld(config=archive_config()).open()
     world.ring.faults.fail("make_directory", errno.ENOENT, times=10_000, path_part=f"{ARCHIVE}/")

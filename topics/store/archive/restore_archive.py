@@ -308,7 +308,7 @@ class WantedRecord(NamedTuple):
 
 
 class Copied(Protocol):
-    """Seqs that one frame states beside its own (`topics.engine.recovery.known_seqs.CopiedSeqs`)."""
+    """Seqs that one frame states beside its own, such as `CopiedSeqs` of known_seqs.py."""
 
     @property
     def frame(self) -> int: ...

@@ -29,13 +29,13 @@ class Backups:
         self._running: Future[None] | None = None
         self._stopped = False
         self._writer: BackupWriter | None = None
-        """The backup in progress; None if there is none."""
+        """The writer of the backup in progress; None if there is none, or if it is a base."""
         self._progress = BackupProgress(0, "none")
         self.counters = BackupCounters()
 
     @property
     def progress(self) -> BackupProgress:
-        """Progress of the newest backup."""
+        """Progress of the newest backup that is no base of an archive."""
         if self._writer is None:
             return self._progress
         return self._progress._replace(copied_bytes=self._writer.copied_bytes, files=self._writer.file_count)
@@ -52,24 +52,28 @@ class Backups:
         archive = self._config.archive_dir
         if archive and is_in(root, archive):
             raise UsageError(f"backups cannot be in {archive}, which is the archive: name a directory elsewhere")
-        return self._begin(root, done, is_base=False)
+        self._begin(root, done, is_base=False)
+        return self._progress.number
 
-    def begin_base(self, root: str, done: Done) -> int:
-        """Begin a backup, as `begin` does, which is in an archive."""
-        return self._begin(root, done, is_base=True)
+    def begin_base(self, root: str, done: Done) -> None:
+        """Begin a backup, as `begin` does, which is in an archive.
 
-    def _begin(self, root: str, done: Done, *, is_base: bool) -> int:
+        It is in no progress and no counter, which are about backups that a caller asked for.
+        """
+        self._begin(root, done, is_base=True)
+
+    def _begin(self, root: str, done: Done, *, is_base: bool) -> None:
         for mine in filter(None, (self._config.data_dir, self._config.cold_dir)):
             if is_in(root, mine):
                 raise UsageError(f"backups cannot be in {mine}, which they are to replace: name a directory elsewhere")
         if self._running is not None:
             raise RequestError("backup_running", "another backup is being written: wait until it has ended")
         self._running = Future()
-        self._progress = BackupProgress(self._progress.number + 1, "running")
+        if not is_base:
+            self._progress = BackupProgress(self._progress.number + 1, "running")
         if (real := os.path.realpath(root)) != os.path.abspath(root):
             root = real  # files are not opened through links
         self._loop.spawn(self._run(root, done, self._running, is_base=is_base), "backup")
-        return self._progress.number
 
     def stop(self) -> None:
         """Have the backup that is being written end soon: the log is being closed."""
@@ -83,21 +87,29 @@ class Backups:
     async def _run(self, root: str, done: Done, ended: Future[None], *, is_base: bool) -> None:
         outcome: BackupResult | TopicsError
         try:
+            try:
+                if not is_base:
+                    self._refuse_timeline(root)
+                outcome = await self._write(root, is_base=is_base)
+            except (OSError, StorageError) as error:
+                outcome = error if isinstance(error, StorageError) else _failure(root, error)
             if not is_base:
-                self._refuse_timeline(root)
-            outcome = await self._write(root)
-            self._progress = self.progress._replace(state="done", result=outcome)
-            self.counters.done += 1
-            self.counters.copied_bytes += self._progress.copied_bytes
-            self.counters.done_ms = self._loop.clock.now_ms()
-        except (OSError, StorageError) as error:
-            outcome = error if isinstance(error, StorageError) else _failure(root, error)
-            self._progress = self.progress._replace(state="failed", error=str(outcome))
-            self.counters.failed += 1
+                self._note(outcome)
         finally:
             self._writer = self._running = None
             ended.set_result(None)
         done(outcome)
+
+    def _note(self, outcome: BackupResult | TopicsError) -> None:
+        counters = self.counters
+        if isinstance(outcome, BackupResult):
+            self._progress = self.progress._replace(state="done", result=outcome)
+            counters.done += 1
+            counters.copied_bytes += self._progress.copied_bytes
+            counters.done_ms = self._loop.clock.now_ms()
+        else:
+            self._progress = self.progress._replace(state="failed", error=str(outcome))
+            counters.failed += 1
 
     def _refuse_timeline(self, root: str) -> None:
         """Refuse to write into the archive of any log. Raises: StorageError."""
@@ -110,11 +122,12 @@ class Backups:
             else:
                 raise StorageError(f"backups cannot be in {at}, which is of an archive: name a directory elsewhere")
 
-    async def _write(self, root: str) -> BackupResult:
+    async def _write(self, root: str, *, is_base: bool) -> BackupResult:
         capture = await self._capture()
         try:
-            self._writer = BackupWriter(self._loop, capture, root, lambda: self._stopped)
-            return await self._writer.write()
+            writer = BackupWriter(self._loop, capture, root, lambda: self._stopped)
+            self._writer = None if is_base else writer
+            return await writer.write()
         finally:
             capture.release()
 
