@@ -56,6 +56,13 @@ def test_the_state_says_where_the_archive_ends(world: SimWorld) -> None:
     assert archived(world)["shards"]["0"]["bytes"] > end["bytes"]
 
 
+def test_the_state_of_an_idle_log_goes_on(world: SimWorld) -> None:
+    """7.20."""
+    archived(world)
+    world.advance_ms(20_000)
+    assert state(world)["now_ms"] - state(world)["upto_ms"] <= 100
+
+
 def test_all_bytes_of_a_file_come_in_pieces(world: SimWorld) -> None:
     """7.21, R-ARC-3."""
     world.write("t", *("x" * 1000 for _ in range(20)))

@@ -132,7 +132,10 @@ class Archiver:
     @property
     def note(self) -> ArchiveNote:
         """How far that timeline is, durably; an empty one while there is none."""
-        return ArchiveNote() if self._copy is None else self._note
+        if self._copy is None:
+            return ArchiveNote()
+        # That of an idle log is written once a minute.
+        return msgspec.structs.replace(self._note, upto_ms=max(self._note.upto_ms, self._equal_ms))
 
     @property
     def _restorable_ms(self) -> int:
