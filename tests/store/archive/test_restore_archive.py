@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
 import pytest
@@ -62,6 +63,19 @@ def test_the_end_has_what_was_written_right_before_the_log_was_closed() -> None:
     world.append(1, 1)
     world.close()
     assert held(restored(world, END)) == {1: list(range(1, 42))}
+
+
+def test_what_was_copied_after_the_note_may_be_cut_off_and_is_not_in_a_restore_of_the_end() -> None:
+    world, _times = written()
+    world.ring.faults.fail("rename", errno.EIO, path_part="archive.json", times=1 << 30)
+    world.append(1, 2, size=3000)
+    wait(world, 500)
+    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
+    end = timeline.note.shards[0]
+    data = bytes_of(world, f"{timeline.path}/log/shard-00/wal-{end.file_no:016x}.log")
+    assert len(data) > end.size
+    data[-4096:] = bytes(4096)
+    assert held(restored(world, END)) == {1: list(range(1, 41))}
 
 
 def test_damage_of_the_log_is_found_by_a_restore_over_it_and_by_a_verification() -> None:

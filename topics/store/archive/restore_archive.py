@@ -16,7 +16,7 @@ import numpy as np
 
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.loop.loop import Loop
-from topics.store.archive.archive_note import BASES, LOG, ArchiveNote, Hole, read_note, timeline_names
+from topics.store.archive.archive_note import BASES, LOG, ArchiveNote, Hole, ShardEnd, read_note, timeline_names
 from topics.store.archive.archived_log import archived_directory, archived_name, scan, survey
 from topics.store.backup.backup_files import NOTE_NAME, NewTree
 from topics.store.backup.backup_manifest import BackupManifest, backup_names, read_manifest
@@ -182,7 +182,9 @@ async def copy_point(loop: Loop, point: RestorePoint, target: str) -> None:
             path = f"{point.timeline.path}/{archived_name(shard, number)}"
             message = f"{path}: the log after the base begins in this file, and it is missing. {_REMEDY}"
             raise CorruptError(message, {"path": path})
-        end = await _end_by(loop, used, point.at_ms)
+        # What was copied after the noted end was not synced, and may be cut off.
+        noted = point.timeline.note.shards.get(shard) if point.cut is None else None
+        end = await _end_by(loop, used, point.at_ms, noted)
         chosen = used[: end.file_at + 1]
         for file in chosen:
             await _copy_file(loop, shard, file, point, copies, end=end.offset if file is chosen[-1] else None)
@@ -269,14 +271,17 @@ class _End(NamedTuple):
     offset: int
 
 
-async def _end_by(loop: Loop, used: list[LogFile], at_ms: int) -> _End:
-    """Return the end of the last batch that was written by a time.
+async def _end_by(loop: Loop, used: list[LogFile], at_ms: int, noted: ShardEnd | None) -> _End:
+    """Return the end of the last batch that was written by a time, and is before the noted end.
 
     Those before it count, too, also if they have a later time: the clock was set back then.
     """
     for file_at in reversed(range(len(used))):
         file, end = used[file_at], 0
-        for begin, header in _batches(await read_file(loop.files, file.path), file):
+        data = memoryview(await read_file(loop.files, file.path))
+        if noted is not None and file.number >= noted.file_no:
+            data = data[: noted.size if file.number == noted.file_no else 0]
+        for begin, header in _batches(data, file):
             if header.written_ms <= at_ms:
                 end = begin + BATCH_HEADER_BYTES + header.body_bytes
         if end:
