@@ -63,9 +63,9 @@ def seen(directory: Directory, piece: Piece, world: FilesWorld, decoder: Any, **
 
 def raw(batch: Any) -> list[Any]:
     """Columns as bytes: rotten ones may be no UTF-8."""
+    texts = {"string", "large_string", "binary", "large_binary"}
     return [
-        column.cast("binary").to_pylist() if str(column.type) == "string" else column.cast("int64").to_pylist()
-        for column in batch.columns
+        column.cast("large_binary" if str(column.type) in texts else "int64").to_pylist() for column in batch.columns
     ]
 
 
