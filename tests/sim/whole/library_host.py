@@ -385,11 +385,13 @@ class LibraryMachine(Machine):
         return shown
 
     def _shown(self, log: Log) -> dict[str, Any] | None:
-        """Return the state in a log; None if it cannot be read, and the disk is known to have failed."""
+        """Return the state in a log; None if it cannot be read, and the disk is known to have failed,
+        or a file not to be opened for want of descriptors.
+        """
         try:
             return _shown(log)
         except StorageError:
-            if self.disk_failed:
+            if self.disk_failed or self.descriptors_are_few or self.is_interrupted:
                 return None
             raise
 
