@@ -320,11 +320,16 @@ class FakeFormat:
             done(error)
 
 
+class FakeArchive:
+    """No test of the engine by itself serves an archive."""
+
+
 class FakeStore:
     def __init__(self, files: FileTable) -> None:
         self.format = FakeFormat()
         self.requested = FakeRequested()
         self.backups = FakeBackups()
+        self.archive = FakeArchive()
         self.files = files
         self.log = FakeLog(self.files)
         self.reader = SlowReader(Reader(None, self.files, HotTail(0)))  # type: ignore[arg-type]

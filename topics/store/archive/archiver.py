@@ -260,7 +260,7 @@ class Archiver:
         # The clock may have been set back since.
         upto_ms = max(ends.upto_ms, self._note.upto_ms, base.taken_ms if base is not None else 0)
         note = ArchiveNote(upto_ms=upto_ms, shards=shards, holes=holes, line=self._line)
-        # Nothing is new in an idle log but the time: it is noted rarely, since a note takes two syncs.
+        # Nothing is new in an idle log but the time, which is noted rarely: a note takes two syncs.
         is_idle = base is None and msgspec.structs.replace(self._note, upto_ms=upto_ms) == note
         if not is_idle or self._stopped or upto_ms - self._note.upto_ms >= _IDLE_NOTE_MS:
             await self._write_note(copy.timeline, note)
