@@ -20,6 +20,7 @@ from topics.store.archive.archive_note import NOTE_VERSION, ArchiveNote, ShardEn
 from topics.store.archive.archived_log import archived_name
 from topics.store.backup.backup_files import pack_description, unpack_description
 from topics.store.backup.backup_manifest import MANIFEST_VERSION, BackupManifest
+from topics.store.format.log_format import wal_file_no
 
 
 def manifests(bucket: MemoryBucket) -> set[str]:
@@ -97,13 +98,20 @@ def note_of(path: Path) -> ArchiveNote:
 
 
 class GrowingLog:
-    """A copy of an archive whose note is moved through its newest log file."""
+    """A copy of an archive whose note is moved through its largest log file."""
 
     def __init__(self, archive: Path, source: Path) -> None:
         shutil.copytree(archive, source)
         self.source = source
         (self._path,) = source.glob("*/archive.json")
-        self.end = note_of(self._path).shards[0]
+        # A close may have begun another file, which has next to nothing.
+        *_, largest = sorted(source.glob("*/log/shard-00/*.log"), key=lambda path: path.stat().st_size)
+        file_no = wal_file_no(largest.name)
+        assert file_no is not None
+        for later in largest.parent.iterdir():
+            if later.name > largest.name:
+                later.unlink()
+        self.end = ShardEnd(file_no, largest.stat().st_size, note_of(self._path).shards[0].batch_no)
         self.name = archived_name(0, self.end.file_no)
         self._upto_ms = 0
 
