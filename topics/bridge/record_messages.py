@@ -19,6 +19,8 @@ from topics.bridge.carried import (
     BridgePosition,
     TopicBatch,
 )
+from topics.client.parsing import SentTombstone, tombstone_of
+from topics.common.values.answers import Tombstone
 
 _NO_RAW = msgspec.Raw()
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
@@ -37,15 +39,6 @@ class _RawRecord(msgspec.Struct, kw_only=True, gc=False):
     node: str | None = msgspec.field(name="$node", default=None)
 
 
-class _RawTombstone(msgspec.Struct):
-    gap_from: int
-    gap_to: int
-    reason: str
-    missed_estimate: int
-    earliest_seq: int
-    head_seq: int
-
-
 class _GapBounds(msgspec.Struct):
     """The value of a mark of a loss."""
 
@@ -59,7 +52,7 @@ class _RawPage(msgspec.Struct):
     records: list[_RawRecord]
     next_from_seq: int
     head_seq: int
-    tombstone: _RawTombstone | None
+    tombstone: SentTombstone | None
     incarnation: str
 
 
@@ -73,8 +66,9 @@ def batch_of(topic: str, answer: bytes, now_ms: int) -> TopicBatch:
     """
     page = _pages.decode(answer)
     messages: list[BridgeMessage] = []
-    if page.tombstone is not None:
-        messages.append(_gap_mark(page.tombstone, page.records[0].ts if page.records else now_ms))
+    lost = tombstone_of(page.tombstone)
+    if lost is not None:
+        messages.append(_gap_mark(lost, page.records[0].ts if page.records else now_ms))
     for row in page.records:
         headers: tuple[tuple[str, bytes], ...] = ()
         value = row.data_base64
@@ -129,9 +123,8 @@ def _is_plain(text: str) -> bool:
     return text.isascii() and text.isprintable() and text == text.strip()
 
 
-def _gap_mark(lost: _RawTombstone, ts: int) -> BridgeMessage:
+def _gap_mark(lost: Tombstone, ts: int) -> BridgeMessage:
     """Return the mark of a loss, after which a reader continues where this read did."""
-    seq = lost.earliest_seq - 1 if lost.reason == "recreated" else lost.gap_to
     bounds = _GapBounds(lost.gap_from, lost.gap_to, lost.reason, lost.missed_estimate)
     text = msgspec.json.encode(bounds)
-    return BridgeMessage(seq, text, None, ((GAP, lost.reason.encode()),), ts, is_mark=True)
+    return BridgeMessage(lost.next_cursor, text, None, ((GAP, lost.reason.encode()),), ts, is_mark=True)

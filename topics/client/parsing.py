@@ -56,7 +56,9 @@ class _Appended(msgspec.Struct):
     performance: _Performance = _NO_PERFORMANCE
 
 
-class _SentTombstone(msgspec.Struct):
+class SentTombstone(msgspec.Struct):
+    """A tombstone as it is sent."""
+
     gap_from: int
     gap_to: int
     reason: str
@@ -121,7 +123,7 @@ class _Diff(msgspec.Struct, Generic[R]):
     next_from_seq: int
     head_seq: int
     earliest_seq: int
-    tombstone: _SentTombstone | None
+    tombstone: SentTombstone | None
     token: str = ""
     deadline: int = 0
     incarnation: str = ""
@@ -218,7 +220,7 @@ def _page(topic: str, diff: _Diff[Record], is_sized: bool) -> Page:
         diff.next_from_seq,
         diff.head_seq,
         diff.earliest_seq,
-        _tombstone(diff.tombstone),
+        tombstone_of(diff.tombstone),
         size,
         diff.incarnation,
     )
@@ -231,7 +233,8 @@ def _size_of(record: Record) -> int:
     return size if record.meta is None else size + len(msgspec.json.encode(record.meta))
 
 
-def _tombstone(raw: _SentTombstone | None) -> Tombstone | None:
+def tombstone_of(raw: SentTombstone | None) -> Tombstone | None:
+    """Return a tombstone as the library gives it."""
     if raw is None:
         return None
     return Tombstone(raw.gap_from, raw.gap_to, raw.reason, raw.missed_estimate, raw.earliest_seq, raw.head_seq)

@@ -156,6 +156,11 @@ class Tombstone(NamedTuple):
         """
         return self.reason == "recreated"
 
+    @property
+    def next_cursor(self) -> int:
+        """The cursor of a reader that continues after it, with the next record that there is."""
+        return self.earliest_seq - 1 if self.is_recreated else self.gap_to
+
 
 class AckResult(NamedTuple):
     """Result of an ack or nack: `done` jobs ended; `skipped` has the others, in order."""

@@ -107,7 +107,7 @@ def frames_of(topic: str, from_seq: int, result: DiffResult, *, reported_caught_
     frames: list[Frame] = []
     lost = result.tombstone
     if lost is not None:
-        frames.append(TombstoneFrame(topic, lost, lost.earliest_seq - 1 if lost.is_recreated else lost.gap_to))
+        frames.append(TombstoneFrame(topic, lost, lost.next_cursor))
     if result.count:
         frames.append(RecordsFrame(topic, from_seq, result.next_from_seq, result.head_seq, result.records))
     if result.caught_up and (frames or not reported_caught_up):
