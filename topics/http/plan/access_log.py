@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
+from topics.common.tuples import make_tuple
 from topics.http.access.principal import Principal
 from topics.http.access.routes import Route
 from topics.http.plan.plan import Plan
@@ -40,6 +41,27 @@ class Answering(Protocol):
         """Bytes of the request's body, as they arrived."""
 
 
+class _AnswerLine(NamedTuple):
+    """The content of a line."""
+
+    now_ms: int
+    remote: str
+    method: str
+    """"" for a head that is no request."""
+    path: str
+    version: str
+    status: int
+    received: int
+    """Bytes of the request's body."""
+    size: int | None
+    """Bytes of the answer's; None: it is a stream."""
+    ns: int
+    """Time since the request."""
+    route: Route | None
+    principal: str
+    request_id: str
+
+
 class AccessLog:
     """Renders a line for each answer and passes it to `write`."""
 
@@ -58,11 +80,11 @@ class AccessLog:
         ns: the time since the request. refused: before its handler, so that no body is counted.
         """
         if plan is None:
-            line = self._line(self._now_ms(), exchange.peer[0], "", "", "", status, 0, size, ns, None, "", "")
+            answer = _AnswerLine(self._now_ms(), exchange.peer[0], "", "", "", status, 0, size, ns, None, "", "")
         else:
             request = plan.request
             version = f"1.{request.framing.version_minor}" if exchange.upgrades else "2.0"
-            line = self._line(
+            answer = _AnswerLine(
                 self._now_ms(),
                 exchange.peer[0],
                 request.method,
@@ -76,7 +98,7 @@ class AccessLog:
                 name_of(plan.principal),
                 request.headers.get(b"x-request-id", b"")[:_REQUEST_ID_BYTES].decode("latin-1"),
             )
-        self._write(line)
+        self._write(self._line(answer))
 
     def answered_plain(  # noqa: PLR0917 - hot where it is on
         self,
@@ -89,11 +111,11 @@ class AccessLog:
         sender: Principal | None,
     ) -> None:
         """Note the answer to a plain request of the lane, which has no id."""
-        self._write(
-            self._line(
-                self._now_ms(), peer[0], "POST", path, "1.1", 200, received, size, ns, route, name_of(sender), ""
-            )
+        now_ms, name = self._now_ms(), name_of(sender)
+        answer = make_tuple(
+            _AnswerLine, (now_ms, peer[0], "POST", path, "1.1", 200, received, size, ns, route, name, "")
         )
+        self._write(self._line(answer))
 
 
 def name_of(principal: Principal | None) -> str:
@@ -108,33 +130,20 @@ class _Combined:
         self._second = -1
         self._time = ""
 
-    def line(  # noqa: PLR0917 - the fields of a line
-        self,
-        now_ms: int,
-        remote: str,
-        method: str,
-        path: str,
-        version: str,
-        status: int,
-        received: int,
-        size: int | None,
-        ns: int,
-        route: Route | None,
-        principal: str,
-        request_id: str,
-    ) -> bytes:
-        second = now_ms // 1000
+    def line(self, answer: _AnswerLine) -> bytes:
+        second = answer.now_ms // 1000
         if second != self._second:
             self._second = second
             at = datetime.fromtimestamp(second, UTC)
             self._time = f"{at.day:02d}/{_MONTHS[at.month - 1]}/{at.year}:{at:%H:%M:%S} +0000"
-        asked = f"{method} {path.translate(_ESCAPES)} HTTP/{version}" if method else "-"
-        sent = "-" if size is None else size
+        method, route = answer.method, answer.route
+        asked = f"{method} {answer.path.translate(_ESCAPES)} HTTP/{answer.version}" if method else "-"
+        sent = "-" if answer.size is None else answer.size
         named = "-" if route is None else f"{route.method} {route.pattern}"
-        given = request_id.translate(_ESCAPES) or "-"
+        given = answer.request_id.translate(_ESCAPES) or "-"
         return (
-            f'{remote} - {principal or "-"} [{self._time}] "{asked}" {status} {sent} "-" "-" '
-            f'{received} {ns / 1e9:.6f} "{named}" "{given}"\n'
+            f'{answer.remote} - {answer.principal or "-"} [{self._time}] "{asked}" {answer.status} {sent} "-" "-" '
+            f'{answer.received} {answer.ns / 1e9:.6f} "{named}" "{given}"\n'
         ).encode()
 
 
@@ -145,37 +154,24 @@ class _Json:
         self._second = -1
         self._time = ""
 
-    def line(  # noqa: PLR0917 - the fields of a line
-        self,
-        now_ms: int,
-        remote: str,
-        method: str,
-        path: str,
-        version: str,
-        status: int,
-        received: int,
-        size: int | None,
-        ns: int,
-        route: Route | None,
-        principal: str,
-        request_id: str,
-    ) -> bytes:
-        second, ms = divmod(now_ms, 1000)
+    def line(self, answer: _AnswerLine) -> bytes:
+        second, ms = divmod(answer.now_ms, 1000)
         if second != self._second:
             self._second = second
             self._time = f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}"
+        route = answer.route
         fields: dict[str, Any] = {
             "time": f"{self._time}.{ms:03d}Z",
-            "remote": remote,
-            "method": method or None,
-            "path": path or None,
-            "protocol": f"HTTP/{version}" if version else None,
-            "status": status,
-            "bytes_in": received,
-            "bytes_out": size,
-            "duration_seconds": round(ns / 1e9, 6),
+            "remote": answer.remote,
+            "method": answer.method or None,
+            "path": answer.path or None,
+            "protocol": f"HTTP/{answer.version}" if answer.version else None,
+            "status": answer.status,
+            "bytes_in": answer.received,
+            "bytes_out": answer.size,
+            "duration_seconds": round(answer.ns / 1e9, 6),
             "route": None if route is None else f"{route.method} {route.pattern}",
-            "principal": principal or None,
-            "request_id": request_id or None,
+            "principal": answer.principal or None,
+            "request_id": answer.request_id or None,
         }
         return _encode(fields) + b"\n"
