@@ -1981,14 +1981,14 @@ MUTANTS = (
     _one(
         "an archive in a hole that seems up to date",
         "store/archive/archiver.py",
-        "return max(self._note.upto_ms, self._equal_ms) if hole is None else hole.from_ms",
-        "return max(self._note.upto_ms, self._equal_ms)",
+        "return self._equal_ms if hole is None else hole.from_ms",
+        "return self._equal_ms",
         _ARCHIVES,
     ),
     _one(
         "a restore to a time that has a batch of later",
         "store/archive/restore_archive.py",
-        "if header.written_ms <= at_ms:",
+        "if header.written_ms <= point.at_ms:",
         "if True:",
         _TIMES,
     ),

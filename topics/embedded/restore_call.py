@@ -108,7 +108,7 @@ def restore(
     known, damage = _known_seqs(_siblings(source) or timelines, point)
     with _making(target) as (loop, made):
         loop.run_task(copy_point(loop, point, made))
-        continued = OwnTimeline("", has_lost=False, line=line_of(point.timeline))
+        continued = OwnTimeline("", line=line_of(point.timeline))
         loop.run_task(name_timeline(loop.files, made, continued))
         topics, records = loop.run_task(_settle(loop, made, target, skipped_seqs, known))
     return Restored(
@@ -181,7 +181,8 @@ def _making(target: str) -> Iterator[tuple[Loop, str]]:
 def _siblings(source: str) -> list[Timeline]:
     """Return all timelines of the archive that a timeline is in; none if `source` is no timeline.
 
-    Those of other servers, too: which ones are of this log is not known.
+    Those of other lines, too, since a copied data directory begins one. More seqs are left out
+    then, and none names two records.
     """
     with own_loop(Config()) as loop:
         if NOTE_NAME not in list_if_there(loop.files, source):
@@ -227,13 +228,13 @@ def _known_seqs(timelines: list[Timeline], point: RestorePoint) -> tuple[KnownSe
     known = KnownSeqs()
     damage = _scan(point, known)
     for timeline in timelines:
-        if not timeline.bases or timeline.bases[-1] is point.base:
+        if not timeline.bases or timeline.bases[-1].path == point.base.path:
             continue
         newest = timeline.bases[-1]
         for head in _heads(newest.path).values():
             known.note(head.topic_id, head.head)
         found = _scan(RestorePoint(timeline, newest, newest.manifest.taken_ms), known)
-        if timeline is point.timeline:
+        if timeline.path == point.timeline.path:
             damage = found or (damage if not timeline.note.holes else "")
     return known, damage
 

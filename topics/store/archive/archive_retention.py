@@ -46,8 +46,8 @@ async def remove_old(loop: Loop, timeline: str, before_ms: int) -> None:
     files, root = loop.files, f"{timeline}/{BASES}"
     await remove_leftovers(files, root)
     names = backup_names(files, root)
+    # The newest base before the time, and its place in `names`.
     kept: tuple[int, BackupManifest] | None = None
-    """The newest base before the time, and its place in `names`."""
     for at, name in enumerate(names):
         # A damaged one is kept as long as others of its age.
         with suppress(CorruptError, FileNotFoundError):

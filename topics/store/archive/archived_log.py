@@ -11,7 +11,15 @@ from topics.store.archive.archive_note import LOG
 from topics.store.disk.whole_files import list_if_there
 from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import BLOCK_BYTES, shard_directory, wal_file_name, wal_file_no
-from topics.store.recovery.log_replay import DirectReader, LogFile, ShardReplay, Survey, VerifiedBatches, used_file
+from topics.store.recovery.log_replay import (
+    REMEDY,
+    DirectReader,
+    LogFile,
+    ShardReplay,
+    Survey,
+    VerifiedBatches,
+    used_file,
+)
 
 
 def archived_directory(shard: int) -> str:
@@ -42,6 +50,19 @@ async def survey(loop: Loop, timeline: str, shard: int, first_no: int) -> list[L
             file = await used_file(reader, path, number, size) if size else None
             if file is not None:
                 used.append(file)
+    return used
+
+
+async def survey_after_base(loop: Loop, timeline: str, shard: int, first_no: int) -> list[LogFile]:
+    """Return what `survey` does from the file on with which the log after a base begins.
+
+    Raises: CorruptError, it is missing; FormatError, OSError.
+    """
+    used = await survey(loop, timeline, shard, first_no)
+    if not used or used[0].number != first_no:
+        path = f"{timeline}/{archived_name(shard, first_no)}"
+        message = f"{path}: the log after the base begins in this file, and it is missing. {REMEDY}"
+        raise CorruptError(message, {"path": path})
     return used
 
 

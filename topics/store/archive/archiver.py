@@ -107,7 +107,7 @@ class Archiver:
         self._no_base_before_ms = 0
         """Unix ms before which no base is tried, because the last one failed."""
         self._equal_ms = 0
-        """Unix ms at which the archive was found to have all of the log, perhaps without a note."""
+        """Unix ms at which the archive had all of the log, by its note or later without one."""
         self._no_hole_base_before_ns = 0
         """Time of the loop before which no base is made after a hole."""
         self._waiting_bytes = 0
@@ -135,7 +135,7 @@ class Archiver:
         if self._copy is None:
             return ArchiveNote()
         # That of an idle log is written once a minute.
-        return msgspec.structs.replace(self._note, upto_ms=max(self._note.upto_ms, self._equal_ms))
+        return msgspec.structs.replace(self._note, upto_ms=self._equal_ms)
 
     @property
     def _restorable_ms(self) -> int:
@@ -143,7 +143,7 @@ class Archiver:
         hole = self._note.open_hole
         if not self._last_base_ms:
             return 0
-        return max(self._note.upto_ms, self._equal_ms) if hole is None else hole.from_ms
+        return self._equal_ms if hole is None else hole.from_ms
 
     # --- what the log asks -------------------------------------------------------------------------------------------
     def may_go(self, file: StoredFile) -> bool:
@@ -160,7 +160,7 @@ class Archiver:
         return False
 
     def _give_up(self) -> None:
-        """Give up what waits, since the file after it does not."""
+        """Give up the files that wait: a later one is reused, so no restore leads over them."""
         if not self._drops:
             self._drops = True
             log.error(
@@ -309,9 +309,9 @@ class Archiver:
             await self._make_timeline(timeline)
             await write_note(files, timeline, note)
             await name_timeline(files, config.data_dir, OwnTimeline(own.name, line=self._line))
-        self._copied_before += self._copy.copied_bytes if self._copy is not None else 0
+        self._leave_copy()
         self._base, self._beginnings = None, self._beginnings + 1
-        self._note, self._last_base_ms, self._equal_ms = note, 0, 0
+        self._note, self._last_base_ms, self._equal_ms = note, 0, note.upto_ms
         for name in reversed(backup_names(files, f"{timeline}/{BASES}")):
             with suppress(CorruptError, FormatError, FileNotFoundError):  # an older one counts then
                 self._last_base_ms = (await read_manifest(files, f"{timeline}/{BASES}/{name}")).taken_ms
@@ -338,15 +338,20 @@ class Archiver:
         log.error("%s %s: the log continues in another timeline", timeline, why)
         begun = OwnTimeline(new_timeline(self._loop), is_new=True, line=self._line)
         await name_timeline(self._files, self._config.data_dir, begun)
-        self._copied_before += self._copy.copied_bytes if self._copy is not None else 0
-        self._copy = None
+        self._leave_copy()
+
+    def _leave_copy(self) -> None:
+        if self._copy is not None:
+            self._copied_before += self._copy.copied_bytes
+            self._copy = None
 
     async def _note_hole(self, timeline: str) -> None:
+        """Record in the note that log is missing from its end to the next base."""
         note = self._note
         self._base, self._beginnings = None, self._beginnings + 1
         batch_nos = {shard: end.batch_no for shard, end in note.shards.items()}
         holes = note.holes if note.open_hole is not None else (*note.holes, Hole(note.upto_ms, batch_nos=batch_nos))
-        # Files of before the hole are not copied again: times of before lead over them.
+        # Files from before the hole stay as they are: restores to earlier times use them.
         shards = {shard: ShardEnd(end.file_no, end.size, HOLE) for shard, end in note.shards.items()}
         await self._write_note(timeline, ArchiveNote(upto_ms=note.upto_ms, shards=shards, holes=holes))
         log.error("the archive has a hole from %d (Unix ms) to its next base", holes[-1].from_ms)

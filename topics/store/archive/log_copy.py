@@ -73,8 +73,8 @@ class LogCopy:
         self, reader: SourceReader, sources: list[LogSource], known: ShardEnd | None, batch_no: int
     ) -> ShardEnd | None:
         """Copy the files of one shard. batch_no: of the last batch, if the log is in use."""
+        # Number up to which there are all batches; None if it need not be compared.
         last_batch_no = known.batch_no if known is not None and known.batch_no != HOLE else None
-        """Number up to which there are all batches; None if it need not be compared."""
         end = known
         for source in sources:
             if known is not None and source.number <= known.file_no and not self._compared:

@@ -16,8 +16,8 @@ import numpy as np
 
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.loop.loop import Loop
-from topics.store.archive.archive_note import BASES, LOG, ArchiveNote, Hole, ShardEnd, read_note, timeline_names
-from topics.store.archive.archived_log import archived_directory, archived_name, scan, survey
+from topics.store.archive.archive_note import BASES, LOG, ArchiveNote, Hole, read_note, timeline_names
+from topics.store.archive.archived_log import archived_directory, scan, survey, survey_after_base
 from topics.store.backup.backup_files import NOTE_NAME, NewTree
 from topics.store.backup.backup_manifest import BackupManifest, backup_names, read_manifest
 from topics.store.backup.restore_backup import copy_backup
@@ -33,7 +33,6 @@ from topics.store.format.log_format import (
     align_up,
     shard_directory,
     wal_file_name,
-    wal_file_no,
 )
 from topics.store.format.segment_format import MARKER_NAME
 from topics.store.recovery.log_replay import REMEDY, LogFile, VerifiedBatches
@@ -61,8 +60,8 @@ class Timeline(NamedTuple):
     """Backups that are damaged, one sentence each. An older one, with more of the log, is used."""
 
 
-class LogCut(NamedTuple):
-    """The end of the part of a shard that is restored, for a restore up to a record."""
+class RestoredEnd(NamedTuple):
+    """The end of the part of a shard that is restored."""
 
     shard: int
     file_no: int
@@ -75,7 +74,8 @@ class RestorePoint(NamedTuple):
     timeline: Timeline
     base: Base
     at_ms: int
-    cut: LogCut | None = None
+    record_end: RestoredEnd | None = None
+    """For a restore up to a record, the end of its shard; that of other shards is the time."""
 
 
 async def find_timelines(loop: Loop, path: str) -> list[Timeline]:
@@ -177,23 +177,14 @@ async def copy_point(loop: Loop, point: RestorePoint, target: str) -> None:
     await copy_backup(loop, point.base.path, target, wants=wants)
     copies = NewTree(loop.files, target)
     for shard, number in point.base.manifest.first_log_files.items():
-        used = await survey(loop, point.timeline.path, shard, number)
-        if not used or used[0].number != number:
-            path = f"{point.timeline.path}/{archived_name(shard, number)}"
-            message = f"{path}: the log after the base begins in this file, and it is missing. {_REMEDY}"
-            raise CorruptError(message, {"path": path})
-        # What was copied after the noted end was not synced, and may be cut off.
-        noted = point.timeline.note.shards.get(shard) if point.cut is None else None
-        end = await _end_by(loop, used, point.at_ms, noted)
-        chosen = used[: end.file_at + 1]
-        for file in chosen:
-            await _copy_file(loop, shard, file, point, copies, end=end.offset if file is chosen[-1] else None)
-        made = [file._replace(path=f"{target}/{_name(shard, file.number)}") for file in chosen]
-        if point.cut is not None and point.cut.shard == shard:
-            made = [file for file in made if file.number <= point.cut.file_no]
-        sizes = [file._replace(size=loop.files.file_size(file.path)) for file in made]
         try:
-            replay = await scan(loop, sizes, lambda _path, _batches: None)
+            used = await survey_after_base(loop, point.timeline.path, shard, number)
+            end = point.record_end
+            if end is None or end.shard != shard:
+                end = await _end_by(loop, used, point, shard)
+            chosen = [file for file in used if file.number <= end.file_no]
+            made = [await _copy_file(loop, file, _name(shard, file.number), copies, end) for file in chosen]
+            replay = await scan(loop, made, lambda _path, _batches: None)
         except CorruptError as error:
             found = str(error).replace(f"{target}/wal/", f"{point.timeline.path}/{LOG}/").removesuffix(REMEDY)
             raise CorruptError(f"{found}{_REMEDY}", error.detail) from error
@@ -202,7 +193,7 @@ async def copy_point(loop: Loop, point: RestorePoint, target: str) -> None:
             path = cut.path.replace(f"{target}/wal/", f"{point.timeline.path}/{LOG}/")
             message = f"{path}: damaged at byte {cut.offset}, or a file before it is missing. {_REMEDY}"
             raise CorruptError(message, {"path": path})
-        if point.cut is None or point.cut.shard != shard:
+        if end is not point.record_end:
             await _check_end(loop, point, shard, used[len(chosen) - 1 :], replay.last_batch_no)
     await copies.sync()
 
@@ -220,15 +211,9 @@ async def _check_end(loop: Loop, point: RestorePoint, shard: int, files: list[Lo
         return
     for file in files:
         if file.header.first_batch_no <= last_batch_no + 1:
-            data = await read_file(loop.files, file.path)
-            for begin, header in _batches(data, file):
-                body_at = begin + BATCH_HEADER_BYTES
-                if header.batch_no == last_batch_no + 1 and header.is_sound(
-                    data[body_at : body_at + header.body_bytes]
-                ):
-                    if header.written_ms > point.at_ms:
-                        return
-                    break
+            header = _sound_batch(await read_file(loop.files, file.path), file, last_batch_no + 1)
+            if header is not None and header.written_ms > point.at_ms:
+                return
     where = f"{timeline.path}/{archived_directory(shard)}"
     raise CorruptError(
         f"{where}: batch {last_batch_no + 1} of the log is damaged or missing, and {archived_no} were archived. "
@@ -247,46 +232,44 @@ def _name(shard: int, number: int) -> str:
     return f"{shard_directory(shard)}/{wal_file_name(number)}"
 
 
-async def _copy_file(
-    loop: Loop, shard: int, file: LogFile, point: RestorePoint, copies: NewTree, *, end: int | None
-) -> None:
-    """Copy a log file up to the record that is wanted, or to an offset."""
-    cut = point.cut if point.cut is not None and point.cut.shard == shard else None
-    if cut is not None and file.number > cut.file_no:
-        return
-    data: bytes | memoryview = await read_file(loop.files, file.path)
-    if cut is not None and file.number == cut.file_no:
-        data = memoryview(data)[: cut.offset]
-    elif end is not None:
-        data = memoryview(data)[:end]
-    padding = bytes(align_up(len(data), BLOCK_BYTES) - len(data))
-    await write_new_file(loop.files, copies.place(_name(shard, file.number)), data, padding)
+async def _copy_file(loop: Loop, file: LogFile, name: str, copies: NewTree, end: RestoredEnd) -> LogFile:
+    """Copy a log file, the last one up to the end; return the copy."""
+    data = memoryview(await read_file(loop.files, file.path))
+    if file.number == end.file_no:
+        data = data[: end.offset]
+    size = align_up(len(data), BLOCK_BYTES)
+    path = copies.place(name)
+    await write_new_file(loop.files, path, data, bytes(size - len(data)))
+    return file._replace(path=path, size=size)
 
 
-class _End(NamedTuple):
-    """A place in the log of a shard."""
+async def _end_by(loop: Loop, used: list[LogFile], point: RestorePoint, shard: int) -> RestoredEnd:
+    """Return the end of the last batch that was written by the time, and is before the noted end.
 
-    file_at: int
-    """Index of its file."""
-    offset: int
-
-
-async def _end_by(loop: Loop, used: list[LogFile], at_ms: int, noted: ShardEnd | None) -> _End:
-    """Return the end of the last batch that was written by a time, and is before the noted end.
-
-    Those before it count, too, also if they have a later time: the clock was set back then.
+    Those before it count, too, also if they have a later time: the clock was set back then. What
+    was copied after the noted end was not synced, and may be cut off.
     """
-    for file_at in reversed(range(len(used))):
-        file, end = used[file_at], 0
+    noted = point.timeline.note.shards.get(shard) if point.record_end is None else None
+    for file in reversed(used):
+        end = 0
         data = memoryview(await read_file(loop.files, file.path))
         if noted is not None and file.number >= noted.file_no:
             data = data[: noted.size if file.number == noted.file_no else 0]
         for begin, header in _batches(data, file):
-            if header.written_ms <= at_ms:
+            if header.written_ms <= point.at_ms:
                 end = begin + BATCH_HEADER_BYTES + header.body_bytes
         if end:
-            return _End(file_at, end)
-    return _End(0, WAL_FIRST_BATCH_OFFSET)
+            return RestoredEnd(shard, file.number, end)
+    return RestoredEnd(shard, used[0].number, WAL_FIRST_BATCH_OFFSET)
+
+
+def _sound_batch(data: bytes, file: LogFile, batch_no: int) -> BatchHeader | None:
+    """Return the header of a batch in a file; None if it is not there, or damaged."""
+    for begin, header in _batches(data, file):
+        body_at = begin + BATCH_HEADER_BYTES
+        if header.batch_no == batch_no and header.is_sound(data[body_at : body_at + header.body_bytes]):
+            return header
+    return None
 
 
 def _batches(data: bytes | memoryview, file: LogFile) -> list[tuple[int, BatchHeader]]:
@@ -379,16 +362,15 @@ async def find_record(
         file = next(file for file in used if file.path == path)
         data = await read_file(loop.files, path)
         begin, header = [batch for batch in _batches(data, file) if batch[0] <= offset][-1]
-        number_of_file = wal_file_no(path.rpartition("/")[2]) or 0
-        cut = LogCut(shard, number_of_file, begin + BATCH_HEADER_BYTES + header.body_bytes)
+        end = RestoredEnd(shard, file.number, begin + BATCH_HEADER_BYTES + header.body_bytes)
         for hole in timeline.note.holes:
             _check_outside(hole, header.written_ms)
-        return RestorePoint(timeline, base, header.written_ms, cut)
+        return RestorePoint(timeline, base, header.written_ms, end)
     return None
 
 
 async def scan_after(loop: Loop, point: RestorePoint, take: Callable[[str, VerifiedBatches], None]) -> None:
-    """Have `take` called with the log that a restore leaves out, and with some before it.
+    """Call `take` with the log that a restore leaves out, and with some before it.
 
     Raises: CorruptError, FormatError, OSError.
     """

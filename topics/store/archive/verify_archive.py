@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
-from topics.store.archive.archived_log import archived_directory, archived_name, scan, survey
+from topics.store.archive.archived_log import archived_directory, scan, survey_after_base
 from topics.store.archive.restore_archive import END, Base, Timeline
 from topics.store.backup.restore_backup import check_backup
 from topics.store.recovery.log_replay import REMEDY
@@ -68,15 +68,12 @@ async def _verify_log(loop: Loop, timeline: Timeline, part: _Unbroken, shard: in
     last_no = timeline.note.last_batch_no(shard, part.end_ms)
     is_last = part.end_ms == timeline.note.upto_ms
     try:
-        used = await survey(loop, timeline.path, shard, first_no)
-        if not used or used[0].number != first_no:
-            path = f"{timeline.path}/{archived_name(shard, first_no)}"
-            return VerifiedTimelines(0, 0, 0, [f"{path}: the log after a base begins in this file, and it is missing"])
+        used = await survey_after_base(loop, timeline.path, shard, first_no)
         if not is_last:  # what follows the hole is in another part
             used = [file for file in used if file.header.first_batch_no <= last_no]
         replay = await scan(loop, used, lambda _path, _batches: None)
     except (CorruptError, FormatError) as error:
-        return VerifiedTimelines(0, 0, 0, [str(error).removesuffix(REMEDY)])
+        return VerifiedTimelines(0, 0, 0, [str(error).removesuffix(f". {REMEDY}")])
     findings = []
     if replay.last_batch_no < last_no:
         findings.append(f"{directory}: the log ends with batch {replay.last_batch_no}, and {last_no} was archived")
