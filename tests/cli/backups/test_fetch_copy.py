@@ -19,8 +19,8 @@ from topics.errors import CorruptError, StorageError, UsageError
 
 
 def same(one: Path, other: Path) -> bool:
-    """Return whether two directories have the same files, locks aside."""
-    names = {path.relative_to(one) for path in one.rglob("*") if path.is_file() and path.name != "lock"}
+    """Return whether two directories have the same files."""
+    names = {path.relative_to(one) for path in one.rglob("*") if path.is_file()}
     return names == {path.relative_to(other) for path in other.rglob("*") if path.is_file()} and all(
         filecmp.cmp(one / name, other / name, shallow=False) for name in names
     )

@@ -5,7 +5,7 @@ A backup is a directory, named by its time, below the directory of all backups:
     <backups>/2026-11-27T12-13-14Z/backup.json     the manifest, written last
                                    topics.json, snapshots/, wal/, topics/, packs/   a data directory
     <backups>/2026-11-28T12-13-14Z.partial/        one that is being written, or was not completed
-    <backups>/lock                                 held by the process that writes one
+                                   lock            held by the process that writes it
 
 A file that has not changed since the newest backup before is there under both names, as one file
 (link(2)). So each backup is whole by itself, and any of them may be removed.

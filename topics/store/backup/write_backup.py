@@ -2,8 +2,8 @@
 
 The log is copied first, because what a writer of a busy log waits for is its files. Then come the
 segments and packs: a file that has not changed since the newest backup before is linked. A backup
-is written under another name, synced, and renamed last. Its writer holds a lock in the directory of
-the backups, because it removes what interrupted ones left.
+is written under another name, synced, and renamed last. Its writer holds a lock in it, because the
+next one removes what interrupted ones left.
 """
 
 from __future__ import annotations
@@ -80,24 +80,44 @@ class BackupWriter:
         made_in = make_with_parents(ring, root)
         if made_in:
             await sync_parents(self._loop, root, made_in)
-        try:
-            lock = ring.lock(f"{root}/{LOCK_NAME}")
-        except BlockingIOError:
-            raise StorageError(
-                f"another log is being backed up to {root}: name a directory of its own for each log"
-            ) from None
+        await self._remove_interrupted()
+        self._path = f"{root}/{backup_name(self._capture.taken_ms, list_if_there(self._files, root))}"
+        self._tree = NewTree(self._files, f"{self._path}{PARTIAL}")
+        ring.make_directory(self._tree.root)
+        lock = self._lock(self._tree.root)
         try:
             return await self._write_locked()
         finally:
             ring.unlock(lock)
 
+    def _lock(self, partial: str) -> int:
+        """Lock an incomplete backup. Raises: StorageError, another process writes it; OSError."""
+        try:
+            return self._loop.ring.lock(f"{partial}/{LOCK_NAME}")
+        except BlockingIOError:
+            raise StorageError(
+                f"another log is being backed up to {self._root}: name a directory of its own for each log"
+            ) from None
+
+    async def _remove_interrupted(self) -> None:
+        """Remove what interrupted backups left.
+
+        Raises: StorageError, another process writes one; OSError.
+        """
+        for name in list_if_there(self._files, self._root):
+            if is_partial(name):
+                path = f"{self._root}/{name}"
+                with contextlib.suppress(FileNotFoundError):  # it has just been completed
+                    lock = self._lock(path)
+                    try:
+                        await remove_tree(self._files, path)
+                    finally:
+                        self._loop.ring.unlock(lock)
+
     async def _write_locked(self) -> BackupResult:
         files, capture = self._files, self._capture
-        await self._find_before()
-        self._path = f"{self._root}/{backup_name(capture.taken_ms, list_if_there(files, self._root))}"
-        self._tree = NewTree(files, f"{self._path}{PARTIAL}")
-        files.make_directory(self._tree.root)
         try:
+            await self._find_before()
             await self._copy_log()
             await self._write_snapshots()
             for held in capture.sealed:
@@ -111,11 +131,8 @@ class BackupWriter:
         return BackupResult(self._path, capture.taken_ms, self.file_count, size, self.copied_bytes, self._linked_files)
 
     async def _find_before(self) -> None:
-        """Find the newest backup whose files may be linked; remove what interrupted ones left."""
+        """Find the newest backup whose files may be linked."""
         files = self._files
-        for name in list_if_there(files, self._root):
-            if is_partial(name):
-                await remove_tree(files, f"{self._root}/{name}")
         names = backup_names(files, self._root)
         if not names:
             return
@@ -227,4 +244,6 @@ class BackupWriter:
         await write_new_file(files, self._tree.place(MANIFEST_NAME), pack_description(manifest))
         await self._tree.sync()
         await files.rename(self._tree.root, self._path)
+        with contextlib.suppress(OSError):  # a complete backup may have it
+            await files.unlink(f"{self._path}/{LOCK_NAME}")
         await files.sync_directory(self._root)
