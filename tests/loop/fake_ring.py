@@ -196,7 +196,7 @@ class FakeRing:
     def unlock(self, fd: int) -> None:
         pass
 
-    def look(self, path: str) -> os.stat_result:
+    def lstat(self, path: str) -> os.stat_result:
         raise FileNotFoundError(path)
 
     def allocate(self, fd: int, size: int) -> None:

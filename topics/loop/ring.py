@@ -203,8 +203,8 @@ class Ring(Protocol):
     def file_size(self, path: str) -> int:
         """Return the size of a file in bytes. Raises FileNotFoundError."""
 
-    def look(self, path: str) -> os.stat_result:
-        """Return the lstat(2) of a path: kind, permissions, owner, identity.
+    def lstat(self, path: str) -> os.stat_result:
+        """Return the lstat(2) of a path: kind, permissions, owner, identity, size, times.
 
         Raises: FileNotFoundError, OSError.
         """

@@ -40,7 +40,7 @@ async def read_process(loop: Loop) -> ProcessNumbers | None:
             text = await files.read(fd, _STAT_BYTES, 0)
         finally:
             await files.close(fd)
-        open_fds = loop.ring.look("/proc/self/fd").st_size
+        open_fds = loop.ring.lstat("/proc/self/fd").st_size
     except OSError:
         return None
     fields = text.rpartition(b") ")[2].split()

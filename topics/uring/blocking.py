@@ -97,7 +97,7 @@ class BlockingCalls:
     def file_size(self, path: str) -> int:
         return os.stat(path, follow_symlinks=False).st_size
 
-    def look(self, path: str) -> os.stat_result:
+    def lstat(self, path: str) -> os.stat_result:
         return os.lstat(path)
 
     def lock(self, path: str, *, shared: bool = False) -> int:

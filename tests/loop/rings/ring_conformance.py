@@ -821,19 +821,19 @@ class RingConformance:
         world.ring.unlock(world.ring.lock(path))
         world.ring.unlock(world.ring.lock(path))
 
-    def test_a_look_tells_kind_owner_and_identity(self, driver: Driver, world: World) -> None:
+    def test_an_lstat_reports_kind_owner_and_identity(self, driver: Driver, world: World) -> None:
         ring, file, below = world.ring, f"{world.directory}/file", f"{world.directory}/below"
         assert driver.open(file) >= 0
         ring.make_directory(below)
-        file_info, below_info = ring.look(file), ring.look(below)
+        file_info, below_info = ring.lstat(file), ring.lstat(below)
         assert (stat.S_ISREG(file_info.st_mode), stat.S_ISDIR(below_info.st_mode)) == (True, True)
         assert (file_info.st_uid, below_info.st_uid) == (os.geteuid(), os.geteuid())
         assert stat.S_IMODE(below_info.st_mode) == 0o700
         names = (file, below, f"{world.directory}//below")
-        first, second, third = ((info.st_dev, info.st_ino) for info in map(ring.look, names))
+        first, second, third = ((info.st_dev, info.st_ino) for info in map(ring.lstat, names))
         assert first != second == third
         with pytest.raises(FileNotFoundError):
-            ring.look(f"{world.directory}/nowhere")
+            ring.lstat(f"{world.directory}/nowhere")
 
     def test_allocated_space_reads_as_zeros(self, driver: Driver, world: World, path: str) -> None:
         fd = driver.open(path)

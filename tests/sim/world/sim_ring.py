@@ -235,7 +235,7 @@ class SimRing:
         if not self._core.dead:
             self._core.close_fd(fd)
 
-    def look(self, path: str) -> os.stat_result:
+    def lstat(self, path: str) -> os.stat_result:
         """Everything belongs to the user of this process, and there are no links."""
         node = self.disk.find(path)
         is_file = isinstance(node, SimFile)

@@ -94,7 +94,7 @@ class ServedArchive:
 
     async def _read(self, wanted: _Wanted) -> bytes | RequestError:
         try:
-            seen = self._loop.ring.look(wanted.path)
+            seen = self._loop.ring.lstat(wanted.path)
         except (FileNotFoundError, NotADirectoryError):
             return _not_found(wanted.path)
         if not stat.S_ISREG(seen.st_mode):

@@ -116,7 +116,7 @@ class Backups:
         at = root
         while at and at != "/":
             try:
-                self._loop.ring.look(f"{at}/{NOTE_NAME}")
+                self._loop.ring.lstat(f"{at}/{NOTE_NAME}")
             except OSError:
                 at = os.path.dirname(at)
             else:

@@ -186,7 +186,7 @@ class BackupWriter:
         """Return the identity of a file as it was at the instant; "" if that is not certain."""
         if self._capture.has_changed(path):
             return ""
-        seen = self._loop.ring.look(path)
+        seen = self._loop.ring.lstat(path)
         if seen.st_mtime_ns > self._loop.clock.now_ms() * 1_000_000 - _SETTLED_NS:
             return ""
         about = f"{seen.st_dev} {seen.st_ino} {seen.st_size} {seen.st_mtime_ns}"

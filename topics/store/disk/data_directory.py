@@ -99,7 +99,7 @@ def lock_to_read(ring: Ring, config: Config, *, any_owner: bool = False) -> Lock
     if not any_owner:
         refuse_unsafe(ring, path)
     try:
-        ring.look(path)
+        ring.lstat(path)
         fd = ring.lock(f"{path}/lock", shared=True) if "lock" in ring.list_directory(path) else -1
     except BlockingIOError as error:
         message = f"data directory {path} is in use by a writer, another process or this one: stop or close that first"
@@ -122,7 +122,7 @@ def refuse_unsafe(ring: Ring, path: str) -> None:
     Raises StorageError.
     """
     try:
-        info = ring.look(path)
+        info = ring.lstat(path)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -140,7 +140,7 @@ def refuse_unsafe(ring: Ring, path: str) -> None:
 def _is_used(ring: Ring, path: str) -> bool:
     for name in SIGNS:
         with contextlib.suppress(OSError):
-            ring.look(f"{path}/{name}")
+            ring.lstat(f"{path}/{name}")
             return True
     return False
 

@@ -148,7 +148,7 @@ def _refuse_unfit(loop: Loop, tiers: Tiers) -> None:
 def _are_same(ring: Ring, first: str, second: str) -> bool:
     """Return whether two names are of one directory."""
     try:
-        one, other = ring.look(first), ring.look(second)
+        one, other = ring.lstat(first), ring.lstat(second)
     except FileNotFoundError:
         return False
     return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
