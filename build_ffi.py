@@ -61,7 +61,7 @@ EXTENSIONS = (
         "topics.store.format._codec", "topics/store/format/codec.h", (), "xxhash.h", "apt-get install libxxhash-dev"
     ),
     Extension("topics.engine.json._records", "topics/engine/json/records.h"),
-    Extension("topics.loop._links", "topics/loop/links.h"),
+    Extension("topics.loop._connection_table", "topics/loop/connection_table.h"),
     Extension("topics.http.lane._scan", "topics/http/lane/scan.h"),
     Extension("topics.engine.index._index_reads", "topics/engine/index/index_reads.h"),
     Extension("topics.bench.load._load", "topics/bench/load/load.h"),
@@ -189,7 +189,7 @@ def records_ffi() -> FFI:
     return make_ffi(EXTENSIONS[2])
 
 
-def links_ffi() -> FFI:
+def connection_table_ffi() -> FFI:
     return make_ffi(EXTENSIONS[3])
 
 

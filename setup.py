@@ -25,7 +25,7 @@ setup(
         "build_ffi.py:ring_ffi",
         "build_ffi.py:codec_ffi",
         "build_ffi.py:records_ffi",
-        "build_ffi.py:links_ffi",
+        "build_ffi.py:connection_table_ffi",
         "build_ffi.py:scan_ffi",
         "build_ffi.py:index_reads_ffi",
         "build_ffi.py:load_ffi",

@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 tests=("$@")
 [ $# -gt 0 ] || tests=(
     tests/engine/json tests/store/format tests/store/read tests/engine/write tests/engine/read
-    tests/http/test_scan.py tests/loop/test_links.py tests/server/test_lane.py
+    tests/http/test_scan.py tests/loop/test_connection_table.py tests/server/test_lane.py
 )
 tree=$(mktemp -d)
 trap 'rm -rf "$tree"' EXIT

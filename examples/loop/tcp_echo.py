@@ -10,7 +10,7 @@ import sys
 
 from topics.clock import SystemClock
 from topics.config import Config
-from topics.loop import Connection, Links, Loop, StreamLimits
+from topics.loop import Connection, ConnectionTable, Loop, StreamLimits
 from topics.loop.choose import open_ring
 from topics.loop.signals import install_signal_handlers
 
@@ -23,26 +23,26 @@ class Echo:
 
     takes_rows = True
 
-    def __init__(self, links: Links) -> None:
-        self._links = links
+    def __init__(self, table: ConnectionTable) -> None:
+        self._table = table
 
     def connected(self, conn: Connection) -> None:
         pass
 
     def receive(self, batch: list[tuple[Connection, memoryview]]) -> None:
-        links = self._links
-        if links.count:
-            count, memory, refs, starts, ends = links.rows()
-            for ref, data in links.answer_spans(memory, refs, starts, ends, count):
-                conn = links.connection(ref)
+        table = self._table
+        if table.count:
+            count, memory, refs, starts, ends = table.rows()
+            for ref, data in table.answer_spans(memory, refs, starts, ends, count):
+                conn = table.connection(ref)
                 if conn is not None:  # it came back to its object in this pass
                     conn.write(data)
         for conn, view in batch:
             if conn.owned:  # more of it came before its answer had gone
-                links.leave(conn)
-            elif len(batch) >= MANY and links.can_own(conn):
-                links.own(conn)
-                links.answer_spans(view, [conn.ref], [0], [len(view)], 1)
+                table.leave(conn)
+            elif len(batch) >= MANY and table.can_own(conn):
+                table.own(conn)
+                table.answer_spans(view, [conn.ref], [0], [len(view)], 1)
                 continue
             conn.write(bytes(view))
             if conn.over_high_water:
@@ -61,7 +61,7 @@ class Echo:
 def main(port: int = 0, io: str = "auto") -> None:
     ring, reason = open_ring(Config(io=io), shared=False)
     loop = Loop(ring, SystemClock())
-    echo = Echo(loop.use_links())
+    echo = Echo(loop.use_connection_table())
     listener = loop.listen("127.0.0.1", port, echo, limits=StreamLimits(send_high_water_bytes=1 << 18))
     install_signal_handlers(loop, lambda _signal: loop.stop())
     print(f"{listener.address[1]} echoes, on the {ring.name} ring ({reason})", flush=True)

@@ -435,8 +435,8 @@ def test_reads_of_several_clients_leave_out_the_end_of_their_pass_unless_somethi
     passes: list[bool] = []
 
     def noted_deliver() -> bool:
-        links = loop._traffic.links
-        rows = 0 if links is None else links.count
+        table = loop._traffic.table
+        rows = 0 if table is None else table.count
         is_settled = deliver()
         if rows == len(conns):
             passes.append(is_settled)

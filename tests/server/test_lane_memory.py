@@ -24,7 +24,7 @@ def test_writes_and_reads_are_answered_while_others_keep_all_buffers() -> None:
     assert world.server.lane is not None
     assert world.loop is not None
     lane = world.server.lane
-    fill_buffers(world.loop.use_links())
+    fill_buffers(world.loop.use_connection_table())
     conns = [world.connect() for _ in range(3)]
     before = lane.taken
     for _ in range(2):

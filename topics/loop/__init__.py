@@ -1,8 +1,8 @@
 """Operations in flight, timers, tasks, listeners, connections and files over a Ring."""
 
 from topics.loop.connection import Connection
+from topics.loop.connection_table import ConnectionTable
 from topics.loop.files import Files
-from topics.loop.links import Links
 from topics.loop.listener import Listener
 from topics.loop.loop import Loop
 from topics.loop.ring import Ring
@@ -13,10 +13,10 @@ from topics.loop.timers import Timer
 __all__ = [
     "Cancelled",
     "Connection",
+    "ConnectionTable",
     "Event",
     "Files",
     "Future",
-    "Links",
     "Listener",
     "Loop",
     "Ring",

@@ -79,8 +79,8 @@ class StreamGroup(Protocol):
     def limits(self) -> WaterMarks: ...
 
 
-class ConnectionTable(Protocol):
-    """The table that may own a connection: see `links.py`."""
+class ConnectionOwner(Protocol):
+    """The calls of `ConnectionTable` that a connection makes. The table may own it."""
 
     def open(self, conn: Connection) -> int: ...
 
@@ -112,7 +112,7 @@ class ConnectionHost(Protocol):
     may_answer_another: bool
 
     @property
-    def links(self) -> ConnectionTable | None: ...
+    def table(self) -> ConnectionOwner | None: ...
 
     def send_now(self, conn: Connection, data: bytes) -> bytes | memoryview: ...
 
@@ -172,13 +172,13 @@ class Connection:
         self.recv_data = 0
         """user_data of the receive in flight; 0 without one."""
         self.owned = False
-        """Whether its receives and answers are columns at the moment: see `links.py`."""
+        """Whether its receives and answers are columns at the moment: see `connection_table.py`."""
         self.shares = False
-        """Whether `Links.share` may send from it. Any other write ends that."""
-        self.slot = 0 if traffic.links is None else traffic.links.open(self)
+        """Whether `ConnectionTable.share` may send from it. Any other write ends that."""
+        self.slot = 0 if traffic.table is None else traffic.table.open(self)
         self.send_data = traffic.operations.number(SEND, self.slot)
-        if traffic.links is not None:
-            traffic.links.set(self)
+        if traffic.table is not None:
+            traffic.table.set(self)
         self.flying: bytes | memoryview | None = None
         """Bytes of the one send: queued in this pass, or in flight."""
         self.expected = 0
@@ -226,7 +226,7 @@ class Connection:
 
     @property
     def ref(self) -> int:
-        """Name of this connection in the columns of `Loop.use_links`."""
+        """Name of this connection in the columns of `Loop.use_connection_table`."""
         return self.send_data >> KIND_BITS
 
     def set_water_marks(self, high_bytes: int, low_bytes: int) -> None:
@@ -238,7 +238,7 @@ class Connection:
     def outbound_bytes(self) -> int:
         """Bytes written and not yet taken by the kernel."""
         if self.owned or self.shares:
-            return self._links.outbound_bytes(self)
+            return self._table.outbound_bytes(self)
         return self._staged_bytes + (0 if self.flying is None else len(self.flying))
 
     def large_sends(self) -> list[bytes | memoryview]:
@@ -252,20 +252,20 @@ class Connection:
         return 0 if self._held is None else sum(map(len, self._held))
 
     @property
-    def _links(self) -> ConnectionTable:
-        links = self._traffic.links
-        assert links is not None, "owned by no table"
-        return links
+    def _table(self) -> ConnectionOwner:
+        table = self._traffic.table
+        assert table is not None, "owned by no table"
+        return table
 
     def _leave_table(self) -> None:
         """Return to this object what the table has of the connection, if anything."""
         if self.owned or self.shares:
-            self._links.leave(self)
+            self._table.leave(self)
 
     def stop_sharing(self) -> None:
-        """Leave the connections that `Links.share` sends from, if it is one of them."""
+        """Leave the connections that `ConnectionTable.share` sends from, if it is one of them."""
         if self.shares:
-            self._links.leave(self)
+            self._table.leave(self)
 
     def pause_reading(self) -> None:
         """Stop `receive` until `resume_reading`, except for rows of the batch being handled.
@@ -317,8 +317,8 @@ class Connection:
         traffic = self._traffic
         self.recv_data = user_data = traffic.operations.number(RECV, self.slot)
         traffic.operations.receiving[user_data] = self
-        if traffic.links is not None:
-            traffic.links.reads(self)
+        if traffic.table is not None:
+            traffic.table.reads(self)
         traffic.ring.queue_recv(user_data, self.fd)
 
     def stop_receive(self) -> None:
@@ -507,8 +507,8 @@ class Connection:
         self.phase = CLOSED
         traffic = self._traffic
         del traffic.operations.sending[self.send_data]
-        if traffic.links is not None:
-            traffic.links.close(self)
+        if traffic.table is not None:
+            traffic.table.close(self)
         del self.streams.connections[self.id]
         traffic.ring.queue_close(traffic.operations.expect(CONTROL, ignore), self.fd)
         self.streams.on_lost(self, self._error)

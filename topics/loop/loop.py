@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 
 from topics.clock import Clock
 from topics.loop.connection import Connection
+from topics.loop.connection_table import ConnectionTable
 from topics.loop.files import Files
-from topics.loop.links import Links
 from topics.loop.listener import Listener
 from topics.loop.operations import CONTROL, Operations
 from topics.loop.ring import F_DATA_AND_MORE, Ring
@@ -345,13 +345,13 @@ class Loop:
         self.ring.queue_connect(self._operations.expect(CONTROL, on_connected), host, port)
         return future
 
-    def use_links(self) -> Links:
-        """Return the table of connections as columns. Called before the first connection."""
-        links = self._traffic.links
-        if links is None:
+    def use_connection_table(self) -> ConnectionTable:
+        """Return the connection table. Call this before the first connection."""
+        table = self._traffic.table
+        if table is None:
             assert not self._traffic.connections(), "connections without a row"
-            links = self._traffic.links = Links(self.ring, self._stats)
-        return links
+            table = self._traffic.table = ConnectionTable(self.ring, self._stats)
+        return table
 
     def pinned(self) -> dict[int, int]:
         """Return the memory that sends in flight hold beyond their own bytes, by `send_data`.
@@ -359,13 +359,13 @@ class Loop:
         Answers of a pass share one buffer, and small sends of a pass are copied together: one
         client that reads nothing holds all of it.
         """
-        links = self._traffic.links
-        return self.ring.pinned() if links is None else self.ring.pinned() | links.pinned()
+        table = self._traffic.table
+        return self.ring.pinned() if table is None else self.ring.pinned() | table.pinned()
 
     def trim(self) -> None:
         """Free memory that many sends in flight have needed and that is idle now."""
-        if self._traffic.links is not None:
-            self._traffic.links.trim()
+        if self._traffic.table is not None:
+            self._traffic.table.trim()
 
     # --- ending ------------------------------------------------------------------------------------------------------
     def close(self) -> None:
@@ -410,9 +410,9 @@ class Loop:
 
         Returns: False if all were sends that left no work, and the ring was not woken.
         """
-        links = self._traffic.links
-        columns = self.ring.reap() if links is None else links.reap()
-        count = len(columns[0]) if links is None else links.reaped
+        table = self._traffic.table
+        columns = self.ring.reap() if table is None else table.reap()
+        count = len(columns[0]) if table is None else table.reaped
         self._stats.completions += count
         more_to_do = count == 0
         rows = zip(*columns, strict=True)
@@ -445,7 +445,7 @@ class Loop:
                         else:
                             operations.accepting[user_data].on_accept(res, flags)
                 self._has_completed = more_to_do
-                has_rows = links is not None and links.count != 0
+                has_rows = table is not None and table.count != 0
                 return more_to_do or has_rows or bool(used or self._ready or self._from_threads)
             except Exception as error:
                 self._report(error, "completion")

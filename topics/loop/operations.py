@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
-from topics.loop._links import lib
+from topics.loop._connection_table import lib
 
 KIND_BITS = lib.TP_KIND_BITS
 SLOT_BITS = lib.TP_SLOT_BITS
@@ -55,7 +55,7 @@ class Operations(Generic[C]):
     def number(self, kind: int, slot: int = 0) -> int:
         """Return a user_data that is not in use and was not for a long time; never 0.
 
-        slot: a connection's row, see `links.py`.
+        slot: a connection's row, see `connection_table.py`.
         """
         while True:
             self._serial = self._serial % SERIAL_MAX + 1

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from typing_extensions import Buffer
 
-from topics.loop._links import lib
+from topics.loop._connection_table import lib
 
 F_BUFFER = lib.TP_F_BUFFER
 """Completion flag: data is in provided buffer `flags >> 16` (IORING_CQE_F_BUFFER)."""

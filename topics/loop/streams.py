@@ -70,7 +70,7 @@ class Streams:
         self.inbox: list[Row] = []
         self.connections: dict[int, Connection] = {}
         self.takes_rows = bool(getattr(handler, "takes_rows", False))
-        """Whether the handler also reads the loop's `links` when its `receive` is called."""
+        """Whether the handler reads rows of the connection table in `receive`."""
         self.receive_single: Callable[[Connection, memoryview], bool | None] | None
         self.receive_single = getattr(handler, "receive_single", None)
         self.on_lost: Callable[[Connection, int], None] = handler.lost

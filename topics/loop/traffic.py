@@ -10,7 +10,7 @@ import errno
 from collections.abc import Callable
 
 from topics.loop.connection import OPEN, Connection, Row
-from topics.loop.links import Links
+from topics.loop.connection_table import ConnectionTable
 from topics.loop.operations import Operations
 from topics.loop.ring import F_BUFFER, F_MORE, Ring, Send, Single
 from topics.loop.stats import LoopStats
@@ -44,8 +44,8 @@ class Traffic:
         self.stats = stats
         self._on_error = on_error
         self.call_later = call_later
-        self.links: Links | None = None
-        """Table of connections as columns, if a handler uses it: see `Loop.use_links`."""
+        self.table: ConnectionTable | None = None
+        """The connection table, if a handler uses it: see `Loop.use_connection_table`."""
         self._serial = 0
         self._groups: list[Streams] = []
         self.sends: list[Send] = []
@@ -199,25 +199,25 @@ class Traffic:
                 conn.hold(view)
             self.held.clear()
         resumed = self._take_resumed() if self.resumed else ()
-        links = self.links
+        table = self.table
         begun = self.stats.sends + len(self.sends)
         for streams in self._groups:
             inbox = streams.inbox
-            if inbox or (links is not None and links.count and streams.takes_rows):
-                rows = 0 if links is None else links.count
+            if inbox or (table is not None and table.count and streams.takes_rows):
+                rows = 0 if table is None else table.count
                 if not self._was_offered or len(inbox) + rows > 1:
                     sender = 0
                     if len(inbox) + rows == 1:
-                        sender = inbox[0][0].send_data if links is None or not rows else links.first_send_data()
+                        sender = inbox[0][0].send_data if table is None or not rows else table.first_send_data()
                     self._count_sender(sender)
                 inputs += 1
                 settled += self._receive(streams, inbox, rows)
                 inbox.clear()
         if self._passes_with_one_sender < self.one_sender_passes:
             self.answered_at_once += self.stats.sends + len(self.sends) - begun
-        if links is not None and links.count:
-            self.stats.messages_received += links.count
-            links.recycle()
+        if table is not None and table.count:
+            self.stats.messages_received += table.count
+            table.recycle()
         self.dropped.clear()
         self._was_offered = False
         if received:

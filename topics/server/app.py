@@ -19,7 +19,7 @@ from topics.http.streams import watch_stream
 from topics.http.wire.error_answers import envelope
 from topics.http.wire.response import ResponseWriter
 from topics.loop.connection import Connection
-from topics.loop.links import SHARED_BYTES_MAX
+from topics.loop.connection_table import SHARED_BYTES_MAX
 from topics.loop.listener import Listener
 from topics.loop.loop import Loop
 from topics.loop.streams import StreamLimits
@@ -111,12 +111,12 @@ class Server:
         self.lane: Lane | None = None
         if config.http_lane != "off":
             self.lane = Lane(
-                self.service, loop.use_links(), keyring, int.from_bytes(loop.ring.random_bytes(8), "little")
+                self.service, loop.use_connection_table(), keyring, int.from_bytes(loop.ring.random_bytes(8), "little")
             )
             loop.on_pass_end(self.lane.answers.flush, ANSWER_ORDER)
-            links = loop.use_links()
-            self.service.watch_audience = Audience(links, SHARED_BYTES_MAX, watch_stream.shared_bytes)
-            self._websockets.audience = Audience(links, SHARED_BYTES_MAX, subscriptions.shared_bytes)
+            table = loop.use_connection_table()
+            self.service.watch_audience = Audience(table, SHARED_BYTES_MAX, watch_stream.shared_bytes)
+            self._websockets.audience = Audience(table, SHARED_BYTES_MAX, subscriptions.shared_bytes)
         self._handler = HttpHandler(self.service, self.lane)
         metrics = ServerMetrics(loop, self.service, self._handler.requests, self.lane, self._snapshot, self.access_log)
         self.scrapes = Scrapes(loop, metrics, config.metrics_share_ms, read_process)

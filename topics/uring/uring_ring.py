@@ -293,7 +293,7 @@ class UringRing(BlockingCalls):
                 pins.pop(each, None)
         return user_data, res, flags
 
-    # --- columns, see `topics.loop.links` ----------------------------------------------------------------------------
+    # --- columns, see `topics.loop.connection_table` ------------------------------------------------------------------
     def reap_sorted(self, sort: Sort) -> tuple[list[int], list[int], list[int]]:
         """Reap, and return only the completions that `sort` leaves.
 

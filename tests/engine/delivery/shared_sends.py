@@ -1,4 +1,4 @@
-"""Sends of equal bytes to many readers, in memory: the part of `Links` that an audience uses."""
+"""Sends of equal bytes to many readers, in memory: what an audience asks of a table."""
 
 from __future__ import annotations
 

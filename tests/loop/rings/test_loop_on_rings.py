@@ -184,7 +184,7 @@ def test_abort_in_the_middle_ends_every_operation(loop: Loop) -> None:
 @pytest.mark.parametrize("with_slots", [False, True])
 def test_numbers_of_connections_begin_again_at_their_end_without_those_in_use(loop: Loop, with_slots: bool) -> None:
     if with_slots:
-        loop.use_links()
+        loop.use_connection_table()
     server, client = Recorder(), Recorder()
     server.on_receive = Connection.write
     listener = pair(loop, server, client)

@@ -56,7 +56,7 @@ NOT_RUN = {
     "/data/lake/": "a path",
     "PYSPARK_PYTHON": "needs a cluster",
     'for record in log.tail("orders", reader=': "has no end; tests/server/clients/test_same_calls.py tails so",
-    "links = ": "a handler's fragment; tests/loop has whole ones",
+    "table = ": "a handler's fragment; tests/loop has whole ones",
     "import os\nimport signal": "has no end; test_workers.py runs it, and ends it",
     "import asyncio\nimport os": "has no end; test_workers.py runs it, and ends it",
 }

@@ -14,7 +14,7 @@ from topics.common.extras import engine_missing, is_engine_missing
 ABSENT = """
 import sys
 
-MODULES = {"_ring", "_codec", "_records", "_links", "_scan", "_index_reads", "_load"}
+MODULES = {"_ring", "_codec", "_records", "_connection_table", "_scan", "_index_reads", "_load"}
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
@@ -89,4 +89,4 @@ def test_on_another_system_the_remedy_is_a_server_on_linux() -> None:
 def test_another_module_that_is_missing_is_no_missing_engine() -> None:
     for name in ("pyarrow", "topics.missing", "topics", None):
         assert not is_engine_missing(ModuleNotFoundError("No module", name=name))
-    assert is_engine_missing(ModuleNotFoundError("No module", name="topics.loop._links"))
+    assert is_engine_missing(ModuleNotFoundError("No module", name="topics.loop._connection_table"))

@@ -11,7 +11,7 @@ from topics.engine.delivery.subscription import Subscription
 
 
 class SharedSends(Protocol):
-    """The connections that one call sends from: see `topics.loop.links.Links`."""
+    """The calls of `topics.loop.ConnectionTable` that an audience makes."""
 
     def begin_sharing(self, conn: Any) -> bool:
         """Let `share` send from a connection. Return False if it is not open and idle."""

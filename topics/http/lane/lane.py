@@ -27,7 +27,7 @@ from topics.http.access.principal import Principal
 from topics.http.handlers import record_endpoints
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.lane._scan import ffi, lib
-from topics.http.lane.lane_answers import AROUND_READ_BYTES, REQUEST, Answers, ConnectionColumns, Group, Groups, Taken
+from topics.http.lane.lane_answers import AROUND_READ_BYTES, REQUEST, Answers, Group, Groups, LaneConnections, Taken
 from topics.http.lane.lane_topics import LaneTopics
 from topics.http.lane.scan_table import ScanTable
 from topics.http.lane.single import MISS_LONE, Single
@@ -84,10 +84,10 @@ Row = tuple[Any, memoryview]
 class Lane:
     """The lane of one server. `take` sees all received bytes of a pass first."""
 
-    def __init__(self, service: Service, links: ConnectionColumns, keyring: Keyring, secret: int) -> None:
+    def __init__(self, service: Service, table: LaneConnections, keyring: Keyring, secret: int) -> None:
         config = service.config
         self._service = service
-        self._links = links
+        self._table = table
         self._columns = WriteColumns(config, _FEW_RECORDS)
         scanner = lib.tp_scanner_new(
             config.max_head_bytes,
@@ -102,7 +102,7 @@ class Lane:
         if scanner == ffi.NULL:
             raise MemoryError("no memory for the lane's tables")
         self._scanned = scanned = ScanTable(ffi.gc(scanner, lib.tp_scanner_free), _RECEIVES, _ROOM)
-        self.answers = Answers(service, links, scanned, _ROOM)
+        self.answers = Answers(service, table, scanned, _ROOM)
         self._topics = LaneTopics(scanned)
         self.change_keys(keyring)
         self._hosts: list[bytes] = []
@@ -147,25 +147,25 @@ class Lane:
 
         Return the rows for the general path, in order.
         """
-        service, links = self._service, self._links
+        service, table = self._service, self._table
         left: list[Row] = []
         self.is_settled = False
         if service.gate is not None or service.closing or service.engine.refuses_writes:
-            refs: Any = links.rows()[2] if links.count else ()
-            for row in range(links.count):
-                self._give_back(refs[row], links.view(row), left)
+            refs: Any = table.rows()[2] if table.count else ()
+            for row in range(table.count):
+                self._give_back(refs[row], table.view(row), left)
             return left + self._released(batch) if left else self._released(batch)
         self.is_settled = True
-        if links.count:
-            count, buffer, refs, starts, ends = links.rows()
-            self._scan(buffer, count, refs, starts, ends, links.view, left)
+        if table.count:
+            count, buffer, refs, starts, ends = table.rows()
+            self._scan(buffer, count, refs, starts, ends, table.view, left)
             if count < self.least and not batch and service.has_few_senders():
                 # From its next request on it is answered by `Single`.
-                conn = links.connection(refs[0])
+                conn = table.connection(refs[0])
                 if conn is not None and conn.owned:
                     self.leave(conn)
         if batch:
-            if len(batch) + links.count < self.least and not batch[0][0].owned:
+            if len(batch) + table.count < self.least and not batch[0][0].owned:
                 self.missed[self.single.reason if len(batch) == 1 else MISS_LONE] += len(batch)
                 return batch
             others = self._scan_new(batch, left)
@@ -174,11 +174,11 @@ class Lane:
 
     def connections(self) -> list[Any]:
         """Return the connections of the table that bytes were received from in this pass."""
-        links = self._links
-        if not links.count:
+        table = self._table
+        if not table.count:
             return []
-        refs = links.rows()[2]
-        found = (links.connection(refs[row]) for row in range(links.count))
+        refs = table.rows()[2]
+        found = (table.connection(refs[row]) for row in range(table.count))
         return [conn for conn in found if conn is not None]
 
     def _released(self, batch: list[Row]) -> list[Row]:
@@ -189,7 +189,7 @@ class Lane:
 
     def _scan_new(self, batch: list[Row], left: list[Row]) -> list[Row]:
         """Make columns of connections between requests, and take their receives; return others."""
-        links = self._links
+        table = self._table
         fresh: list[Row] = []
         others = []
         # These have a receive of this pass already; later ones must not overtake it.
@@ -214,7 +214,7 @@ class Lane:
                 and conn.recv_data
                 and len(fresh) < _RECEIVES
             ):
-                links.own(conn)
+                table.own(conn)
                 fresh.append(row)
                 seen.add(conn)
             else:
@@ -318,10 +318,10 @@ class Lane:
 
         answered: no request taken before it waits for its answer.
         """
-        conn = self._links.connection(ref)
+        conn = self._table.connection(ref)
         if conn is None or not conn.owned:
             return  # closed in the meantime
-        self._links.leave(conn)
+        self._table.leave(conn)
         if not answered:
             conn.state.taken()
         left.append((conn, view))
@@ -333,7 +333,7 @@ class Lane:
     def refresh(self, conn: Any) -> None:
         """Set the start of the current wait in an owned connection's state."""
         service = self._service
-        conn.state.since = max(conn.state.since, self._links.since(conn, service.tick))
+        conn.state.since = max(conn.state.since, self._table.since(conn, service.tick))
 
     def _drop_unusual_topics(self, buffer: bytearray | memoryview, groups: int) -> Coming:
         """Make the groups empty that need more than columns, and return the counts by key.

@@ -38,8 +38,8 @@ _SCRATCH_BYTES = 65_536
 """Memory for the answer to a single read; a longer one gets memory of its own."""
 
 
-class ConnectionColumns(Protocol):
-    """Connections as columns: `topics.loop.links.Links`."""
+class LaneConnections(Protocol):
+    """The calls of `topics.loop.ConnectionTable` that the lane makes."""
 
     count: int
 
@@ -172,7 +172,7 @@ class Groups:
 class Answers:
     """The answers of one server. `flush` is called at the end of every pass, before its sends."""
 
-    def __init__(self, service: Service, links: ConnectionColumns, scanned: ScanTable, room: int) -> None:
+    def __init__(self, service: Service, table: LaneConnections, scanned: ScanTable, room: int) -> None:
         """scanned: the lane's, whose scanner has the texts of answers.
 
         room: the most requests of one scan.
@@ -180,7 +180,7 @@ class Answers:
         self._scanned = scanned
         self._scanner = scanned.scanner
         self.service = service
-        self._links = links
+        self._table = table
         routes = {route.handler: route for route in service.routes.routes}
         self.write_route, self.read_route = routes[record_endpoints.write], routes[record_endpoints.diff]
         self.writes = service.answered.of(self.write_route)
@@ -254,7 +254,7 @@ class Answers:
             room += group.taken * (len(head) + len(group.topic) + _FIXED_BYTES) + 21 * result.count
         if answers > self._room:
             self._make_room(answers)
-        number, memory = self._links.room(room)
+        number, memory = self._table.room(room)
         at = sends = 0
         before, after, taken = None, b"", 0
         for group, result in finished:
@@ -340,7 +340,7 @@ class Answers:
             self._make_room(found.taken)
         head = self.service.writer.json_head
         room = found.size + found.taken * (len(head) + _READ_HEAD_BYTES + AROUND_READ_BYTES)
-        number, memory = self._links.room(room)
+        number, memory = self._table.room(room)
         self._render_reads(found, memory, room, head, refs, started_ns)
         self.reads.add_many(200, self.service.now_ns() - started_ns, found.taken)
         return number, memory, self._count[0]
@@ -378,19 +378,19 @@ class Answers:
 
     def send(self, number: int, memory: Any, sends: int) -> bool:
         """Queue the answers last rendered; return whether all are of connections in the table."""
-        others = self._links.answer(number, memory, self._refs, self._lengths, sends, self.service.tick)
+        others = self._table.answer(number, memory, self._refs, self._lengths, sends, self.service.tick)
         for ref, data in others:
             self._one(ref, data)
         return not others
 
     def leave(self, conn: Any) -> None:
         """Return a connection of the table to the general path, because of an unusual event."""
-        if self._links.leave(conn):
+        if self._table.leave(conn):
             conn.state.taken()
 
     def _one(self, ref: int, data: bytes, *, last: bool = False) -> None:
         """Answer a connection that is not a column any more, or will not be."""
-        conn = self._links.connection(ref)
+        conn = self._table.connection(ref)
         if conn is not None:
             if conn.owned:
                 self.leave(conn)

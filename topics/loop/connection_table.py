@@ -8,7 +8,7 @@ all the work itself.
 
 A connection that *shares* is left to its Connection except for one thing: `share` sends the same
 bytes to many of them in one call. A send that completes in full touches no object. Whatever else
-the Connection has to send makes it leave the table first. The table itself is links.c.
+the Connection has to send makes it leave the table first. The rows are in connection_table.c.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 from typing_extensions import Buffer
 
-from topics.loop._links import ffi, lib
+from topics.loop._connection_table import ffi, lib
 from topics.loop.connection import LARGE_BYTES, LOOK_CLOSER, OPEN, Connection
 from topics.loop.operations import KIND_BITS, SEND, SLOT_BITS
 from topics.loop.ring import Completions, Ring
@@ -30,7 +30,7 @@ _SLOT_MASK = (1 << SLOT_BITS) - 1
 SHARED_BYTES_MAX = LARGE_BYTES - 1
 """Bytes of the largest shared send: a Connection sends a larger one without a copy."""
 _BY_BYTES = -1
-"""Number of memory that is no send buffer: see `Links.room`."""
+"""Number of memory that is no send buffer: see `ConnectionTable.room`."""
 
 Sort = Callable[[Any, Any, Any, int], int]
 """Function over completions: C columns user_data, res, flags, and their number.
@@ -74,24 +74,27 @@ class ReceivedRows(NamedTuple):
     ends: Any
 
 
-class Links:
-    """The table of connections of one loop: the `ConnectionTable` of connection.py, and more.
+class ConnectionTable:
+    """The connections of one loop, as the rows of a C table.
+
+    Its users name what they ask of it: `ConnectionOwner` (a Connection), `LaneConnections` (the
+    lane) and `SharedSends` (an audience).
 
     receives: number of rows that a pass has room for; further receives are passed to the
     Connections.
     """
 
     def __init__(self, ring: Ring, stats: LoopStats, receives: int = 4096) -> None:
-        table = lib.tp_links_new(receives)
+        table = lib.tp_table_new(receives)
         if table == ffi.NULL:
             raise MemoryError("no memory for the table of connections")
-        self._table = ffi.gc(table, lib.tp_links_free)
+        self._table = ffi.gc(table, lib.tp_table_free)
         self._ring = ring
         self._stats = stats
         self._columns = cast(ColumnRing, ring) if hasattr(ring, "reap_sorted") else None
         self._conns: list[Connection | None] = []
         self._out = ffi.new("uint64_t **"), ffi.new("uint32_t **"), ffi.new("uint64_t **"), ffi.new("uint64_t **")
-        lib.tp_links_rows(self._table, *self._out)
+        lib.tp_table_rows(self._table, *self._out)
         self._refs, self._flags, self._starts, self._ends = (pointer[0] for pointer in self._out)
         self._flying = ffi.new("char **")
         self._length = ffi.new("uint32_t *")
@@ -110,7 +113,7 @@ class Links:
     # --- connections -------------------------------------------------------------------------------------------------
     def open(self, conn: Connection) -> int:
         """Return a slot for a new connection. Raises MemoryError."""
-        slot = lib.tp_link_open(self._table)
+        slot = lib.tp_table_open(self._table)
         if slot < 0:
             raise MemoryError("no memory for another connection")
         if slot == len(self._conns):
@@ -119,15 +122,15 @@ class Links:
         return slot
 
     def set(self, conn: Connection) -> None:
-        lib.tp_link_set(self._table, conn.slot, conn.fd, conn.send_data)
+        lib.tp_table_set(self._table, conn.slot, conn.fd, conn.send_data)
 
     def reads(self, conn: Connection) -> None:
         """Note that its receive has begun, or ended (`recv_data` 0)."""
-        lib.tp_link_reads(self._table, conn.slot, conn.recv_data)
+        lib.tp_table_reads(self._table, conn.slot, conn.recv_data)
 
     def close(self, conn: Connection) -> None:
         self._conns[conn.slot] = None
-        lib.tp_link_close(self._table, conn.slot)
+        lib.tp_table_close(self._table, conn.slot)
 
     def can_own(self, conn: Connection) -> bool:
         """Return whether the connection is open, reads, has nothing to send, and is not owned."""
@@ -141,11 +144,11 @@ class Links:
         assert conn.expected == 0, "a connection with something in flight"
         conn.owned = True
         conn.expected = LOOK_CLOSER
-        lib.tp_link_own(self._table, conn.slot)
+        lib.tp_table_own(self._table, conn.slot)
 
     def leave(self, conn: Connection) -> bool:
         """Return it to the Connection. Return whether a request was received and not answered."""
-        busy = lib.tp_link_leave(self._table, conn.slot, self._flying, self._length)
+        busy = lib.tp_table_leave(self._table, conn.slot, self._flying, self._length)
         conn.owned = conn.shares = False
         length = self._length[0]
         if length:
@@ -157,12 +160,12 @@ class Links:
 
     def outbound_bytes(self, conn: Connection) -> int:
         """Return the unsent bytes of a connection that is owned or shares."""
-        lib.tp_link_since(self._table, conn.slot, self._busy, self._length)
+        lib.tp_table_since(self._table, conn.slot, self._busy, self._length)
         return cast(int, self._length[0])
 
     def since(self, conn: Connection, tick: int) -> int:
         """Return the tick of the last answer; `tick` (now) while an answer is due."""
-        since = lib.tp_link_since(self._table, conn.slot, self._busy, self._length)
+        since = lib.tp_table_since(self._table, conn.slot, self._busy, self._length)
         return tick if self._busy[0] else since
 
     def connection(self, ref: int) -> Connection | None:
@@ -173,19 +176,19 @@ class Links:
     # --- a pass ------------------------------------------------------------------------------------------------------
     def reap(self) -> Completions:
         """Return the completions that are not the table's; its receives are rows from now on."""
-        lib.tp_links_begin(self._table)
+        lib.tp_table_begin(self._table)
         self.reaped = 0
         if self._columns is not None:
             completions = self._columns.reap_sorted(self._sort)
         else:
             completions = self._sort_lists(self._ring.reap())
-        self.count = lib.tp_links_rows(self._table, *self._out)
+        self.count = lib.tp_table_rows(self._table, *self._out)
         return completions
 
     def _sort(self, user_data: Any, res: Any, flags: Any, count: int) -> int:
         self.reaped += count
         size = self._ring.receive_buffer_bytes
-        return lib.tp_links_sort(self._table, count, user_data, res, flags, size)
+        return lib.tp_table_sort(self._table, count, user_data, res, flags, size)
 
     def _sort_lists(self, completions: Completions) -> Completions:
         user_data, res, flags = completions
@@ -193,7 +196,7 @@ class Links:
         if not self._conns:
             return completions
         columns = ffi.new("uint64_t[]", user_data), ffi.new("int[]", res), ffi.new("uint32_t[]", flags)
-        rest = lib.tp_links_sort(self._table, count, *columns, 0)
+        rest = lib.tp_table_sort(self._table, count, *columns, 0)
         if rest == count:
             return completions
         return ffi.unpack(columns[0], rest), ffi.unpack(columns[1], rest), ffi.unpack(columns[2], rest)
@@ -233,7 +236,7 @@ class Links:
         While all 4096 possible buffers have sends in flight, the memory is none of them, and
         `answer` only returns its bytes.
         """
-        number = lib.tp_links_buffer(self._table, size, self._memory)
+        number = lib.tp_table_buffer(self._table, size, self._memory)
         if number < 0:
             return _BY_BYTES, ffi.new("char[]", size)
         return number, self._memory[0]
@@ -249,7 +252,7 @@ class Links:
             ends = [0, *accumulate(lengths[0:count])]
             return [(refs[row], bytes(ffi.buffer(data + ends[row], lengths[row]))) for row in range(count)]
         user_data, fds = self._room_for(count)
-        odd = lib.tp_links_answer(self._table, number, refs, lengths, count, tick, user_data, fds)
+        odd = lib.tp_table_answer(self._table, number, refs, lengths, count, tick, user_data, fds)
         return self._queue(count, odd, lengths, data)
 
     def answer_spans(  # noqa: PLR0917 - columns
@@ -269,7 +272,7 @@ class Links:
             refs, starts, ends = (ffi.new("uint64_t[]", column) for column in (refs, starts, ends))
         lengths, spans = self._lengths, ffi.from_buffer("char[]", memory)
         user_data, fds = self._room_for(count)
-        odd = lib.tp_links_answer_spans(
+        odd = lib.tp_table_answer_spans(
             self._table, spans, len(spans), refs, starts, ends, count, tick, lengths, user_data, fds, self._memory
         )
         if odd < 0:
@@ -288,7 +291,7 @@ class Links:
             return False
         conn.shares = True
         conn.expected = LOOK_CLOSER
-        lib.tp_link_begin_sharing(self._table, conn.slot, min(conn.high_water, SHARED_BYTES_MAX))
+        lib.tp_table_begin_sharing(self._table, conn.slot, min(conn.high_water, SHARED_BYTES_MAX))
         return True
 
     @staticmethod
@@ -308,7 +311,7 @@ class Links:
             return list(range(count))
         ffi.memmove(memory, data, size)
         user_data, fds = self._room_for(count)
-        sends = lib.tp_links_share(self._table, number, size, refs, count, user_data, fds, self._left)
+        sends = lib.tp_table_share(self._table, number, size, refs, count, user_data, fds, self._left)
         if sends:
             self._stats.sends += sends
             if self._columns is not None:
@@ -323,16 +326,16 @@ class Links:
 
         A buffer is held until the last of its sends has ended; its bytes are divided among those.
         """
-        count = lib.tp_links_pinned(self._table, 0, ffi.NULL, ffi.NULL)
+        count = lib.tp_table_pinned(self._table, 0, ffi.NULL, ffi.NULL)
         if not count:
             return {}
         send_data, shares = ffi.new("uint64_t[]", count), ffi.new("uint64_t[]", count)
-        lib.tp_links_pinned(self._table, count, send_data, shares)
+        lib.tp_table_pinned(self._table, count, send_data, shares)
         return dict(zip(ffi.unpack(send_data, count), ffi.unpack(shares, count), strict=True))
 
     def trim(self) -> None:
         """Free idle buffers except a few. Not between `room` and `answer`."""
-        lib.tp_links_trim(self._table)
+        lib.tp_table_trim(self._table)
 
     def _room_for(self, count: int) -> tuple[Any, Any]:
         """Return columns user_data and fds with room for `count` sends."""
