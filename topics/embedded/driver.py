@@ -518,7 +518,7 @@ class Driver:
                 while loop.operations_in_flight:
                     loop.run_pass(None)
             wait_ns = loop.ns_until_work()
-            if loop.operations_in_flight:
+            if loop.operations_in_flight or loop.files.in_threads:
                 most_ns = 0 if self._owed_calls else _POLL_NS
                 wait_ns = most_ns if wait_ns is None else min(wait_ns, most_ns)
             if self._inbox:

@@ -10,13 +10,16 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from typing_extensions import Buffer
 
 from topics.loop.operations import FILE, Operations, ignore
 from topics.loop.ring import Ring
 from topics.loop.tasks import Future
+
+T = TypeVar("T")
 
 NOTHING_DONE = (-errno.EINTR, -errno.EAGAIN)
 """Results of an operation that did nothing, and is repeated."""
@@ -90,15 +93,21 @@ class _RepeatedRead:
 class Files:
     """File operations of one loop. All paths are str."""
 
-    def __init__(self, ring: Ring, operations: Operations[Any]) -> None:
+    def __init__(
+        self, ring: Ring, operations: Operations[Any], call_soon: Callable[[Callable[[], None]], None]
+    ) -> None:
+        """call_soon: calls a function on the loop; called from any thread."""
         self._ring = ring
         self._operations = operations
+        self._call_soon = call_soon
         self._paths: dict[int, str] = {}
         """Path of each descriptor opened here, for error messages."""
         self.closing = 0
         """Number of closes in progress."""
         self.reads = 0
         """Number of reads begun by `read_nowait`."""
+        self.in_threads = 0
+        """Number of calls of `to_thread` that have not ended."""
 
     # --- callbacks: results are counts or -errno, never exceptions -------------------------------------------------
     def write_nowait(
@@ -236,6 +245,28 @@ class Files:
             rest = size - offset
             await self.write_all(fd, _ZEROS if rest >= len(_ZEROS) else _ZEROS[:rest], offset)
         await self.fsync(fd)
+
+    async def to_thread(self, call: Callable[..., T], *arguments: Any) -> T:
+        """Return the result of a blocking call, made by a thread of its own.
+
+        For a file system that may not answer, as the target of a backup: the loop continues.
+        Raises: what the call raises.
+        """
+        future: Future[T] = Future(interruptible=False)
+
+        def run() -> None:
+            try:
+                settle = partial(future.set_result, call(*arguments))
+            except Exception as error:
+                settle = partial(future.set_error, error)
+            self._call_soon(settle)
+
+        self.in_threads += 1
+        self._ring.run_in_thread(run)
+        try:
+            return await future
+        finally:
+            self.in_threads -= 1
 
     # --- blocking: start-up and checkpoint -------------------------------------------------------------------------
     def make_directory(self, path: str) -> bool:

@@ -63,7 +63,7 @@ class Loop:
         self._stats = LoopStats()
         self._traffic = Traffic(ring, self._operations, self._stats, self._report, self.call_later)
         self._traffic.one_sender_passes = one_sender_passes
-        self.files = Files(ring, self._operations)
+        self.files = Files(ring, self._operations, self.call_soon_threadsafe)
         self._timers = Timers()
         self._ready: deque[Callable[[], None]] = deque()
         self._from_threads: deque[Callable[[], None]] = deque()

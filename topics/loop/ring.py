@@ -14,7 +14,7 @@ is submitted first (which never cuts a commit chain in two).
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from typing_extensions import Buffer
@@ -186,6 +186,12 @@ class Ring(Protocol):
 
     def close(self) -> None:
         """End the ring: no more completions come. Idempotent."""
+
+    def run_in_thread(self, run: Callable[[], None]) -> None:
+        """Run a function on a thread of its own, for blocking calls that may last, or never end.
+
+        run: raises nothing. The process does not wait for the thread at its end.
+        """
 
     # --- blocking calls of start-up and checkpoint -------------------------------------------------------------------
     def make_directory(self, path: str) -> bool:

@@ -8,7 +8,8 @@ import fcntl
 import os
 import socket
 import stat
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from typing_extensions import Buffer
@@ -75,6 +76,9 @@ class BlockingCalls:
         except OSError as error:
             return -(error.errno or errno.EINVAL)
         return 0
+
+    def run_in_thread(self, run: Callable[[], None]) -> None:
+        threading.Thread(target=run, name="topics-blocking-call", daemon=True).start()
 
     def make_directory(self, path: str) -> bool:
         try:

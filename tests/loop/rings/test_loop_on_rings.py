@@ -376,3 +376,25 @@ def test_no_timer_fires_while_a_loop_is_closed(loop: Loop) -> None:
     loop.call_later(0, lambda: fired.append("at once"))
     loop.close()
     assert fired == []
+
+
+def test_a_call_in_a_thread_returns_or_raises_to_its_task(loop: Loop) -> None:
+    assert loop.run_task(loop.files.to_thread(divmod, 7, 2)) == (3, 1)
+    with pytest.raises(ZeroDivisionError):
+        loop.run_task(loop.files.to_thread(divmod, 7, 0))
+    assert loop.files.in_threads == 0
+
+
+def test_a_call_that_does_not_return_stops_neither_the_loop_nor_its_close(kernel_loop: Loop) -> None:
+    loop, answers, ended = kernel_loop, threading.Event(), threading.Event()
+
+    def hang() -> None:
+        answers.wait()
+        ended.set()
+
+    task = loop.spawn(loop.files.to_thread(hang))
+    loop.run_task(loop.sleep(1_000_000))
+    assert not task.done
+    loop.close()
+    answers.set()
+    ended.wait()

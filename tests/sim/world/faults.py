@@ -39,7 +39,7 @@ class Rule:
     """It never completes."""
 
 
-class HangsError(Exception):
+class HangsError(BaseException):
     """Raised in the place of an operation's effect: it stays in flight."""
 
 

@@ -204,6 +204,12 @@ class SimRing:
     def close(self) -> None:
         self._stop(reset=False)
 
+    def run_in_thread(self, run: Callable[[], None]) -> None:
+        """Runs it as one event. A call in it that hangs ends it there."""
+        if self._core.killed:
+            raise SimDeadError("the simulated process is dead")
+        self._core.later("thread", run)
+
     # --- blocking calls --------------------------------------------------------------------------------------------
     def make_directory(self, path: str) -> bool:
         self._files.fail_blocking("make_directory", path)

@@ -20,7 +20,7 @@ import msgspec
 
 from topics.loop.loop import Loop
 from topics.store.backup.backup_files import NOTE_NAME, UnixMs, pack_description, time_name, unpack_description
-from topics.store.disk.whole_files import FileCalls, list_if_there, read_file, replace_file
+from topics.store.disk.whole_files import FileCalls, list_if_there, read_file, read_slow_file, replace_file
 
 TIMELINE_NAME = "archive"
 """The file of a data directory that names its timeline."""
@@ -146,7 +146,7 @@ async def read_note(files: FileCalls, timeline: str) -> ArchiveNote | None:
     """
     path = f"{timeline}/{NOTE_NAME}"
     try:
-        return unpack_note(await read_file(files, path), path)
+        return unpack_note(await read_slow_file(files, path), path)
     except FileNotFoundError:
         return None
 

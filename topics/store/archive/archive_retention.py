@@ -26,7 +26,7 @@ async def remove_old_timelines(loop: Loop, current: str, line: str, before_ms: i
     """
     archive = os.path.dirname(current)
     await remove_leftovers(loop.files, archive)
-    for name in timeline_names(loop.files, archive):
+    for name in await loop.files.to_thread(timeline_names, loop.files, archive):
         timeline = f"{archive}/{name}"
         if timeline == current:
             continue
@@ -45,7 +45,7 @@ async def remove_old(loop: Loop, timeline: str, before_ms: int) -> None:
     """
     files, root = loop.files, f"{timeline}/{BASES}"
     await remove_leftovers(files, root)
-    names = backup_names(files, root)
+    names = await files.to_thread(backup_names, files, root)
     # The newest base before the time, and its place in `names`.
     kept: tuple[int, BackupManifest] | None = None
     for at, name in enumerate(names):
@@ -61,7 +61,7 @@ async def remove_old(loop: Loop, timeline: str, before_ms: int) -> None:
         await remove_durably(files, f"{root}/{name}")
     for shard, first in kept[1].first_log_files.items():
         directory = f"{timeline}/{archived_directory(shard)}"
-        for name in list_if_there(files, directory):
+        for name in await files.to_thread(list_if_there, files, directory):
             number = wal_file_no(name)
             if number is not None and number < first:
                 await unlink_if_there(files, f"{directory}/{name}")

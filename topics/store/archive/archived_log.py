@@ -41,11 +41,11 @@ async def survey(loop: Loop, timeline: str, shard: int, first_no: int) -> list[L
     """
     reader, directory = DirectReader(loop.files, direct=False), f"{timeline}/{archived_directory(shard)}"
     used = []
-    for name in sorted(list_if_there(loop.files, directory)):
+    for name in sorted(await loop.files.to_thread(list_if_there, loop.files, directory)):
         number, path = wal_file_no(name), f"{directory}/{name}"
         if number is None or number < first_no:
             continue
-        size = loop.files.file_size(path) & -BLOCK_BYTES
+        size = await loop.files.to_thread(loop.files.file_size, path) & -BLOCK_BYTES
         with suppress(CorruptError):
             file = await used_file(reader, path, number, size) if size else None
             if file is not None:

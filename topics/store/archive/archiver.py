@@ -110,6 +110,8 @@ class Archiver:
         """Unix ms at which the archive had all of the log, by its note or later without one."""
         self._no_hole_base_before_ns = 0
         """Time of the loop before which no base is made after a hole."""
+        self.bases: tuple[str, ...] = ()
+        """The names of the bases of the timeline, oldest first, after the last step."""
         self._waiting_bytes = 0
         self._copied_before = 0
         self._failures = 0
@@ -273,6 +275,7 @@ class Archiver:
             before_ms = ends.upto_ms - self._config.archive_retain_ms
             await remove_old_timelines(self._loop, copy.timeline, self._line, before_ms)
             await remove_old(self._loop, copy.timeline, before_ms)
+        self.bases = tuple(await self._files.to_thread(backup_names, self._files, f"{copy.timeline}/{BASES}"))
         self._make_base_if_due(copy.timeline)
 
     async def _is_as_noted(self, timeline: str) -> bool:
@@ -312,7 +315,7 @@ class Archiver:
         self._leave_copy()
         self._base, self._beginnings = None, self._beginnings + 1
         self._note, self._last_base_ms, self._equal_ms = note, 0, note.upto_ms
-        for name in reversed(backup_names(files, f"{timeline}/{BASES}")):
+        for name in reversed(await files.to_thread(backup_names, files, f"{timeline}/{BASES}")):
             with suppress(CorruptError, FormatError, FileNotFoundError):  # an older one counts then
                 self._last_base_ms = (await read_manifest(files, f"{timeline}/{BASES}/{name}")).taken_ms
                 break
@@ -328,9 +331,10 @@ class Archiver:
 
         What is above it is there, unless a disk is not mounted.
         """
-        archive = os.path.dirname(timeline)
-        made_in = [os.path.dirname(archive) or "."] if self._loop.ring.make_directory(archive) else []
-        self._loop.ring.make_directory(timeline)
+        files, archive = self._files, os.path.dirname(timeline)
+        is_new = await files.to_thread(files.make_directory, archive)
+        made_in = [os.path.dirname(archive) or "."] if is_new else []
+        await files.to_thread(files.make_directory, timeline)
         await sync_parents(self._loop, timeline, [archive, *made_in])
 
     async def _begin_timeline(self, timeline: str, why: str) -> None:

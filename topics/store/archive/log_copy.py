@@ -90,7 +90,7 @@ class LogCopy:
                 if not is_known and last_batch_no is not None and header.first_batch_no > last_batch_no + 1:
                     raise MissingLogError(source.shard, source.number)
                 name = archived_name(source.shard, source.number)
-                path = self._tree.place(name)
+                path = await self._tree.place(name)
                 if not done:
                     self._has_new_names = True
                     await unlink_if_there(self._files, path)  # an attempt left it, perhaps unsynced
@@ -137,7 +137,7 @@ class LogCopy:
             if not done:
                 raise
             raise OtherLogError("lacks log that was archived") from None
-        if files.file_size(path) < done:
+        if await files.to_thread(files.file_size, path) < done:
             await files.close(write_fd)
             raise OtherLogError("lacks log that was archived")
         reads, fd = await reader.open(source)

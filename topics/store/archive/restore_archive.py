@@ -238,7 +238,7 @@ async def _copy_file(loop: Loop, file: LogFile, name: str, copies: NewTree, end:
     if file.number == end.file_no:
         data = data[: end.offset]
     size = align_up(len(data), BLOCK_BYTES)
-    path = copies.place(name)
+    path = await copies.place(name)
     await write_new_file(loop.files, path, data, bytes(size - len(data)))
     return file._replace(path=path, size=size)
 

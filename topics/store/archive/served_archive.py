@@ -15,9 +15,8 @@ from typing import NamedTuple
 from topics.common.values.archive_state import ArchivedEnd, ArchiveState
 from topics.errors import RequestError, StorageError, TopicsError
 from topics.loop.loop import Loop
-from topics.store.archive.archive_note import BASES, is_timeline_name
+from topics.store.archive.archive_note import is_timeline_name
 from topics.store.archive.archiver import Archiver
-from topics.store.backup.backup_manifest import backup_names
 
 _PATH_BYTES_MAX = 512
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
@@ -63,7 +62,7 @@ class ServedArchive:
             upto_ms=note.upto_ms,
             shards={shard: ArchivedEnd(end.file_no, end.size, end.batch_no) for shard, end in note.shards.items()},
             holes=tuple((hole.from_ms, hole.to_ms) for hole in note.holes),
-            bases=tuple(backup_names(self._files, f"{self._archive}/{timeline}/{BASES}")) if timeline else (),
+            bases=archiver.bases,
         )
 
     def read(self, timeline: str, path: str, offset: int, most: int, done: Done) -> None:
@@ -94,7 +93,7 @@ class ServedArchive:
 
     async def _read(self, wanted: _Wanted) -> bytes | RequestError:
         try:
-            seen = self._loop.ring.lstat(wanted.path)
+            seen = await self._files.to_thread(self._loop.ring.lstat, wanted.path)
         except (FileNotFoundError, NotADirectoryError):
             return _not_found(wanted.path)
         if not stat.S_ISREG(seen.st_mode):

@@ -113,11 +113,11 @@ class NewTree:
         All are synced, because an attempt that failed may have made them.
         """
 
-    def place(self, name: str) -> str:
+    async def place(self, name: str) -> str:
         """Return the path of a file below the root, whose directory is there. Raises: OSError."""
         path = f"{self.root}/{name}"
         if os.path.dirname(path) not in self._unsynced:
-            make_directories(self._files, self.root, os.path.dirname(name), {})
+            await self._files.to_thread(make_directories, self._files, self.root, os.path.dirname(name), {})
             at = self.root
             for part in os.path.dirname(name).split("/"):
                 at = f"{at}/{part}"
@@ -144,17 +144,17 @@ async def remove_durably(files: FileCalls, path: str) -> None:
 
 async def remove_leftovers(files: FileCalls, root: str) -> None:
     """Remove from a directory what interrupted calls of `remove_durably` left. Raises: OSError."""
-    for name in list_if_there(files, root):
+    for name in await files.to_thread(list_if_there, files, root):
         if name.endswith(_REMOVED):
             await remove_tree(files, f"{root}/{name}")
 
 
 async def remove_tree(files: FileCalls, path: str) -> None:
     """Remove a directory with all that is in it. Raises: OSError."""
-    for name in list_if_there(files, path):
+    for name in await files.to_thread(list_if_there, files, path):
         below = f"{path}/{name}"
         try:
             await files.unlink(below)
         except IsADirectoryError:
             await remove_tree(files, below)
-    files.remove_directory(path)
+    await files.to_thread(files.remove_directory, path)

@@ -19,7 +19,7 @@ import msgspec
 
 from topics.errors import CorruptError
 from topics.store.backup.backup_files import UnixMs, time_name, unpack_description
-from topics.store.disk.whole_files import FileCalls, list_if_there, read_file
+from topics.store.disk.whole_files import FileCalls, list_if_there, read_slow_file
 from topics.store.format.log_format import wal_file_no
 from topics.store.format.segment_format import (
     MARKER_NAME,
@@ -125,7 +125,7 @@ async def read_manifest(files: FileCalls, directory: str) -> BackupManifest:
     Raises: FileNotFoundError; CorruptError; FormatError, it is of a newer build; OSError.
     """
     path = f"{directory}/{MANIFEST_NAME}"
-    return unpack_manifest(await read_file(files, path), path)
+    return unpack_manifest(await read_slow_file(files, path), path)
 
 
 def unpack_manifest(data: bytes, path: str, remedy: str = _REMEDY) -> BackupManifest:

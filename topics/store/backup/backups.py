@@ -43,15 +43,11 @@ class Backups:
     def begin(self, root: str, done: Done) -> int:
         """Begin a backup of now below `root`: everything acknowledged before the call is in it.
 
-        done: called once, with a StorageError if it could not be completed. The log is as it was
-            then.
+        done: called once, with a StorageError if it could not be completed, and a UsageError if
+            `root` is in a directory of this log or in an archive. The log is as it was then.
         Returns: the number of the backup.
-        Raises: UsageError, `root` is in a directory of this log or in an archive; RequestError,
-            another backup is being written.
+        Raises: RequestError, another backup is being written.
         """
-        archive = self._config.archive_dir
-        if archive and is_in(root, archive):
-            raise UsageError(f"backups cannot be in {archive}, which is the archive: name a directory elsewhere")
         self._begin(root, done, is_base=False)
         return self._progress.number
 
@@ -63,16 +59,11 @@ class Backups:
         self._begin(root, done, is_base=True)
 
     def _begin(self, root: str, done: Done, *, is_base: bool) -> None:
-        for mine in filter(None, (self._config.data_dir, self._config.cold_dir)):
-            if is_in(root, mine):
-                raise UsageError(f"backups cannot be in {mine}, which they are to replace: name a directory elsewhere")
         if self._running is not None:
             raise RequestError("backup_running", "another backup is being written: wait until it has ended")
         self._running = Future()
         if not is_base:
             self._progress = BackupProgress(self._progress.number + 1, "running")
-        if (real := os.path.realpath(root)) != os.path.abspath(root):
-            root = real  # files are not opened through links
         self._loop.spawn(self._run(root, done, self._running, is_base=is_base), "backup")
 
     def stop(self) -> None:
@@ -88,11 +79,10 @@ class Backups:
         outcome: BackupResult | TopicsError
         try:
             try:
-                if not is_base:
-                    self._refuse_timeline(root)
+                root = await self._loop.files.to_thread(self._real_root, root, is_base)
                 outcome = await self._write(root, is_base=is_base)
-            except (OSError, StorageError) as error:
-                outcome = error if isinstance(error, StorageError) else _failure(root, error)
+            except (OSError, StorageError, UsageError) as error:
+                outcome = _failure(root, error) if isinstance(error, OSError) else error
             if not is_base:
                 self._note(outcome)
         finally:
@@ -110,6 +100,23 @@ class Backups:
         else:
             self._progress = self.progress._replace(state="failed", error=str(outcome))
             counters.failed += 1
+
+    def _real_root(self, root: str, is_base: bool) -> str:
+        """Return the directory that backups are made in, as files in it are opened: without links.
+
+        Raises: UsageError, no backup can be there; StorageError, it is in the archive of any log.
+        """
+        for mine in filter(None, (self._config.data_dir, self._config.cold_dir)):
+            if is_in(root, mine):
+                raise UsageError(f"backups cannot be in {mine}, which they are to replace: name a directory elsewhere")
+        archive = self._config.archive_dir
+        if archive and not is_base and is_in(root, archive):
+            raise UsageError(f"backups cannot be in {archive}, which is the archive: name a directory elsewhere")
+        if (real := os.path.realpath(root)) != os.path.abspath(root):
+            root = real
+        if not is_base:
+            self._refuse_timeline(root)
+        return root
 
     def _refuse_timeline(self, root: str) -> None:
         """Refuse to write into the archive of any log. Raises: StorageError."""

@@ -111,7 +111,7 @@ async def _read_all(loop: Loop, directory: str, file: BackupFile, copies: NewTre
     write_fd = -1
     try:
         if copies is not None:
-            write_fd = await files.open(copies.place(file.path), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            write_fd = await files.open(await copies.place(file.path), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         buffer = memoryview(bytearray(min(_CHUNK_BYTES, file.bytes + 1)))
         at = 0
         while count := await files.read_into(fd, buffer, at):

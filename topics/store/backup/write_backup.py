@@ -64,6 +64,7 @@ class BackupWriter:
         """Files of the newest complete backup that may be linked instead of copied, by path."""
         self.copied_bytes = 0
         self._linked_files = 0
+        self._on_target = loop.files.to_thread
 
     @property
     def file_count(self) -> int:
@@ -77,23 +78,24 @@ class BackupWriter:
             written of it is removed then, as far as possible.
         """
         ring, root = self._loop.ring, self._root
-        made_in = make_with_parents(ring, root)
+        made_in = await self._on_target(make_with_parents, ring, root)
         if made_in:
             await sync_parents(self._loop, root, made_in)
         await self._remove_interrupted()
-        self._path = f"{root}/{backup_name(self._capture.taken_ms, list_if_there(self._files, root))}"
+        names = await self._on_target(list_if_there, self._files, root)
+        self._path = f"{root}/{backup_name(self._capture.taken_ms, names)}"
         self._tree = NewTree(self._files, f"{self._path}{PARTIAL}")
-        ring.make_directory(self._tree.root)
-        lock = self._lock(self._tree.root)
+        await self._on_target(ring.make_directory, self._tree.root)
+        lock = await self._lock(self._tree.root)
         try:
             return await self._write_locked()
         finally:
-            ring.unlock(lock)
+            await self._on_target(ring.unlock, lock)
 
-    def _lock(self, partial: str) -> int:
+    async def _lock(self, partial: str) -> int:
         """Lock an incomplete backup. Raises: StorageError, another process writes it; OSError."""
         try:
-            return self._loop.ring.lock(f"{partial}/{LOCK_NAME}")
+            return await self._on_target(self._loop.ring.lock, f"{partial}/{LOCK_NAME}")
         except BlockingIOError:
             raise StorageError(
                 f"another log is being backed up to {self._root}: name a directory of its own for each log"
@@ -104,15 +106,15 @@ class BackupWriter:
 
         Raises: StorageError, another process writes one; OSError.
         """
-        for name in list_if_there(self._files, self._root):
+        for name in await self._on_target(list_if_there, self._files, self._root):
             if is_partial(name):
                 path = f"{self._root}/{name}"
                 with contextlib.suppress(FileNotFoundError):  # it has just been completed
-                    lock = self._lock(path)
+                    lock = await self._lock(path)
                     try:
                         await remove_tree(self._files, path)
                     finally:
-                        self._loop.ring.unlock(lock)
+                        await self._on_target(self._loop.ring.unlock, lock)
 
     async def _write_locked(self) -> BackupResult:
         files, capture = self._files, self._capture
@@ -133,7 +135,7 @@ class BackupWriter:
     async def _find_before(self) -> None:
         """Find the newest backup whose files may be linked."""
         files = self._files
-        names = backup_names(files, self._root)
+        names = await self._on_target(backup_names, files, self._root)
         if not names:
             return
         self._before = f"{self._root}/{names[-1]}"
@@ -169,7 +171,7 @@ class BackupWriter:
     async def _add(self, path: str, name: str, size: int, *, may_link: bool) -> None:
         source = self._identity(path) if may_link else ""
         known = self._known.get(name)
-        if source and known is not None and known.source == source and self._is_linked(name):
+        if source and known is not None and known.source == source and await self._is_linked(name):
             self._linked_files += 1
             self._listed.append(known)
             return
@@ -192,10 +194,11 @@ class BackupWriter:
         about = f"{seen.st_dev} {seen.st_ino} {seen.st_size} {seen.st_mtime_ns}"
         return xxhash.xxh3_64_hexdigest(about.encode())
 
-    def _is_linked(self, name: str) -> bool:
+    async def _is_linked(self, name: str) -> bool:
         """Link a file of the backup before; return whether it could be."""
         try:
-            self._files.link(f"{self._before}/{name}", self._tree.place(name))
+            new = await self._tree.place(name)
+            await self._on_target(self._files.link, f"{self._before}/{name}", new)
         except OSError:  # another file system, too many links, or it was removed
             return False
         return True
@@ -210,7 +213,7 @@ class BackupWriter:
             digest.update(piece)
             self.copied_bytes += len(piece)
 
-        write_fd = await files.open(self._tree.place(name), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        write_fd = await files.open(await self._tree.place(name), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
             await copy_in_turns(self._loop, source, write_fd, on_piece)
             if padding:
@@ -223,7 +226,7 @@ class BackupWriter:
 
     async def _write(self, name: str, pieces: list[bytes | memoryview]) -> None:
         self._check_stopped()
-        await write_new_file(self._files, self._tree.place(name), *pieces)
+        await write_new_file(self._files, await self._tree.place(name), *pieces)
         digest, size = xxhash.xxh3_64(), 0
         for piece in pieces:
             digest.update(piece)
@@ -241,7 +244,7 @@ class BackupWriter:
         files, capture = self._files, self._capture
         await self._write(MARKER_NAME, [msgspec.json.encode(Marker(capture.format_number, 1))])
         manifest = BackupManifest(MANIFEST_VERSION, capture.taken_ms, capture.format_number, self._boot, self._listed)
-        await write_new_file(files, self._tree.place(MANIFEST_NAME), pack_description(manifest))
+        await write_new_file(files, await self._tree.place(MANIFEST_NAME), pack_description(manifest))
         await self._tree.sync()
         await files.rename(self._tree.root, self._path)
         with contextlib.suppress(OSError):  # a complete backup may have it

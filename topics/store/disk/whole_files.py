@@ -6,12 +6,14 @@ import contextlib
 import errno
 import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from typing_extensions import Buffer
 
 from topics.errors import CorruptError
 from topics.loop.files import SyncFailedError
+
+T = TypeVar("T")
 
 _ZEROS = bytes(1 << 20)
 _JOINED_BYTES_MAX = 1 << 20
@@ -36,6 +38,7 @@ class FileCalls(ReadCalls, Protocol):
     async def rename(self, old: str, new: str) -> None: ...
     async def unlink(self, path: str) -> None: ...
     async def sync_directory(self, path: str) -> None: ...
+    async def to_thread(self, call: Callable[..., T], *arguments: Any) -> T: ...
     def read_nowait(self, fd: int, buffer: Buffer, offset: int, done: Callable[[int], None]) -> None: ...
     def make_directory(self, path: str) -> bool: ...
     def remove_directory(self, path: str) -> None: ...
@@ -59,6 +62,11 @@ async def read_file(files: ReadCalls, path: str, size: int | None = None) -> byt
     finally:
         await files.close(fd)
     return bytes(memoryview(buffer)[:count])
+
+
+async def read_slow_file(files: FileCalls, path: str) -> bytes:
+    """Return a whole file of a file system that may not answer, see `read_file`."""
+    return await read_file(files, path, await files.to_thread(files.file_size, path))
 
 
 async def write_new_file(files: FileCalls, path: str, *data: Buffer, sync: bool = True) -> None:
