@@ -17,6 +17,7 @@ from topics.errors import CorruptError, UsageError
 from topics.store.archive.archive_note import ArchiveNote
 from topics.store.archive.archiver import ArchiveStats
 from topics.store.archive.restore_archive import copy_point, find_timelines, point_at
+from topics.store.archive.verify_archive import verify_timelines
 
 ARCHIVE = "archive"
 Held = dict[int, list[int]]
@@ -154,6 +155,7 @@ class ArchiveRun:
     def check(self) -> Outcome:
         world, counts = self.world, [0, 0]
         found = world.run(find_timelines(world.loop, ARCHIVE))
+        assert world.run(verify_timelines(world.loop, found)).findings == []
         holes = [hole for timeline in found for hole in timeline.note.holes]
         if self.harmless:
             assert len(found) == 1

@@ -11,10 +11,12 @@ import pytest
 from tests.sim.world.sim_disk import SimDirectory
 from tests.store.archive.archive_world import ARCHIVE, archive_config, archived, held, note, restored, stats, wait
 from tests.store.store_world import StoreWorld
+from topics.engine.recovery.known_seqs import KnownSeqs
 from topics.errors import UsageError
 from topics.store.archive.archive_note import BASES, timeline_names
 from topics.store.archive.archive_retention import remove_old, remove_old_timelines
-from topics.store.archive.restore_archive import END, find_timelines, point_at
+from topics.store.archive.restore_archive import END, find_timelines, point_at, scan_after
+from topics.store.archive.verify_archive import verify_timelines
 from topics.store.backup.backup_manifest import backup_names
 from topics.store.disk.whole_files import list_if_there
 
@@ -507,3 +509,21 @@ def test_an_idle_archive_writes_a_note_a_minute_and_its_lag_is_true() -> None:
     world.close()
     world = StoreWorld(world.ring.next_life(power_cut=False))
     assert note(world).upto_ms >= world.ring.clock.now_ms() - 1000, "the last step notes the time"
+
+
+def test_the_log_after_an_open_hole_is_sound_and_its_seqs_are_known() -> None:
+    """Log files that were copied after the hole follow those before it in their directory."""
+    world = filled(archive_keep_bytes=131_072)
+    break_target(world)
+    grow(world, 8)
+    wait(world, 1000)
+    world.ring.faults.clear()
+    break_bases(world)
+    grow(world, 2)
+    archived(world)
+    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
+    assert timeline.note.open_hole is not None
+    assert world.run(verify_timelines(world.loop, [timeline])).findings == []
+    known = KnownSeqs()
+    world.run(scan_after(world.loop, point_at([timeline], END), known.take))
+    assert known.by_id[1] == world.topic(1).head

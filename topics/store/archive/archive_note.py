@@ -75,6 +75,10 @@ class ArchiveNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         end = self.shards.get(shard)
         return 0 if end is None else end.batch_no
 
+    def batch_nos_before_holes(self, shard: int) -> list[int]:
+        """Return the number of the last batch of a shard before each hole."""
+        return [hole.batch_nos.get(shard, 0) for hole in self.holes]
+
     @property
     def open_hole(self) -> Hole | None:
         """The hole after which there is no base yet; None: there is none."""

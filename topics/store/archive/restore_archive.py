@@ -377,4 +377,16 @@ async def scan_after(loop: Loop, point: RestorePoint, take: Callable[[str, Verif
     for shard, number in point.base.manifest.first_log_files.items():
         used = await survey(loop, point.timeline.path, shard, number)
         if used:
-            await scan(loop, used[len(until(used, point.at_ms)) - 1 :], take)
+            after = used[len(until(used, point.at_ms)) - 1 :]
+            for unbroken in _split(after, point.timeline.note.batch_nos_before_holes(shard)):
+                await scan(loop, unbroken, take)
+
+
+def _split(files: list[LogFile], last_batch_nos: list[int]) -> list[list[LogFile]]:
+    """Return files in parts without a hole. last_batch_nos: of the last batch before each hole."""
+    parts = []
+    for last_batch_no in last_batch_nos:
+        before = [file for file in files if file.header.first_batch_no <= last_batch_no]
+        parts.append(before)
+        files = files[len(before) :]
+    return [part for part in (*parts, files) if part]

@@ -45,20 +45,21 @@ class _Unbroken(NamedTuple):
 
     base: Base
     end_ms: int
+    has_hole_after: bool
 
 
 def _unbroken(timeline: Timeline) -> list[_Unbroken]:
     """Return the parts that have a base."""
     begins_ms, found = 0, []
     for hole in timeline.note.holes:
-        found.append((begins_ms, hole.from_ms))
+        found.append((begins_ms, hole.from_ms, True))
         begins_ms = hole.to_ms or END
-    found.append((begins_ms, timeline.note.upto_ms))
+    found.append((begins_ms, timeline.note.upto_ms, False))
     parts = []
-    for first_ms, end_ms in found:
+    for first_ms, end_ms, has_hole_after in found:
         base = next((base for base in timeline.bases if first_ms <= base.manifest.taken_ms <= end_ms), None)
         if base is not None:
-            parts.append(_Unbroken(base, end_ms))
+            parts.append(_Unbroken(base, end_ms, has_hole_after))
     return parts
 
 
@@ -66,10 +67,9 @@ async def _verify_log(loop: Loop, timeline: Timeline, part: _Unbroken, shard: in
     """Verify the log of a shard from a base to the end of the part, as a restore reads it."""
     directory = f"{timeline.path}/{archived_directory(shard)}"
     last_no = timeline.note.last_batch_no(shard, part.end_ms)
-    is_last = part.end_ms == timeline.note.upto_ms
     try:
         used = await survey_after_base(loop, timeline.path, shard, first_no)
-        if not is_last:  # what follows the hole is in another part
+        if part.has_hole_after:  # what follows the hole is in another part
             used = [file for file in used if file.header.first_batch_no <= last_no]
         replay = await scan(loop, used, lambda _path, _batches: None)
     except (CorruptError, FormatError) as error:
