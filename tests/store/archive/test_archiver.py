@@ -347,7 +347,8 @@ def test_a_close_waits_for_the_step_that_was_just_begun() -> None:
 
     async def begin_and_end() -> None:
         archiver._begin()
-        await archiver.end()
+        archiver.stop()
+        await archiver.end(None)
         assert not steps[0]
 
     archiver._step = counted  # type: ignore[method-assign]
@@ -527,3 +528,20 @@ def test_the_log_after_an_open_hole_is_sound_and_its_seqs_are_known() -> None:
     known = KnownSeqs()
     world.run(scan_after(world.loop, point_at([timeline], END), known.take))
     assert known.by_id[1] == world.topic(1).head
+
+
+def test_a_log_that_is_closed_at_once_has_a_base_in_its_archive() -> None:
+    """Else a program that opens its log for a moment at a time could never be restored."""
+    world = StoreWorld(config=archive_config()).open()
+    world.create(1)
+    world.append(1, 10)
+    expected = held(world)
+    world.close()
+    world = world.next_life()
+    world.append(1, 5)
+    later = held(world)
+    world.close()
+    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
+    assert len(timeline.bases) == 1
+    assert held(restored(world, timeline.bases[0].manifest.taken_ms)) == expected
+    assert held(restored(world, END)) == later

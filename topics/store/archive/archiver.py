@@ -43,6 +43,7 @@ from topics.store.archive.log_copy import LogCopy, MissingLogError, OtherLogErro
 from topics.store.archive.log_sources import take_ends, waiting_files
 from topics.store.backup.backup_manifest import backup_names, read_manifest
 from topics.store.backup.backups import Backups
+from topics.store.checkpoint.capture import Capture
 from topics.store.disk.data_directory import sync_parents
 from topics.store.disk.whole_files import unlink_if_there
 from topics.store.format.file_table import StoredFile
@@ -190,14 +191,36 @@ class Archiver:
         )
         self._arm(0)
 
-    async def end(self) -> None:
-        """Archive what the log has by now, if the target worked last, and stop."""
+    def stop(self) -> bool:
+        """Plan no more steps. Return whether a base is missing, for which `end` takes a capture."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._running is not None:
-            await self._running
-        if not self._error and self._copy is not None:
+        return not self._error and self._needs_base
+
+    async def end(self, capture: Capture | None) -> None:
+        """Archive what the log has by now, if the target worked last, and end.
+
+        capture: of the last checkpoint, for a base: a process that always ends before its first
+            base is copied would have none otherwise.
+        """
+        try:
+            if self._running is not None:
+                await self._running
+            if not self._error:
+                await self._run(Future())
+            if capture is not None and self._copy is not None and self._needs_base and not self._error:
+                await self._write_last_base(capture, self._copy.timeline)
+        finally:
+            if capture is not None:
+                capture.release()
+
+    async def _write_last_base(self, capture: Capture, timeline: str) -> None:
+        try:
+            self._base = await self._backups.write_last_base(f"{timeline}/{BASES}", capture)
+        except (OSError, StorageError) as error:
+            log.error("a base of the archive could not be made, the next start makes one: %s", error)
+        else:
             await self._run(Future())
 
     def _arm(self, ms: int) -> None:
@@ -382,12 +405,16 @@ class Archiver:
                 self._waiting_bytes = max(0, self._waiting_bytes - size)
 
     # --- bases -------------------------------------------------------------------------------------------------------
+    @property
+    def _needs_base(self) -> bool:
+        """Whether no restore leads to now."""
+        return not self._last_base_ms or self._note.open_hole is not None
+
     def _make_base_if_due(self, timeline: str) -> None:
-        is_needed = not self._last_base_ms or self._note.open_hole is not None
         every_ms = self._config.archive_base_every_ms
         # The clock may have been set back since the last one.
         is_due = every_ms > 0 and not 0 <= self._loop.clock.now_ms() - self._last_base_ms < every_ms
-        if self._makes_base or self._base is not None or self._stopped or not (is_needed or is_due):
+        if self._makes_base or self._base is not None or self._stopped or not (self._needs_base or is_due):
             return
         if self._loop.clock.now_ms() < self._no_base_before_ms:
             return
@@ -404,7 +431,9 @@ class Archiver:
 
     def _on_base(self, beginning: int, outcome: BackupResult | TopicsError) -> None:
         self._makes_base = False
-        if isinstance(outcome, TopicsError):
+        if isinstance(outcome, TopicsError) and self._stopped:
+            log.info("a base of the archive was left incomplete: %s", outcome)
+        elif isinstance(outcome, TopicsError):
             self._failures += 1
             self._no_base_before_ms = self._loop.clock.now_ms() + _BASE_RETRY_MS
             log.error(

@@ -58,6 +58,14 @@ class Backups:
         """
         self._begin(root, done, is_base=True)
 
+    async def write_last_base(self, root: str, capture: Capture) -> BackupResult:
+        """Write a base of the last checkpoint, when this log is being closed.
+
+        Raises: StorageError, OSError.
+        """
+        real = await self._loop.files.to_thread(self._real_root, root, True)
+        return await BackupWriter(self._loop, capture, real, lambda: False).write()
+
     def _begin(self, root: str, done: Done, *, is_base: bool) -> None:
         if self._running is not None:
             raise RequestError("backup_running", "another backup is being written: wait until it has ended")
