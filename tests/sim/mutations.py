@@ -34,6 +34,7 @@ _TTLS = "tests/contract/records/test_record_ttl.py"
 _BACKUPS = "tests/store/backup/test_write_backup.py"
 _RESTORES = "tests/embedded/calls/test_backup_calls.py"
 _ARCHIVES = "tests/store/archive/test_archiver.py"
+_MIRRORS = "tests/store/mirror/test_mirror.py"
 _TIMES = "tests/store/archive/test_restore_archive.py"
 
 
@@ -2005,5 +2006,40 @@ MUTANTS = (
         "    await files.rename(path, removed)\n",
         "    removed = path\n",
         _ARCHIVES,
+    ),
+    _one(
+        "a mirror that is ahead of its note",
+        "store/archive/restore_archive.py",
+        "point.timeline.note.shards.get(shard) if point.record_end is None else None",
+        "None",
+        _MIRRORS,
+    ),
+    _one(
+        "a mirror that goes on over a missing part of the log",
+        "store/mirror/mirror.py",
+        "self._chains is None or self._followed.holes != len(state.holes)",
+        "self._chains is None",
+        _MIRRORS,
+    ),
+    _one(
+        "a mirror that does not compare the log's end",
+        "store/mirror/log_pull.py",
+        "end.batch != HOLE and at.batch_no != end.batch + 1",
+        "False",
+        _MIRRORS,
+    ),
+    _one(
+        "a mirror that is followed on after its promotion",
+        "store/mirror/mirror.py",
+        "        await check_not_promoted(self._loop, self._root)\n",
+        "",
+        _MIRRORS,
+    ),
+    _one(
+        "a mirror that follows another log without a word",
+        "store/mirror/mirror.py",
+        "or self._may_follow == state.timeline != self._followed.timeline",
+        "or state.timeline != self._followed.timeline",
+        _MIRRORS,
     ),
 )

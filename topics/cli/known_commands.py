@@ -42,6 +42,8 @@ SECTIONS: dict[str, tuple[KnownCommand, ...]] = {
         KnownCommand("fsck", "directory_commands:fsck", "Verify a stopped data directory."),
         KnownCommand("backup", "backups.backup_commands:backup", "Copy all topics, as of one instant."),
         KnownCommand("restore", "backups.backup_commands:restore", "Make a data directory of a backup."),
+        KnownCommand("mirror", "backups.mirror_command:mirror", "Follow a server, in a directory."),
+        KnownCommand("promote", "backups.promote_command:promote", "Make a data directory of a mirror."),
         KnownCommand("verify", "backups.backup_commands:verify", "Verify a backup."),
         KnownCommand("copy-backup", "backups.copy_command:copy_backup", "Copy backups to a bucket, and back."),
         KnownCommand("bridge", "commands.bridge_command:bridge", "Carry topics to Kafka or NATS, or from there."),

@@ -27,7 +27,7 @@ BELOW: dict[str, set[str]] = {
     "server": {"http", "ws", "engine", "store", "loop", "uring"},
     "bench": {"embedded"},
     "bridge": {"client"},
-    "cli": {"server", "http", "pipelines", "bench", "bridge", "engine", "store", "loop", "uring"},
+    "cli": {"server", "http", "pipelines", "bench", "bridge", "engine", "store", "loop", "uring", "client"},
 }
 INSIDE: dict[str, dict[str, set[str]]] = {
     "common": {"values": {"topic_names"}},
@@ -44,6 +44,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "repair": {"disk", "format", "recovery", "segments"},
         "backup": {"checkpoint", "disk", "format", "segments"},
         "archive": {"backup", "disk", "format", "recovery", "wal"},
+        "mirror": {"archive", "backup", "disk", "format"},
     },
     "engine": {
         "json": set(),
@@ -94,7 +95,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "output": set(),
         "places": {"environment"},
         "commands": {"exit_codes", "output", "places"},
-        "backups": {"commands", "exit_codes", "output"},
+        "backups": {"commands", "exit_codes", "output", "places"},
     },
 }
 """By room, what each of its folders may import of the rest of it: folders, and modules beside them. Those modules may

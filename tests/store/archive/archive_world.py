@@ -80,16 +80,18 @@ class Outcome(NamedTuple):
 class ArchiveRun:
     """One random history, and the restores at its end."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, **settings: Any) -> None:
+        """settings: in the place of those of the seed."""
         self.rng = rng = random.Random(seed)
         self.harmless = rng.random() < 0.3
         """Nothing happens that may make a hole."""
         self.keep_bytes = (1 << 30) if self.harmless or rng.random() < 0.5 else 1 << 17
-        config = archive_config(
-            archive_keep_bytes=self.keep_bytes,
-            archive_base_every_ms=rng.choice((0, 700, 3000)),
-            wal_shards=rng.choice((1, 1, 2)),
-        )
+        seeded = {
+            "archive_keep_bytes": self.keep_bytes,
+            "archive_base_every_ms": rng.choice((0, 700, 3000)),
+            "wal_shards": rng.choice((1, 1, 2)),
+        }
+        config = archive_config(**{**seeded, **settings})
         self.world = StoreWorld(config=config, seed=seed).open()
         self.moments: list[Moment] = []
         self.next_id = 1

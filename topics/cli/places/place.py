@@ -70,20 +70,20 @@ def place_of(asked: Asked, env: Mapping[str, str]) -> LogPlace:
             raise UsageError("--key-file is a server's: leave it out with --data-dir")
         return LogPlace(data_dir=asked.data_dir)
     if asked.url is not None:
-        return LogPlace(asked.url, _key_of(asked.key_file, env))
+        return LogPlace(asked.url, key_of(asked.key_file, env))
     name = asked.context if asked.context is not None else "" if env.get(URL) else env.get(CONTEXT, "")
     if not name and env.get(URL):
-        return LogPlace(env[URL], _key_of(asked.key_file, env))
+        return LogPlace(env[URL], key_of(asked.key_file, env))
     contexts = read_contexts(contexts_path(env))
     name = name or contexts.current
     if not name:
-        return LogPlace(DEFAULT_URL, _key_of(asked.key_file, env))
+        return LogPlace(DEFAULT_URL, key_of(asked.key_file, env))
     context = contexts.of(name)
     # A key of the environment is another server's, unless this one has none.
-    return LogPlace(context.url, _key_of(asked.key_file or context.key_file, env))
+    return LogPlace(context.url, key_of(asked.key_file or context.key_file, env))
 
 
-def _key_of(key_file: str | None, env: Mapping[str, str]) -> str:
+def key_of(key_file: str | None, env: Mapping[str, str]) -> str:
     """Return the key in a file, without the blanks around it; without a file TOPICS_KEY.
 
     Raises: UsageError for a file without a key; OSError.

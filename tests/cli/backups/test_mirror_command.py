@@ -1,0 +1,151 @@
+"""`topics mirror` and `topics promote` as processes: a server and its mirror, each killed, or not as it was."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import topics
+from tests.cli.backups.mirror_processes import MirroredServer, Running
+from tests.cli.commands.command_runs import run
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[MirroredServer]:
+    pair = MirroredServer(tmp_path)
+    yield pair
+    pair.server.end()
+
+
+def refused(pair: MirroredServer, mirror: Running | None = None) -> str:
+    """Return the text of a mirror that ends with exit code 1."""
+    mirror = mirror or pair.follow(until="topics: ")
+    assert mirror.ended() == 1, mirror.text
+    return mirror.text
+
+
+def test_a_mirror_that_was_killed_continues_and_is_promoted_after_its_server_was_killed(pair: MirroredServer) -> None:
+    mirror = pair.follow()
+    with topics.connect(pair.url) as log:
+        log.append("orders", [{"n": 1}, {"n": 2}])
+        pair.caught_up()
+        mirror.end()
+        log.append("orders", [{"n": 3}])
+        mirror = pair.follow()
+        running = pair.promote("new")
+        assert (running.code, "a mirror is running" in running.err) == (1, True), running
+        assert pair.caught_up()["error"] == ""
+    pair.server.end()
+    late = run(["mirror", "--status", "--to", str(pair.to), "--max-lag-ms", "1"], pair.home)
+    assert (late.code, "ms late" in late.out) == (1, True), late
+    mirror.read_to("no answer from")
+    mirror.end(signal.SIGTERM)
+    made = pair.promote("new", "--skip", "100")
+    assert (made.code, "3 records" in made.out) == (0, True), made
+    with topics.open(pair.home / "new") as log:
+        assert [record.data for record in log.page("orders").records] == [{"n": 1}, {"n": 2}, {"n": 3}]
+        first = log.append("orders", [{"n": 4}]).first_seq
+        assert first > 103
+        lost = log.page("orders", 3).tombstone
+        assert lost is not None
+        assert (lost.gap_from, lost.gap_to, lost.reason) == (4, first - 1, "crash")
+
+
+def test_a_mirror_is_promoted_once_and_does_not_follow_on(pair: MirroredServer) -> None:
+    mirror = pair.follow()
+    with topics.connect(pair.url) as log:
+        log.append("orders", [1])
+    pair.caught_up()
+    mirror.end()
+    (pair.home / "there").mkdir()
+    exists = pair.promote("there")
+    assert (exists.code, "there exists" in exists.err) == (1, True), exists
+    assert pair.promote("new").code == 0
+    shutil.move(pair.home / "new", pair.home / "moved")
+    again = pair.promote("again")
+    assert (again.code, again.out) == (1, "")
+    assert f"was promoted to {pair.home}/new at 20" in again.err
+    assert f"use `topics restore --from {pair.to}`" in again.err
+    assert "was promoted to" in refused(pair)
+    second = run(["restore", "--from", str(pair.to), "--to", str(pair.home / "again")], pair.home)
+    assert second.code == 0, second
+
+
+def test_another_log_of_the_server_is_named_and_followed_on_demand(pair: MirroredServer) -> None:
+    mirror = pair.follow()
+    with topics.connect(pair.url) as log:
+        log.append("orders", [1])
+    pair.caught_up()
+    pair.server.end()
+    pair.serve("lost")  # its directory is gone, and it begins with an empty one
+    text = refused(pair, mirror)
+    assert f"the server has another log now, {timeline(pair)}, and {pair.to} follows" in text
+    assert pair.status()["error"] in text
+    mirror = pair.follow("--timeline", timeline(pair))
+    with topics.connect(pair.url) as log:
+        log.append("other", [2, 3])
+    pair.caught_up()
+    mirror.end()
+    made = pair.promote("new")
+    assert (made.code, "1 topic, 2 records" in made.out) == (0, True), made
+
+
+def timeline(pair: MirroredServer) -> str:
+    """The name of the server's timeline, from the request that a mirror makes."""
+    return topics.client.archive_client.ArchiveClient(pair.url, None).state().timeline
+
+
+def test_a_server_that_restarts_is_followed_on(pair: MirroredServer) -> None:
+    mirror = pair.follow()
+    with topics.connect(pair.url) as log:
+        log.append("orders", [1])
+        pair.caught_up()
+        pair.server.end()
+        mirror.read_to("no answer from")
+        pair.serve()
+        mirror.read_to("follows http")
+        log.append("orders", [2])
+        assert pair.caught_up()["holes"] == 0
+    pair.server.end(signal.SIGTERM)
+    pair.serve(TOPICS_ARCHIVE_DIR="")
+    assert "this server has no archive: start it with TOPICS_ARCHIVE_DIR" in refused(pair, mirror)
+    assert "2 records" in pair.promote("new").out
+
+
+def test_a_key_that_is_wrong_or_missing_is_refused_with_the_option(tmp_path: Path) -> None:
+    pair = MirroredServer(tmp_path, TOPICS_API_KEYS="right-key-0123456789:admin,read-key-0123456789:read")
+    try:
+        assert "wants a key, and none was sent: give one of its keys with --key-file or TOPICS_KEY" in refused(pair)
+        wrong = pair.follow(until="topics: ", TOPICS_KEY="wrong-key-0123456789")
+        assert "does not know the key that was sent" in refused(pair, wrong)
+        assert "admin" in refused(pair, pair.follow(until="topics: ", TOPICS_KEY="read-key-0123456789"))
+        pair.follow(TOPICS_KEY="right-key-0123456789").end()
+    finally:
+        pair.server.end()
+
+
+def test_a_directory_that_is_no_mirror_is_left_as_it_is(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data") as log:
+        log.append("orders", [1])
+    before = sorted((tmp_path / "data").rglob("*"))
+    for arguments, sentence in (
+        (("mirror", "http://127.0.0.1:1", "--to", "data"), "data has 'packs', and is no mirror: name an empty"),
+        (("mirror", "--to", "mirror"), "no server is named"),
+        (("mirror", "http://127.0.0.1:1", "--to", "mirror", "--timeline", "../x"), "--timeline is '../x': give the"),
+        (("mirror", "no-url", "--to", "mirror"), "begin with http"),
+        (("mirror", "--status", "--to", "none"), "there is no mirror in"),
+        (("promote", "--from", "none", "--to", "new"), "there is no mirror in"),
+        (("promote", "--from", "data", "--to", "new"), "there is no mirror in"),
+    ):
+        words = [
+            str(tmp_path / word) if word in ("data", "mirror", "none", "new") and at else word
+            for at, word in enumerate(arguments)
+        ]
+        ended = run(words, tmp_path)
+        assert (ended.code, sentence in ended.err) == (1, True), ended
+    assert sorted((tmp_path / "data").rglob("*")) == before
+    assert not (tmp_path / "mirror").exists()

@@ -1,0 +1,1 @@
+"""Mirrors: an archive that is followed."""

@@ -1,0 +1,134 @@
+"""`topics mirror`: a directory that follows a server."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import random
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from topics.cli.backups.mirror_lock import check_free, locked_mirror
+from topics.cli.backups.mirror_status import MirrorStatus, print_status, write_status
+from topics.cli.commands.cli_call import KeyFile
+from topics.cli.exit_codes import sentence, start_or_refusal
+from topics.cli.places.place import key_of
+from topics.client.archive_client import ArchiveClient
+from topics.clock import SystemClock
+from topics.common.values.archive_state import ArchiveState
+from topics.errors import RequestError, TopicsError, UsageError
+from topics.loop.loop import Loop
+from topics.store.archive.archive_note import is_timeline_name
+from topics.store.mirror.mirror import Mirror
+from topics.store.mirror.mirror_source import MissingPartError
+
+_LONGEST_PAUSE_S = 10.0
+
+Directory = Annotated[str, typer.Option("--to", help="The directory of the mirror.")]
+
+
+class _HttpSource:
+    """The archive of a server, as a mirror reads it. Its calls block the loop."""
+
+    def __init__(self, client: ArchiveClient) -> None:
+        self._client = client
+        self.server_ms = self.answered_ms = 0
+
+    async def state(self) -> ArchiveState:
+        found = self._client.state()
+        self.server_ms, self.answered_ms = found.now_ms, SystemClock().now_ms()
+        return found
+
+    async def piece(self, timeline: str, path: str, offset: int, most: int) -> bytes:
+        try:
+            return self._client.piece(timeline, path, offset, most)
+        except RequestError as error:
+            if error.code == "not_found":
+                raise MissingPartError(path) from None
+            raise
+
+
+@start_or_refusal()
+def mirror(  # noqa: PLR0917 - typer makes options of them
+    to: Directory,
+    url: Annotated[str, typer.Argument(metavar="[URL]", help="The server, whose TOPICS_ARCHIVE_DIR is set.")] = "",
+    status: Annotated[bool, typer.Option("--status", help="Print how late the mirror is, and end.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="With --status: print one JSON object.")] = False,
+    max_lag_ms: Annotated[int, typer.Option(min=0, help="With --status: exit code 1 beyond it; 0: never.")] = 0,
+    timeline: Annotated[str, typer.Option(help="Follow this log of the server, instead of the one before.")] = "",
+    every_ms: Annotated[int, typer.Option(min=10, help="Pause between two steps.")] = 1000,
+    retain_ms: Annotated[int, typer.Option(min=0, help="Keep so much of the past for `topics restore --at`.")] = 0,
+    key_file: KeyFile = None,
+) -> None:
+    """Follow a server: copy its topics to a directory as they grow, until this is stopped."""
+    if status:
+        print_status(to, SystemClock().now_ms(), json=json, max_lag_ms=max_lag_ms)
+        return
+    if not url:
+        raise UsageError("no server is named: give its URL, as http://host:4000, or --status")
+    if timeline and not is_timeline_name(timeline):
+        raise UsageError(f"--timeline is {timeline[:200]!r}: give the name that the mirror printed when it was refused")
+    client = ArchiveClient(url, key_of(key_file, os.environ) or None)
+    source = _HttpSource(client)
+    check_free(to)
+    with locked_mirror(to) as loop:
+        follower = Mirror(loop, source, to, retain_ms=retain_ms)
+        loop.run_task(follower.open(timeline))
+        with contextlib.suppress(KeyboardInterrupt):
+            _follow(loop, follower, source, url=url, to=to, every_ms=every_ms)
+
+
+def _follow(loop: Loop, follower: Mirror, source: _HttpSource, *, url: str, to: str, every_ms: int) -> None:
+    said, failures = "", 0
+    while True:
+        failed: Exception | None = None
+        more = False
+        try:
+            more = loop.run_task(follower.step(every_ms))
+            failures = 0
+        except (TopicsError, OSError) as problem:
+            failed, failures = problem, failures + 1
+        error = "" if failed is None else _why(failed, url, to)
+        end = follower.end
+        now = MirrorStatus(
+            url=url,
+            timeline=end.timeline,
+            upto_ms=end.upto_ms,
+            server_ms=source.server_ms,
+            answered_ms=source.answered_ms,
+            waits_for=end.waits_for,
+            error=error,
+            left_bytes=end.left_bytes,
+            copied_bytes=end.copied_bytes,
+            holes=len(end.holes),
+        )
+        with contextlib.suppress(OSError):  # the next one is written again
+            loop.run_task(write_status(loop, to, now))
+        if failed is not None and not _may_pass(failed):
+            raise UsageError(error) from failed
+        says = error or (f"waits for {end.waits_for}" if end.waits_for else f"{to} follows {url}")
+        if says != said:
+            print(f"topics: {says}", file=sys.stderr, flush=True)
+            said = says
+        if not more or failures:
+            pause = min(every_ms / 1000 * 2 ** min(failures, 8), max(_LONGEST_PAUSE_S, every_ms / 1000))
+            time.sleep(pause * (0.75 + random.random() / 2))  # many do not ask at once
+
+
+def _may_pass(error: Exception) -> bool:
+    """Return whether a step may succeed later, without a change here or at the server."""
+    return not isinstance(error, UsageError | RequestError)
+
+
+def _why(error: Exception, url: str, to: str) -> str:
+    """Return the sentence for a step that failed."""
+    if isinstance(error, RequestError):
+        message = error.message.replace("as `key`", "with --key-file or TOPICS_KEY")
+        return message if url in message else f"{url} refuses: {message}"
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{sentence(error)}: {to} needs more room, and the mirror continues once it is there"
+    return sentence(error)

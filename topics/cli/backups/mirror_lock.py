@@ -1,0 +1,50 @@
+"""The directory of a mirror, for one process at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+
+from topics.cli.backups.mirror_status import STATUS_NAME
+from topics.clock import SystemClock
+from topics.config import Config
+from topics.errors import LockedError, UsageError
+from topics.loop.choose import open_ring
+from topics.loop.loop import Loop
+from topics.store.disk.data_directory import make_with_parents
+from topics.store.mirror.mirror import FOLLOWED_NAME
+
+_LOCK_NAME = "lock"
+_EMPTY = re.compile(f"{_LOCK_NAME}|({re.escape(STATUS_NAME)}|{re.escape(FOLLOWED_NAME)}).*")
+"""Files of a mirror to which the server has not answered yet."""
+
+
+def check_free(directory: str) -> None:
+    """Check that a directory is a mirror, or has nothing. Raises: UsageError, with what it has."""
+    names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+    others = [name for name in names if not _EMPTY.fullmatch(name)]
+    if others and FOLLOWED_NAME not in names:
+        raise UsageError(
+            f"{directory} has {others[0]!r}, and is no mirror: name an empty directory, or a path where nothing is"
+        )
+
+
+@contextlib.contextmanager
+def locked_mirror(directory: str) -> Iterator[Loop]:
+    """Yield a loop while this process has the lock of a mirror. Raises: LockedError, OSError."""
+    ring, _ = open_ring(Config(), shared=False)
+    loop = Loop(ring, SystemClock())
+    fd = -1
+    try:
+        make_with_parents(ring, directory)
+        try:
+            fd = ring.lock(f"{directory}/{_LOCK_NAME}")
+        except BlockingIOError as error:
+            raise LockedError(f"a mirror is running in {directory}: stop it first") from error
+        yield loop
+    finally:
+        if fd >= 0:
+            ring.unlock(fd)
+        loop.close()

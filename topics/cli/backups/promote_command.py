@@ -1,0 +1,55 @@
+"""`topics promote`: a data directory that is made of a mirror, once."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from topics.cli.backups.mirror_lock import locked_mirror
+from topics.cli.exit_codes import start_or_refusal
+from topics.cli.output.printer import count_text
+from topics.cli.output.record_text import time_text
+from topics.clock import SystemClock
+from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
+from topics.errors import UsageError
+from topics.store.mirror.mirror import FOLLOWED_NAME, check_not_promoted, newest_timeline
+from topics.store.mirror.promotion import Promotion, note_promotion
+
+
+@start_or_refusal()
+def promote(
+    source: Annotated[str, typer.Option("--from", help="The directory of the mirror, which is stopped.")],
+    to: Annotated[str, typer.Option(help="The new data directory: a path where nothing is.")],
+    skip: Annotated[
+        int,
+        typer.Option(
+            min=1, max=SKIPPED_SEQS_MAX, help="Seqs that each topic leaves out, for those that the mirror did not get."
+        ),
+    ] = SKIPPED_SEQS,
+) -> None:
+    """Make a data directory of a mirror, so that a server continues where the mirror ends."""
+    import topics  # noqa: PLC0415 - `topics --help` should not load the engine
+
+    if not os.path.isfile(f"{source}/{FOLLOWED_NAME}"):
+        raise UsageError(f"there is no mirror in {source}: name the directory of `topics mirror --to`")
+    if os.path.lexists(to):
+        raise UsageError(f"{to} exists: promote to a path where nothing is, and move it there then")
+    with locked_mirror(source) as loop:
+        loop.run_task(check_not_promoted(loop, source))
+        begun = Promotion(os.path.realpath(to), SystemClock().now_ms())
+        loop.run_task(note_promotion(loop, source, begun))
+        try:
+            made = topics.restore(loop.run_task(newest_timeline(loop, source)), to, skipped_seqs=skip)
+        except BaseException:
+            if not os.path.lexists(to):
+                loop.run_task(note_promotion(loop, source, None))
+            raise
+        loop.run_task(note_promotion(loop, source, Promotion(made.path, begun.began_ms, is_made=True)))
+    print(
+        f"{made.path}: {count_text(made.topics, 'topic')}, {count_text(made.records, 'record')} of "
+        f"{time_text(made.taken_ms)}; each topic continues {made.skipped_seqs} seqs later, with another incarnation"
+    )
+    if made.damage:
+        print(f"damage that the mirror has, and that was not needed: {made.damage}")

@@ -1,0 +1,1 @@
+"""A copy of another server's archive, which follows it."""

@@ -1,0 +1,341 @@
+"""A mirror: a directory that follows the archive of another server, and is an archive itself.
+
+A step copies the log up to the end that the server's archive states, syncs it, and replaces the
+note. So what a restore of the mirror gives is the log at one instant, the one that the note states.
+A part that the mirror can get no more is a hole, which ends with the next base.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from typing import NamedTuple
+
+import msgspec
+
+from topics.common.values.archive_state import ArchivedEnd, ArchiveState
+from topics.errors import CorruptError, FormatError, StorageError, UsageError
+from topics.loop.loop import Loop
+from topics.store.archive.archive_note import (
+    BASES,
+    ArchiveNote,
+    Hole,
+    ShardEnd,
+    is_timeline_name,
+    read_note,
+    write_note,
+)
+from topics.store.archive.archive_retention import remove_old
+from topics.store.backup.backup_files import pack_description, time_name, unpack_description
+from topics.store.backup.backup_manifest import backup_names, read_manifest
+from topics.store.disk.data_directory import make_with_parents, sync_parents
+from topics.store.disk.whole_files import FileCalls, read_file, replace_file
+from topics.store.mirror.base_pull import BasePull
+from topics.store.mirror.log_pull import ChainEnd, LogPull
+from topics.store.mirror.mirror_source import MirrorSource, MissingPartError
+from topics.store.mirror.promotion import note_promotion, promotion_of
+
+FOLLOWED_NAME = "mirror.json"
+_FOLLOWED_VERSION = 1
+_REMEDY = "Begin a mirror in another directory; `topics promote` uses this one as it is"
+_BASE_NAME = re.compile(r"[0-9TZ-]{20,40}", re.ASCII)
+
+
+class Followed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The contents of the file that names what a mirror follows."""
+
+    timeline: str
+    holes: int
+    """Holes of the server's archive that the mirror has gone past."""
+    line: str
+    """The first timeline that was followed here: those after it continue it."""
+    version: int = _FOLLOWED_VERSION
+
+
+class MirrorEnd(NamedTuple):
+    """How far a mirror is."""
+
+    timeline: str
+    upto_ms: int
+    """Unix ms by the server's clock: what was acknowledged until then is here; 0: nothing."""
+    holes: tuple[Hole, ...]
+    waits_for: str
+    """For a sentence: it waits for this; "": it follows."""
+    left_bytes: int
+    """Bytes of a base that are to be copied."""
+    copied_bytes: int
+
+
+async def check_not_promoted(loop: Loop, root: str) -> None:
+    """Check that no data directory was made of a mirror.
+
+    Raises: UsageError, with its path; CorruptError, FormatError, OSError.
+    """
+    promotion = await promotion_of(loop, root)
+    if promotion is not None:
+        raise UsageError(
+            f"{root} was promoted to {promotion.path} at {time_name(promotion.began_ms)}: to follow that server, begin "
+            f"a mirror in another directory; for a second copy of this one, use `topics restore --from {root}`"
+        )
+
+
+async def newest_timeline(loop: Loop, root: str) -> str:
+    """Return the path of what a promotion restores: the timeline that is followed, or the mirror.
+
+    That is where the followed one has nothing yet. Raises: CorruptError, FormatError, OSError.
+    """
+    followed = await _followed(loop.files, root)
+    if followed is not None:
+        note = await read_note(loop.files, f"{root}/{followed.timeline}")
+        if note is not None and note.upto_ms:
+            return f"{root}/{followed.timeline}"
+    return root
+
+
+async def _followed(files: FileCalls, root: str) -> Followed | None:
+    path = f"{root}/{FOLLOWED_NAME}"
+    try:
+        return unpack_description(await read_file(files, path), path, Followed, _FOLLOWED_VERSION, _REMEDY)
+    except FileNotFoundError:
+        return None
+
+
+class Mirror:
+    """The mirror in one directory, which this process has locked."""
+
+    def __init__(
+        self, loop: Loop, source: MirrorSource, root: str, *, retain_ms: int = 0, piece_bytes: int = 1 << 20
+    ) -> None:
+        """retain_ms: age of what is removed here; 0: what a restore of the end does not need."""
+        self._loop = loop
+        self._files = loop.files
+        self._source = source
+        self._root = root
+        self._retain_ms = retain_ms
+        self._piece_bytes = piece_bytes
+        self._followed: Followed | None = None
+        self._may_follow = ""
+        """Name of a timeline that may be followed in the place of the one before."""
+        self._note: ArchiveNote | None = None
+        self._chains: dict[int, ChainEnd] | None = None
+        """Verified ends of the log, by shard; None: begin anew with a base."""
+        self._base: BasePull | None = None
+        self._log: LogPull | None = None
+        self._waits_for = ""
+        self._copied_bytes = 0
+
+    @property
+    def end(self) -> MirrorEnd:
+        note, log, base = self._note or ArchiveNote(), self._log, self._base
+        copied = self._copied_bytes + (log.copied_bytes if log else 0) + (base.copied_bytes if base else 0)
+        timeline = self._followed.timeline if self._followed else ""
+        return MirrorEnd(timeline, note.upto_ms, note.holes, self._waits_for, base.left_bytes if base else 0, copied)
+
+    async def open(self, timeline: str = "") -> None:
+        """Find what is there. timeline: another one that may be followed from now on; "": none.
+
+        Raises: UsageError, it was promoted; CorruptError, FormatError, OSError.
+        """
+        made_in = make_with_parents(self._loop.ring, self._root)
+        if made_in:
+            await sync_parents(self._loop, self._root, made_in)
+        await check_not_promoted(self._loop, self._root)
+        await note_promotion(self._loop, self._root, None)
+        self._followed = await _followed(self._files, self._root)
+        self._may_follow = timeline
+        if self._followed is not None:
+            await self._find_note()
+
+    async def _find_note(self) -> None:
+        assert self._followed is not None, "a timeline is followed"
+        self._log = LogPull(self._loop, self._source, self._root, self._followed.timeline, self._piece_bytes)
+        self._note = await read_note(self._files, self._path)
+        self._chains = None
+        if self._note is not None and self._note.upto_ms:
+            # A part that is damaged here is copied anew.
+            with contextlib.suppress(CorruptError, FormatError, FileNotFoundError):
+                self._chains = {
+                    shard: await self._log.local_end(shard, ArchivedEnd(end.file_no, end.size, end.batch_no))
+                    for shard, end in self._note.shards.items()
+                    if end.file_no
+                }
+
+    @property
+    def _path(self) -> str:
+        assert self._followed is not None, "a timeline is followed"
+        return f"{self._root}/{self._followed.timeline}"
+
+    async def _follow(self, timeline: str, holes: int) -> None:
+        """Have the directory name what it follows, durably."""
+        followed = Followed(timeline, holes, self._followed.line if self._followed is not None else timeline)
+        await replace_file(self._files, f"{self._root}/{FOLLOWED_NAME}", pack_description(followed))
+        self._followed = followed
+
+    async def step(self, ms: int) -> bool:
+        """Copy what is new, and then a base for at most so long. Return whether more is known of.
+
+        Raises: UsageError, the server has another log now; CorruptError, FormatError, the archive
+            is not sound; StorageError, OSError, this disk failed; TopicsError, there is no answer.
+        """
+        state = await self._source.state()
+        if not state.timeline or not state.upto_ms:
+            self._waits_for = "the server's archive, which is empty yet"
+            return False
+        await self._check(state)
+        assert self._followed is not None, "the check has named it"
+        try:
+            if self._chains is None or self._followed.holes != len(state.holes):
+                return await self._begin(state, ms)
+            await self._copy_log(state, self._chains)
+            self._waits_for = ""
+            return await self._copy_newer_base(state, ms)
+        except MissingPartError as error:
+            await self._drop_base()
+            if self._chains is not None and self._note is not None:
+                self._waits_for = f"a base, because the server's archive has no more {error}"
+            self._chains = None
+            return False
+        except OSError:
+            await self._drop_base()
+            raise
+
+    async def _check(self, state: ArchiveState) -> None:
+        if not is_timeline_name(state.timeline):
+            raise FormatError(f"the server's archive has a timeline {state.timeline!r}, which is no name of one")
+        if self._followed is None or self._may_follow == state.timeline != self._followed.timeline:
+            await self._drop_base()
+            await self._follow(state.timeline, 0)
+            await self._find_note()
+        assert self._followed is not None, "it was named"
+        if self._followed.timeline != state.timeline:
+            raise UsageError(
+                f"the server has another log now, {state.timeline}, and {self._root} follows "
+                f"{self._followed.timeline}: it was restored or replaced, or its archive began anew; to follow it, "
+                f"give --timeline {state.timeline}, or name another directory"
+            )
+        for shard, end in (self._note.shards if self._note is not None else {}).items():
+            there = state.shards.get(shard)
+            if there is not None and (there.file, there.bytes) < (end.file_no, end.size):
+                raise UsageError(
+                    f"the archive of the server ends before this mirror in shard {shard}: it was put back to an older "
+                    "copy; begin a mirror in another directory, and keep this one until you know which is right"
+                )
+
+    # --- the log -----------------------------------------------------------------------------------------------------
+    async def _copy_log(self, state: ArchiveState, begin: dict[int, ChainEnd]) -> None:
+        """Copy the log up to the state's end, and note it."""
+        chains = await self._copied(state, dict(begin))
+        await self._write_note(state, self._note.holes if self._note is not None else ())
+        self._chains = chains
+
+    async def _copied(self, state: ArchiveState, begin: dict[int, ChainEnd | int]) -> dict[int, ChainEnd]:
+        assert self._log is not None, "the log is opened with the timeline"
+        chains = {}
+        for shard, end in sorted(state.shards.items()):
+            if end.file and shard in begin:
+                chains[shard] = await self._log.shard(shard, begin[shard], end)
+        return chains
+
+    async def _write_note(self, state: ArchiveState, holes: tuple[Hole, ...]) -> None:
+        assert self._followed is not None, "a timeline is followed"
+        shards = {shard: ShardEnd(end.file, end.bytes, end.batch) for shard, end in state.shards.items()}
+        # A server that was killed states an earlier time at first.
+        upto_ms = max(state.upto_ms, self._note.upto_ms if self._note is not None else 0)
+        note = ArchiveNote(upto_ms=upto_ms, shards=shards, holes=holes, line=self._followed.line)
+        if note != self._note:
+            await write_note(self._files, self._path, note)
+            self._note = note
+
+    # --- bases -------------------------------------------------------------------------------------------------------
+    async def _begin(self, state: ArchiveState, ms: int) -> bool:
+        """Copy the newest base and the log after it, on which nothing of before is needed."""
+        hole_to_ms = state.holes[-1][1] if state.holes else 0
+        if hole_to_ms is None:
+            self._waits_for = "the server's next base, because its archive has a hole"
+            return False
+        if self._base is None and not await self._find_base(state, hole_to_ms):
+            self._waits_for = "a base, which the server's archive does not have yet"
+            return False
+        assert self._base is not None, "one was found"
+        if not await self._advance(self._base, ms):
+            self._waits_for = f"base {self._base.name}, which is being copied"
+            return True
+        name = self._base.name
+        self._base = None
+        manifest = await read_manifest(self._files, f"{self._path}/{BASES}/{name}")
+        state = await self._source.state()  # it is later now
+        await self._check(state)
+        newest_hole = state.holes[-1][1] if state.holes else 0
+        if newest_hole is None or newest_hole > manifest.taken_ms:
+            return True
+        chains = await self._copied(state, dict(manifest.first_log_files))
+        holes = self._note.holes if self._note is not None else ()
+        if self._note is not None and 0 < self._note.upto_ms < manifest.taken_ms:
+            batch_nos = {shard: end.batch_no for shard, end in self._note.shards.items()}
+            holes = (*holes, Hole(self._note.upto_ms, manifest.taken_ms, batch_nos))
+        await self._write_note(state, holes)
+        await self._follow(state.timeline, len(state.holes))
+        self._chains, self._waits_for = chains, ""
+        await self._remove_old()
+        return False
+
+    async def _find_base(self, state: ArchiveState, after_ms: int) -> bool:
+        """Begin to copy the newest base that the state counts, if there is one."""
+        for name in reversed(state.bases):
+            if _BASE_NAME.fullmatch(name) is None:
+                continue
+            base = BasePull(self._loop, self._source, self._path, name, self._piece_bytes)
+            manifest = await base.look()
+            if after_ms <= manifest.taken_ms <= state.upto_ms:
+                self._files.make_directory(self._path)
+                await self._files.sync_directory(self._root)
+                if self._note is None:  # without one, its bases would be no part of an archive
+                    self._note = ArchiveNote(line=self._followed.line if self._followed is not None else "")
+                    await write_note(self._files, self._path, self._note)
+                await base.begin()
+                self._base = base
+                return True
+        return False
+
+    async def _copy_newer_base(self, state: ArchiveState, ms: int) -> bool:
+        """Copy a base that is newer than those here, if there is one, for a while."""
+        if self._base is None:
+            here = backup_names(self._files, f"{self._path}/{BASES}")
+            name = state.bases[-1] if state.bases else ""
+            if name in ("", *here) or _BASE_NAME.fullmatch(name) is None:
+                return False
+            base = BasePull(self._loop, self._source, self._path, name, self._piece_bytes)
+            if (await base.look()).taken_ms > state.upto_ms:
+                return False
+            await base.begin()
+            self._base = base
+        if not await self._advance(self._base, ms):
+            return True
+        self._base = None
+        await self._remove_old()
+        return False
+
+    async def _advance(self, base: BasePull, ms: int) -> bool:
+        """Copy a base for a while. Return whether it is whole."""
+        if base.name in backup_names(self._files, f"{self._path}/{BASES}"):
+            await base.give_up()
+            return True
+        until = self._loop.clock.monotonic_ns() + ms * 1_000_000
+        while not await base.advance():
+            if self._loop.clock.monotonic_ns() >= until:
+                return False
+            await self._loop.next_pass()
+        self._copied_bytes += base.copied_bytes
+        return True
+
+    async def _drop_base(self) -> None:
+        if self._base is not None:
+            await self._base.give_up()
+            self._base = None
+
+    async def _remove_old(self) -> None:
+        assert self._note is not None, "a note was written"
+        try:
+            await remove_old(self._loop, self._path, self._note.upto_ms - self._retain_ms)
+        except StorageError as error:
+            self._waits_for = f"room: {error}"

@@ -1,0 +1,23 @@
+"""The archive that a mirror follows."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from topics.common.values.archive_state import ArchiveState
+
+
+class MissingPartError(Exception):
+    """The archive does not have a file any more, or never had it."""
+
+
+class MirrorSource(Protocol):
+    """The archive of another server. Each method raises a TopicsError if there is no answer."""
+
+    async def state(self) -> ArchiveState: ...
+
+    async def piece(self, timeline: str, path: str, offset: int, most: int) -> bytes:
+        """Return bytes of a file, at most so many, fewer at its end.
+
+        Raises: MissingPartError.
+        """
