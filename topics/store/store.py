@@ -10,7 +10,6 @@ from topics.loop.loop import Loop
 from topics.store.archive.archiver import Archiver
 from topics.store.archive.served_archive import ServedArchive
 from topics.store.backup.backups import Backups
-from topics.store.checkpoint.capture import Capture
 from topics.store.disk.data_directory import LockedDirectory, check_marker, lock_directory
 from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.format.catalog import Catalog
@@ -107,15 +106,15 @@ class Store:
         self._latch_note.stop()
         self.backups.stop()
         self.checkpointer.stop()
-        captured: list[Capture] = []
         needs_base = self.archiver is not None and self.archiver.stop()
         try:
             await self.format.settle()
             await self.log.drain()
             if checkpoint and not self.log.read_only:
-                await self.checkpointer.run(clean=True, on_captured=captured.append if needs_base else None)
+                await self.checkpointer.run(clean=True, on_captured=self.backups.take if needs_base else None)
         finally:
-            await self._end_copies(captured[0] if captured else None)
+            await self._end_copies()
+            self.backups.leave()
             await self.log.close()
             await self._latch_note.wait()  # also when it was this end that the disk failed
             await self._opener.end()
@@ -123,17 +122,12 @@ class Store:
             await self._latch_note.try_last()
             self._directory.release()
 
-    async def _end_copies(self, capture: Capture | None) -> None:
-        """Let a backup and the archive end, for a bounded time.
-
-        capture: for a base of the archive.
-        """
+    async def _end_copies(self) -> None:
+        """Let a backup and the archive end, for a bounded time."""
         copies = [("a backup", self.backups.end(), "it is left incomplete")]
         if self.archiver is not None:
             where = f"the archive in {self._config.archive_dir}"
-            copies.append(
-                (where, self.archiver.end(capture), "the next start archives what is left in the data directory")
-            )
+            copies.append((where, self.archiver.end(), "the next start archives what is left in the data directory"))
         ends = [(what, self._loop.spawn(end, "end of copies"), left) for what, end, left in copies]
         ms = self._config.archive_close_wait_ms
         by_ns = self._loop.clock.monotonic_ns() + ms * 1_000_000

@@ -348,7 +348,7 @@ def test_a_close_waits_for_the_step_that_was_just_begun() -> None:
     async def begin_and_end() -> None:
         archiver._begin()
         archiver.stop()
-        await archiver.end(None)
+        await archiver.end()
         assert not steps[0]
 
     archiver._step = counted  # type: ignore[method-assign]

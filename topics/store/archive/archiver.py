@@ -43,7 +43,6 @@ from topics.store.archive.log_copy import LogCopy, MissingLogError, OtherLogErro
 from topics.store.archive.log_sources import take_ends, waiting_files
 from topics.store.backup.backup_manifest import backup_names, read_manifest
 from topics.store.backup.backups import Backups
-from topics.store.checkpoint.capture import Capture
 from topics.store.disk.data_directory import sync_parents
 from topics.store.disk.whole_files import unlink_if_there
 from topics.store.format.file_table import StoredFile
@@ -192,32 +191,28 @@ class Archiver:
         self._arm(0)
 
     def stop(self) -> bool:
-        """Plan no more steps. Return whether a base is missing, for which `end` takes a capture."""
+        """Plan no more steps. Return whether a base is missing, which `end` makes then."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
         return not self._error and self._needs_base
 
-    async def end(self, capture: Capture | None) -> None:
+    async def end(self) -> None:
         """Archive what the log has by now, if the target worked last, and end.
 
-        capture: of the last checkpoint, for a base: a process that always ends before its first
-            base is copied would have none otherwise.
+        If a base is missing, one of the last checkpoint is made: a program that opens its log for a
+        moment at a time always ends before its first base is copied.
         """
-        try:
-            if self._running is not None:
-                await self._running
-            if not self._error:
-                await self._run(Future())
-            if capture is not None and self._copy is not None and self._needs_base and not self._error:
-                await self._write_last_base(capture, self._copy.timeline)
-        finally:
-            if capture is not None:
-                capture.release()
+        if self._running is not None:
+            await self._running
+        if not self._error:
+            await self._run(Future())
+        if self._copy is not None and self._needs_base and not self._error:
+            await self._make_last_base(self._copy.timeline)
 
-    async def _write_last_base(self, capture: Capture, timeline: str) -> None:
+    async def _make_last_base(self, timeline: str) -> None:
         try:
-            self._base = await self._backups.write_last_base(f"{timeline}/{BASES}", capture)
+            self._base = await self._backups.write_last(f"{timeline}/{BASES}")
         except (OSError, StorageError) as error:
             log.error("a base of the archive could not be made, the next start makes one: %s", error)
         else:

@@ -31,6 +31,7 @@ class Backups:
         self._writer: BackupWriter | None = None
         """The writer of the backup in progress; None if there is none, or if it is a base."""
         self._progress = BackupProgress(0, "none")
+        self._last: Capture | None = None
         self.counters = BackupCounters()
 
     @property
@@ -58,13 +59,24 @@ class Backups:
         """
         self._begin(root, done, is_base=True)
 
-    async def write_last_base(self, root: str, capture: Capture) -> BackupResult:
-        """Write a base of the last checkpoint, when this log is being closed.
+    def take(self, capture: Capture) -> None:
+        """Take the capture of the last checkpoint, when this log is being closed."""
+        self._last = capture
+
+    async def write_last(self, root: str) -> BackupResult | None:
+        """Write the capture that was taken as a base; return None if there is none.
 
         Raises: StorageError, OSError.
         """
+        if self._last is None:
+            return None
         real = await self._loop.files.to_thread(self._real_root, root, True)
-        return await BackupWriter(self._loop, capture, real, lambda: False).write()
+        return await BackupWriter(self._loop, self._last, real, lambda: False).write()
+
+    def leave(self) -> None:
+        """Release the capture that was taken, if there is one."""
+        if self._last is not None:
+            self._last.release()
 
     def _begin(self, root: str, done: Done, *, is_base: bool) -> None:
         if self._running is not None:
