@@ -65,6 +65,8 @@ class CarryIn:
                 numbers.newest.set(self._clock.now_ms() / 1000)
                 numbers.records.labels(batch.topic).inc(len(batch.messages))
                 numbers.bytes.labels(batch.topic).inc(sum(len(message.value or b"") for message in batch.messages))
+            for name, count in session.left().items():
+                numbers.lag.labels(name).set(count)
             self._retries.succeeded()
             if not batches and session.ended:
                 return True

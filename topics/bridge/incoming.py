@@ -65,6 +65,13 @@ class IncomingSession(Protocol):
         """Raises: SourceDownError, UsageError; what the look for a mark raises."""
         ...
 
+    def left(self) -> Mapping[str, int]:
+        """Return how many messages are not read yet, by topic, or of a whole stream by its name.
+
+        It counts what was there at the last answer. Raises: as `next`.
+        """
+        ...
+
     def close(self) -> None: ...
 
 

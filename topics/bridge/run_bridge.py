@@ -167,6 +167,16 @@ class PlannedCarry:
     is_recreated: bool
 
 
+def planned_in(log: AnyLog, options: BridgeOptions) -> Mapping[str, int]:
+    """Return how many messages would be carried here, by topic or stream, and change nothing."""
+    sink = TopicSink(_client(log), options.id, "", values=options.values, adopts=True, skips_oversize=True)
+    session = _opened(log, options)(sink.mark)
+    try:
+        return session.left()
+    finally:
+        session.close()
+
+
 def planned_out(log: AnyLog, options: BridgeOptions, clock: Clock) -> list[PlannedCarry]:
     """Return where each topic would continue, and change nothing on either side."""
     patterns = TopicPatterns.parse(options.topics)

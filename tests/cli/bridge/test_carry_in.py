@@ -81,12 +81,15 @@ class FakeSource:
                 self._at[topic] = end
         return found
 
+    def left(self) -> dict[str, int]:
+        return {topic: 7 - at for topic, at in self._at.items()}
+
     def close(self) -> None:
         pass
 
 
 def bridge(log: FakeLog, by: str, steps: StepCount | None = None, size: int = 3, **more: Any) -> CarryIn:
-    stop, numbers, of_source = NoWait(), BridgeNumbers(), steps or StepCount()
+    stop, numbers, of_source = NoWait(), more.pop("numbers", None) or BridgeNumbers(), steps or StepCount()
     options: dict[str, Any] = {"values": "bytes", "adopts": False, "skips_oversize": False, **more}
     return CarryIn(
         lambda mark: FakeSource(mark, of_source, size),
@@ -100,6 +103,10 @@ def bridge(log: FakeLog, by: str, steps: StepCount | None = None, size: int = 3,
 
 def data(log: FakeLog) -> dict[str, list[bytes]]:
     return {topic: [record.data for record in stored] for topic, stored in log.topics.items()}
+
+
+def lag(numbers: BridgeNumbers, topic: str) -> float | None:
+    return numbers.registry.get_sample_value("topics_bridge_lag_records", {"topic": topic})
 
 
 EXPECTED = {topic: [b"\xff%d" % number for number in range(7)] for topic in ("a", "b")}
@@ -133,6 +140,15 @@ def test_a_bridge_continues_after_an_end_at_any_step_there(error: type[BaseExcep
         else:
             bridge(log, "p1", StepCount(at, error)).run()
         assert data(log) == EXPECTED, at
+
+
+def test_the_lag_is_what_the_other_side_has_left() -> None:
+    numbers = BridgeNumbers()
+    with pytest.raises(Killed):
+        bridge(FakeLog(), "p1", StepCount(3, Killed), numbers=numbers).run()
+    assert [lag(numbers, topic) for topic in ("a", "b")] == [4, 4]
+    bridge(FakeLog(), "p2", numbers=numbers).run()
+    assert [lag(numbers, topic) for topic in ("a", "b")] == [0, 0]
 
 
 def test_an_append_of_a_dead_process_that_arrives_late_is_not_repeated() -> None:

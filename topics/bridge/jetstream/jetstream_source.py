@@ -7,7 +7,7 @@ topic itself has of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from topics.bridge.carried import SourceDownError, TargetDownError
@@ -55,7 +55,7 @@ class JetStreamSource:
         except TargetDownError as error:
             raise SourceDownError(str(error)) from error
         try:
-            self._left = self._run(self._begin())
+            self._left = self._pending = self._run(self._begin())
         except BaseException:
             self._link.close()
             raise
@@ -74,6 +74,7 @@ class JetStreamSource:
                 raise SourceDownError(f"{self._place.url} has left out a message before {sequence.stream}")
             self._expected += 1
             self._left -= 1
+            self._pending = message.metadata.num_pending
             at = sequence.stream
             topic = message.subject[len(self._prefix) :]
             if not self._patterns.match(topic):
@@ -86,6 +87,9 @@ class JetStreamSource:
                 found.setdefault(topic, []).append(IncomingMessage(message.data, None, headers, place))
         self._at = at
         return [IncomingBatch(topic, rows, {_FROM: begin, _TO: at}) for topic, rows in found.items()]
+
+    def left(self) -> Mapping[str, int]:
+        return {self._stream: max(0, self._pending)}
 
     def close(self) -> None:
         self._link.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -47,7 +47,10 @@ class KafkaSource:
         )
         self._consumer: Any = Consumer(config)
         self._at: dict[str, dict[str, int]] = {}
-        self._assigned: set[tuple[str, int]] = set()
+        self._next: dict[tuple[str, int], int] = {}
+        """The next offset of each partition that is read."""
+        self._ends: dict[tuple[str, int], int] = {}
+        """The offset after the last record of each, as of its start."""
         self._unread: set[tuple[str, int]] = set()
         self._gaps: list[IncomingBatch] = []
         self._next_look = 0.0
@@ -73,14 +76,30 @@ class KafkaSource:
                     place = f"message {message.offset()} of partition {partition} of {topic}"
                     headers = message.headers() or ()
                     found.setdefault(topic, []).append(IncomingMessage(message.value(), message.key(), headers, place))
-                    self._at[topic][str(partition)] = message.offset() + 1
+                    self._at[topic][str(partition)] = self._next[topic, partition] = message.offset() + 1
                 elif error.code() == KafkaError._PARTITION_EOF:
                     self._unread.discard((topic, partition))
+                    self._next[topic, partition] = message.offset()
                 else:
                     raise KafkaException(error)
         except KafkaException as error:
             raise SourceDownError(f"{self._place.url} does not answer: {text_of(error)}") from error
         return [IncomingBatch(topic, messages, dict(self._at[topic])) for topic, messages in found.items()]
+
+    def left(self) -> Mapping[str, int]:
+        from confluent_kafka import KafkaException, TopicPartition  # noqa: PLC0415 - an optional package
+
+        left: dict[str, int] = {}
+        try:
+            if not self._has_looked:
+                self._look()
+            for (topic, partition), offset in self._next.items():
+                _, end = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)
+                end = max(end, self._ends[topic, partition])
+                left[topic] = left.get(topic, 0) + max(0, end - offset)
+        except KafkaException as error:
+            raise SourceDownError(f"{self._place.url} does not answer: {text_of(error)}") from error
+        return left
 
     def close(self) -> None:
         self._consumer.close()
@@ -97,10 +116,10 @@ class KafkaSource:
                 mark = self._mark(topic)
                 self._at[topic] = {} if mark is None else dict(mark.at)
             for partition in found.partitions:
-                if (topic, partition) not in self._assigned:
+                if (topic, partition) not in self._next:
                     start = self._start(topic, partition, self._at[topic])
                     added.append(TopicPartition(topic, partition, start))
-                    self._assigned.add((topic, partition))
+                    self._next[topic, partition] = start
                     self._unread.add((topic, partition))
         if added:
             self._consumer.incremental_assign(added)
@@ -115,6 +134,7 @@ class KafkaSource:
         high: int
         low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_S)
         start = at.get(str(partition), low)
+        self._ends[topic, partition] = high
         if low <= start <= high:
             return start
         reason = "recreated" if start > high else "retention"

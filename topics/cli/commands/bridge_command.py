@@ -76,8 +76,8 @@ def bridge(  # noqa: PLR0917 - typer makes options of them
         settings=_pairs(settings or []),
     )
     if dry_run and source:
-        raise UsageError("--dry-run shows what --to would carry: leave it out with --from")
-    if dry_run:
+        _show_in(call, options)
+    elif dry_run:
         _show(call, options)
     else:
         _carry(call, options, metrics)
@@ -95,6 +95,14 @@ def _show(call: CliCall, options: BridgeOptions) -> None:
                 {"topic": row.topic, "seq": row.seq, "head_seq": row.head_seq, "recreated": row.is_recreated},
                 f"{row.topic}: {where}{again}, up to {count_text(left, 'record')}",
             )
+
+
+def _show_in(call: CliCall, options: BridgeOptions) -> None:
+    from topics.bridge.run_bridge import planned_in  # noqa: PLC0415 - as in `bridge`
+
+    with call.log() as log:
+        for name, left in sorted(planned_in(log, options).items()):
+            call.printer.said({"from": name, "left": left}, f"{name}: up to {count_text(left, 'message')}")
 
 
 def _carry(call: CliCall, options: BridgeOptions, metrics: str) -> None:
