@@ -17,6 +17,7 @@ from topics.embedded.driver import Driver
 from topics.errors import LogFailedError, TopicsError, UsageError
 from topics.loop import Loop
 from topics.loop.choose import open_ring
+from topics.loop.tasks import Task
 from topics.uring.probe import probe
 
 ENGINES = ["portable", "uring"]
@@ -83,6 +84,37 @@ def test_many_threads_are_all_answered_and_may_end_at_once(disk: Disk, tmp_path:
     driver.end(nothing)
     total = thread_count * count_per_thread
     assert (tmp_path / "file").read_bytes() == bytes(offset % 251 for offset in range(total))
+
+
+def test_a_call_returns_while_optional_work_waits_for_a_disk_that_does_not_answer(disk: Disk) -> None:
+    if disk.loop.ring.name == "portable":
+        pytest.skip("its one thread for files would wait, too")
+    reads, writes = os.pipe()
+    driver = Driver(disk.loop)
+    tasks: list[Task[bytes]] = []
+
+    def start(done: Callable[[Any], None]) -> None:
+        tasks.append(disk.loop.spawn(disk.loop.files.read(reads, 1, 0), is_optional=True))
+        disk.loop.files.write_nowait(disk.fd, b"x", 0, done)
+
+    answered, checked = threading.Event(), threading.Event()
+
+    def call() -> None:
+        if driver.call(start) == 1:
+            answered.set()
+        checked.wait(30)  # the operation ends with this thread
+
+    thread = threading.Thread(target=call, daemon=True)
+    thread.start()
+    assert answered.wait(30)
+    assert disk.loop.files.optional == 1
+    os.write(writes, b"y")
+    disk.loop.run_until(lambda: tasks[0].done)
+    assert disk.loop.files.optional == 0
+    checked.set()
+    thread.join()
+    os.close(reads)
+    os.close(writes)
 
 
 def test_a_call_runs_exclusively_only_when_no_work_is_due(disk: Disk) -> None:

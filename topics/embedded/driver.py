@@ -44,6 +44,8 @@ _PAUSE_MOST_S = 200e-6
 """The longest pause, since an append may wait for the disk."""
 _POLL_NS = 2_000_000
 """Time after which the maintenance thread takes over operations that a caller left in flight."""
+_OPTIONAL_NS = 100_000_000
+"""Longest wait of a call for optional operations, whose disk may not answer."""
 _TURN_NS = 5_000_000
 """Time after which another log has its turn at the maintenance thread, apart from the last pass."""
 _QUIET_PASSES = 2
@@ -487,15 +489,28 @@ class Driver:
         owed.add(call)
         return call
 
+    def _wait_for_operations(self, *, has_optional: bool) -> None:
+        """Make passes until no operation is left, for a bounded time if all are optional.
+
+        has_optional: whether this thread may have submitted some of those.
+        """
+        loop = self._loop
+        by_ns = loop.clock.monotonic_ns() + (_OPTIONAL_NS if has_optional else 0)
+        while loop.operations_in_flight > loop.files.optional:
+            loop.run_pass(None)
+        while loop.operations_in_flight and (left_ns := by_ns - loop.clock.monotonic_ns()) > 0:
+            loop.run_pass(left_ns)
+
     def _drive(self, done: Callable[[], bool], call: PendingCall[Any] | None = None) -> None:
         """Begin `call`, and make passes until `done`.
 
-        Then passes until no operation is left that ends with the thread.
+        Then passes until no operation is left that ends with the thread, except optional ones.
 
         The caller holds `_wheel`. Ends early if a signal came to the main thread, which handles it
         and calls again.
         """
         loop = self._loop
+        optional_begun = loop.files.optional_begun
         try:
             if self._inbox:
                 self._start_inbox()
@@ -515,8 +530,7 @@ class Driver:
                 loop.run_pass(None)
                 self._waits = False
             if loop.operations_in_flight and threading.get_ident() not in self._lasting:
-                while loop.operations_in_flight:
-                    loop.run_pass(None)
+                self._wait_for_operations(has_optional=loop.files.optional_begun != optional_begun)
             wait_ns = loop.ns_until_work()
             if loop.operations_in_flight or loop.files.in_threads:
                 most_ns = 0 if self._owed_calls else _POLL_NS

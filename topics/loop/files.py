@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from typing_extensions import Buffer
 
-from topics.loop.operations import FILE, Operations, ignore
+from topics.loop.operations import FILE, Done, Operations, ignore
 from topics.loop.ring import Ring
 from topics.loop.tasks import Future
 
@@ -106,6 +106,11 @@ class Files:
         """Number of closes in progress."""
         self.reads = 0
         """Number of reads begun by `read_nowait`."""
+        self._is_optional = False
+        self.optional = 0
+        """Number of operations in flight of optional tasks, see `Loop.spawn`."""
+        self.optional_begun = 0
+        """Number of those so far."""
         self.in_threads = 0
         """Number of calls of `to_thread` that have not ended."""
 
@@ -301,6 +306,10 @@ class Files:
         return self._ring.direct_block_bytes(path)
 
     # --- inside ----------------------------------------------------------------------------------------------------
+    def mark_optional(self, is_optional: bool) -> None:
+        """State whether an optional task runs now."""
+        self._is_optional = is_optional
+
     def _on_closed(self, _res: int) -> None:
         self.closing -= 1
 
@@ -311,7 +320,7 @@ class Files:
         """
         for _ in range(TRIES):
             future: Future[int] = Future(interruptible=False)
-            queue(self._operations.expect(FILE, future.set_result), *arguments)
+            queue(self._operations.expect(FILE, self._done(future)), *arguments)
             res = await future
             if res not in NOTHING_DONE:
                 break
@@ -319,9 +328,22 @@ class Files:
             raise OSError(-res, os.strerror(-res), path)
         return res
 
+    def _done(self, future: Future[int]) -> Done:
+        """Return what settles a future, and counts the operation if the task is optional."""
+        if not self._is_optional:
+            return future.set_result
+
+        def on_done(res: int) -> None:
+            self.optional -= 1
+            future.set_result(res)
+
+        self.optional += 1
+        self.optional_begun += 1
+        return on_done
+
     async def _sync(self, fd: int, *, data_only: bool) -> None:
         future: Future[int] = Future(interruptible=False)
-        self._ring.queue_fsync(self._operations.expect(FILE, future.set_result), fd, data_only=data_only)
+        self._ring.queue_fsync(self._operations.expect(FILE, self._done(future)), fd, data_only=data_only)
         res = await future
         if res < 0:
             raise SyncFailedError(-res, os.strerror(-res), self._paths.get(fd))

@@ -26,7 +26,7 @@ from topics.loop.operations import CONTROL, Operations
 from topics.loop.ring import F_DATA_AND_MORE, Ring
 from topics.loop.stats import LoopStats
 from topics.loop.streams import StreamHandler, StreamLimits
-from topics.loop.tasks import Cancelled, Future, Task
+from topics.loop.tasks import Cancelled, Future, MarkedSteps, Task
 from topics.loop.timers import Timer, Timers
 from topics.loop.traffic import ONE_SENDER_PASSES, Traffic
 
@@ -231,12 +231,14 @@ class Loop:
     def call_later(self, delay_ns: int, fn: Callable[[], None]) -> Timer:
         return self._timers.add(self.clock.monotonic_ns() + max(0, delay_ns), fn)
 
-    def spawn(self, coro: Coroutine[Any, Any, T], name: str = "") -> Task[T]:
+    def spawn(self, coro: Coroutine[Any, Any, T], name: str = "", *, is_optional: bool = False) -> Task[T]:
         """Start a coroutine with the ready tasks of the next step.
 
         The task may be awaited or cancelled.
+        is_optional: the file operations that it awaits may also end with the thread that submitted
+            them, because it tries again after an error. No call of a library waits long for them.
         """
-        task = Task(self, coro, name)
+        task = Task(self, MarkedSteps(coro, self.files.mark_optional) if is_optional else coro, name)
         self._tasks.add(task)
         return task
 

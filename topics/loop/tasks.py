@@ -86,12 +86,39 @@ class Future(Generic[T]):
         return self.result()
 
 
+class MarkedSteps(Generic[T]):
+    """A coroutine with a mark that is set while it runs, and not while it waits."""
+
+    __slots__ = ("_coro", "_mark")
+
+    def __init__(self, coro: Coroutine[Any, Any, T], mark: Callable[[bool], None]) -> None:
+        self._coro = coro
+        self._mark = mark
+
+    def send(self, value: None) -> Any:
+        self._mark(True)
+        try:
+            return self._coro.send(value)
+        finally:
+            self._mark(False)
+
+    def throw(self, error: BaseException) -> Any:
+        self._mark(True)
+        try:
+            return self._coro.throw(error)
+        finally:
+            self._mark(False)
+
+    def close(self) -> None:
+        self._coro.close()
+
+
 class Task(Future[T]):
     """A running coroutine; awaitable for its result."""
 
     __slots__ = ("_coro", "_must_cancel", "_runner", "_started", "_throw", "_waiting_on", "name")
 
-    def __init__(self, runner: Runner, coro: Coroutine[Any, Any, T], name: str) -> None:
+    def __init__(self, runner: Runner, coro: Coroutine[Any, Any, T] | MarkedSteps[T], name: str) -> None:
         super().__init__()
         self.name = name or getattr(coro, "__qualname__", "task")
         self._runner = runner

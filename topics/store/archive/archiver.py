@@ -224,7 +224,7 @@ class Archiver:
     def _begin(self) -> None:
         self._timer = None
         self._running = ended = Future[None]()  # from here on, an end in between waits for the step
-        self._loop.spawn(self._run(ended), "archive")
+        self._loop.spawn(self._run(ended), "archive", is_optional=True)
 
     async def _run(self, ended: Future[None]) -> None:
         """Make a step, and plan the next one, whatever the step raises."""

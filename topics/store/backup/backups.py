@@ -84,7 +84,8 @@ class Backups:
         self._running = Future()
         if not is_base:
             self._progress = BackupProgress(self._progress.number + 1, "running")
-        self._loop.spawn(self._run(root, done, self._running, is_base=is_base), "backup")
+        run = self._run(root, done, self._running, is_base=is_base)
+        self._loop.spawn(run, "backup", is_optional=True)
 
     def stop(self) -> None:
         """Have the backup that is being written end soon: the log is being closed."""
