@@ -43,7 +43,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "checkpoint": {"disk", "format", "read", "segments", "wal"},
         "repair": {"disk", "format", "recovery", "segments"},
         "backup": {"checkpoint", "disk", "format", "segments"},
-        "archive": {"backup", "checkpoint", "disk", "format", "recovery", "wal"},
+        "archive": {"backup", "disk", "format", "recovery", "wal"},
         "mirror": {"archive", "backup", "disk", "format"},
     },
     "engine": {
