@@ -179,6 +179,21 @@ def test_what_was_written_before_a_delete_and_is_not_committed_yet_goes_with_it(
     assert h.seqs() == []
 
 
+@pytest.mark.parametrize("added", [1, 10])
+def test_tags_that_come_while_a_delete_compares_many_change_nothing(added: int) -> None:
+    """R-DEL-4, R-DEL-8; one tag has the number after those that are compared."""
+    h = Harness()
+    h.start_append(pack_rows([RowRecord(b"1", b"tag-%d" % n) for n in range(600)] + [RowRecord(b"0")] * 20))
+    h.settle()
+    h.engine._core.searches = StepQueue(h.loop, 1)
+    answer = h.start_delete(match="tag-*")  # makes its first step, of the three that compare tags
+    h.start_append(pack_rows([RowRecord(b"1", b"tag-new-%d" % n) for n in range(added)]))
+    while not answer.given:
+        h.settle()
+    assert answer.get().deleted == 600
+    assert h.seqs() == list(range(601, 621 + added)), "the untagged ones, and the new"
+
+
 def test_readers_see_all_that_a_delete_matches_or_nothing_of_it() -> None:
     h = Harness()
     tagged(h, 5)

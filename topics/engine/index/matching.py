@@ -73,8 +73,9 @@ class Matching:
         matches = np.zeros(tags.numbers_end + 1, np.bool_)
         value = predicate.value
         if value:
-            for at in range(0, len(matches) - 1, _NAMES_A_STEP):
-                names = tags.names(at, at + _NAMES_A_STEP)
+            end = len(matches) - 1  # others may be added between the steps
+            for at in range(0, end, _NAMES_A_STEP):
+                names = tags.names(at, min(at + _NAMES_A_STEP, end))
                 matches[at : at + len(names)] = [name.startswith(value) for name in names]
                 yield
             found = np.flatnonzero(matches)
