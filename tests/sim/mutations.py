@@ -1865,9 +1865,16 @@ MUTANTS = (
     ),
     _one(
         "a filter lets through a tag that begins as the one asked for",
-        "engine/index/tagged_rows.py",
-        "_Prefix(tags, predicate.value) if predicate.is_prefix else",
-        "_Prefix(tags, predicate.value) if predicate.value else",
+        "engine/index/tag_matcher.py",
+        "self.number = None if predicate.is_prefix else",
+        "self.number = None if predicate.value else",
+    ),
+    _one(
+        "a delete compares tags that came after it",
+        "engine/index/tag_matcher.py",
+        "min(at + _NAMES_A_STEP, end)",
+        "at + _NAMES_A_STEP",
+        "tests/engine/write/test_delete.py",
     ),
     _one(
         "a cursor skips a record that matches",

@@ -17,9 +17,9 @@ from topics.engine.index import index as index_module
 from topics.engine.index import tags as tags_module
 from topics.engine.index.chunk import DEAD, Dead
 from topics.engine.index.index import Index
-from topics.engine.index.matching import Matching
 from topics.engine.index.selected_rows import SelectedRows
 from topics.engine.index.tagged_rows import tagged_rows
+from topics.engine.index.tagged_search import TaggedSearch
 from topics.engine.index.usage import Usage
 from topics.engine.values.predicate import Predicate
 from topics.store.format.file_table import FileKind, FileTable
@@ -78,13 +78,13 @@ def test_the_index_is_a_dict_of_live_rows(plan: list[tuple[str, object, object]]
     index = Index(usage)
     model: dict[int, tuple[int, bytes | None]] = {}
     last = 0
-    searches: list[tuple[Matching, Iterator[None], Predicate, int]] = []
+    searches: list[tuple[TaggedSearch, Iterator[None], Predicate, int]] = []
     for step, a, b in plan:
         if step == "search":  # it continues while others come and go; some of the rows it is about are still to come
             assert isinstance(a, int)
             assert isinstance(b, bytes)
             predicate = Predicate(b in (b"t", b""), b)
-            matching = Matching(index, predicate, last + a - 20)
+            matching = TaggedSearch(index, predicate, last + a - 20)
             searches.append((matching, matching.steps(), predicate, last + a - 20))
             continue
         if step == "step":
@@ -181,11 +181,11 @@ def _remove(index: Index, model: dict[int, tuple[int, bytes | None]], step: str,
 
 def kill_matching(index: Index, predicate: Predicate, upto: int) -> list[int]:
     """The seqs that die."""
-    matching = Matching(index, predicate, upto)
+    matching = TaggedSearch(index, predicate, upto)
     return finish(matching, matching.steps())
 
 
-def finish(matching: Matching, steps_left: Iterator[None]) -> list[int]:
+def finish(matching: TaggedSearch, steps_left: Iterator[None]) -> list[int]:
     for _ in steps_left:
         pass
     dead = [Dead(each.chunk, each.which) for each in matching.kill()]
@@ -411,7 +411,7 @@ def test_what_becomes_of_rows_between_a_search_and_the_deaths_of_what_it_found_c
         index.append_row(seq, file.file_id, seq * 10, 10, _size(seq), seq, 0, _tag(seq))
         model[seq] = (_size(seq), _tag(seq))
     predicate = Predicate(match == b"t", match)
-    matching = Matching(index, predicate, 36)
+    matching = TaggedSearch(index, predicate, 36)
     for _ in matching.steps():
         pass
     dead: list[int] = []

@@ -14,8 +14,8 @@ from tests.amount import examples
 from tests.engine.fake_store import usage_of
 from topics.engine.index.chunk import Dead
 from topics.engine.index.index import Index
-from topics.engine.index.matching import Matching
 from topics.engine.index.tag_filter import TagFilter
+from topics.engine.index.tagged_search import TaggedSearch
 from topics.engine.values.predicate import Predicate
 from topics.store.format.catalog import NO_TAG
 from topics.store.format.file_table import FileKind, FileTable
@@ -62,14 +62,14 @@ def test_a_delete_by_tag_looks_at_the_chunks_that_hold_it_alone(match: str) -> N
             b"rare" if seq in rare else b"k%d" % (seq % 500) for seq in range(first, first + 1000)
         ]
         index.append_rows(first, file_id, column, column, column, 1, np.zeros(1000, np.uint8), tags)
-    looked, which = [], Matching._which
+    looked, which = [], TaggedSearch._which
 
-    def count(self: Matching, *given: Any) -> Any:
+    def count(self: TaggedSearch, *given: Any) -> Any:
         looked.append(given)
         return which(self, *given)
 
-    with patch.object(Matching, "_which", count):
-        matching = Matching(index, Predicate.of(match), ROWS)
+    with patch.object(TaggedSearch, "_which", count):
+        matching = TaggedSearch(index, Predicate.of(match), ROWS)
         for _ in matching.steps():
             pass
         killed = matching.kill()

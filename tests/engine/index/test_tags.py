@@ -14,8 +14,8 @@ from tests.engine.fake_store import usage_of
 from tests.store.format.frames_by_hand import record_at
 from topics.engine.index import tags as tags_module
 from topics.engine.index.index import Index
+from topics.engine.index.tagged_rows import tagged_mask
 from topics.engine.index.tags import Tags
-from topics.engine.routers.forward_steps import matching
 from topics.engine.values.predicate import Predicate
 from topics.store.format.catalog import NO_TAG
 from topics.store.format.file_table import FileKind, FileTable
@@ -48,7 +48,7 @@ def index() -> Index:
 
 
 def matched(index: Index, seqs: list[int], text: str) -> list[int]:
-    found = matching(index, np.array(seqs, np.uint64), Predicate.of(text))
+    found = tagged_mask(index, np.array(seqs, np.uint64), Predicate.of(text))
     return [seq for seq, matches in zip(seqs, found.tolist(), strict=True) if matches]
 
 

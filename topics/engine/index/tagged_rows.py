@@ -1,4 +1,4 @@
-"""The next rows of an index whose tags match a predicate, for a reader with a filter."""
+"""Rows of an index whose tags match: the next ones for a reader, and those of a router's step."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 from topics.engine.index.chunk import DEAD
 from topics.engine.index.index import Index
 from topics.engine.index.selected_rows import NO_ROWS, SelectedRows, joined, rows_of
-from topics.engine.index.tags import Tags
+from topics.engine.index.tag_matcher import TagMatcher
 from topics.engine.values.predicate import Predicate
-from topics.store.format.catalog import NO_TAG
 
 _CHUNK_COST = 32
 """Cost of a chunk that is passed, in rows that are looked at."""
@@ -20,7 +19,6 @@ _NAME_COST = 50
 """Cost of comparing the text of a tag."""
 _NEW_A_STEP = 512
 """Most new tags that one step compares."""
-_UNKNOWN, _OTHER, _MATCHES = 0, 1, 2
 
 
 class TaggedRows(NamedTuple):
@@ -44,8 +42,8 @@ def tagged_rows(index: Index, predicate: Predicate, after: int, upto: int, *, li
     tags = index.tags
     if tags is None:
         return TaggedRows(NO_ROWS, upto, 0, 0)
-    matcher = _Prefix(tags, predicate.value) if predicate.is_prefix else _Equal(tags.number(predicate.value))
-    if matcher.number == NO_TAG:
+    matcher = TagMatcher(tags, predicate)
+    if matcher.is_vain:
         return TaggedRows(NO_ROWS, upto, 0, 0)
     parts: list[SelectedRows] = []
     looked = cost = 0
@@ -59,15 +57,14 @@ def tagged_rows(index: Index, predicate: Predicate, after: int, upto: int, *, li
             break
         cost += _CHUNK_COST
         start, end = max(0, after + 1 - chunk.first), min(chunk.count, upto + 1 - chunk.first)
-        column, number = chunk.tags, matcher.number
-        may_hold = number is None or chunk.tag_filter is None or chunk.tag_filter.may_hold(number)
-        if column is None or not chunk.live or not may_hold:
+        column = chunk.tags
+        if not matcher.may_hold(chunk):
             start = max(start, end)
         begin = start
         while column is not None and start < end and limit and (cost < room or not looked):
-            which, matched_cost = matcher.which(column[start : min(end, start + max(1, room - cost))])
+            which, compared = matcher.which(column[start : min(end, start + max(1, room - cost))], _NEW_A_STEP)
             which &= chunk.flags[start : start + len(which)] < DEAD
-            cost += len(which) + matched_cost
+            cost += len(which) + _NAME_COST * compared
             rows = np.flatnonzero(which)[:limit] + start
             limit -= len(rows)
             if len(rows):
@@ -84,40 +81,20 @@ def tagged_rows(index: Index, predicate: Predicate, after: int, upto: int, *, li
     return TaggedRows(chosen, through, looked, cost)
 
 
-class _Equal:
-    """The tags that equal a text: one number, or none (NO_TAG)."""
+def tagged_mask(index: Index, seqs: NDArray[np.uint64], predicate: Predicate) -> NDArray[np.bool_]:
+    """Return the mask of these live seqs, ascending, whose tag matches (R-RTR-6).
 
-    def __init__(self, number: int) -> None:
-        self.number: int | None = number
-
-    def which(self, column: NDArray[np.uint32]) -> tuple[NDArray[np.bool_], int]:
-        """Return which of the first numbers match, and the cost beside looking at them."""
-        equal: NDArray[np.bool_] = column == self.number
-        return equal, 0
-
-
-class _Prefix:
-    """The tags that begin with a text. Each tag that occurs is compared once."""
-
-    number: int | None = None
-
-    def __init__(self, tags: Tags, beginning: bytes) -> None:
-        self._tags = tags
-        self._beginning = beginning
-        self._known = np.zeros(tags.numbers_end + 1, np.uint8)
-        self._known[-1] = _OTHER  # rows without a tag, whose NO_TAG is clipped to it
-
-    def which(self, column: NDArray[np.uint32]) -> tuple[NDArray[np.bool_], int]:
-        """Return the matches and the cost, for a prefix of the numbers if many tags are new."""
-        known = self._known
-        states = known.take(column, mode="clip")
-        unknown = np.flatnonzero(states == _UNKNOWN)
-        if not len(unknown):
-            return states == _MATCHES, 0
-        if len(unknown) > _NEW_A_STEP:
-            column = column[: int(unknown[_NEW_A_STEP])]
-            unknown = unknown[:_NEW_A_STEP]
-        # Not by numpy's unique, whose first call imports modules for 12 ms.
-        numbers = np.array(list(set(column[unknown].tolist())), np.uint32)
-        known[numbers] = np.where(self._tags.begin_with(numbers, self._beginning), _MATCHES, _OTHER)
-        return known.take(column, mode="clip") == _MATCHES, _NAME_COST * len(numbers)
+    The tags of these rows are compared, not all tags of the topic.
+    """
+    result = np.zeros(len(seqs), np.bool_)
+    tags = index.tags
+    if tags is None:
+        return result
+    matcher = TagMatcher(tags, predicate)
+    if matcher.is_vain:
+        return result
+    for chunk, start, end in index.by_chunk(seqs):
+        if chunk.tags is not None:
+            rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
+            result[start:end], _compared = matcher.which(chunk.tags[rows])
+    return result

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from topics.engine.index.chunk import Dead
 from topics.engine.index.spread_dict import PLACES_MASK, SpreadDict
-from topics.engine.values.predicate import Predicate
 from topics.store.format.catalog import NO_TAG
 
 _A_STEP = 512
@@ -191,19 +190,7 @@ class Tags:
         return NO_TAG if number is None else number
 
     def begin_with(self, numbers: NDArray[np.uint32], beginning: bytes) -> NDArray[np.bool_]:
-        """Return which of these numbers are of tags with the prefix, shape (n,)."""
+        """Return which of these numbers are of tags with the prefix, shape (n,); NO_TAG is not."""
         names = self._names
-        return np.array([names[number].startswith(beginning) for number in numbers.tolist()], np.bool_)
-
-    def match(self, numbers: NDArray[np.uint32], predicate: Predicate) -> NDArray[np.bool_]:
-        """Return which of these numbers of live rows belong to matching tags, shape (n,).
-
-        The cost depends on `numbers`, not on the number of tags.
-        """
-        if not predicate.is_prefix:
-            equal: NDArray[np.bool_] = numbers == self._numbers.get(predicate.value, NO_TAG - 1)
-            return equal
-        each, places = np.unique(numbers, return_inverse=True)
-        names = self._names
-        matches = [number != NO_TAG and predicate.matches(names[number]) for number in each.tolist()]
-        return np.array(matches, np.bool_)[places]
+        found = [number != NO_TAG and names[number].startswith(beginning) for number in numbers.tolist()]
+        return np.array(found, np.bool_)

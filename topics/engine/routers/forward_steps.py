@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.common.values.configs import EXACTLY_ONCE
-from topics.engine.index.index import Index
 from topics.engine.index.selected_rows import SelectedRows
+from topics.engine.index.tagged_rows import tagged_mask
 from topics.engine.read.frame_read import FrameRead, OwnFrames
 from topics.engine.routers.copies import Copies, copies_of
 from topics.engine.routers.destination_space import DestinationSpace, SpaceCore
@@ -31,7 +31,6 @@ from topics.engine.state.router_work import RouterWork
 from topics.engine.state.staged_operations import Turn
 from topics.engine.state.topic import Life, Router, Topic
 from topics.engine.values.ports import ReaderPort
-from topics.engine.values.predicate import Predicate
 from topics.engine.values.read_bounds import fitting
 from topics.engine.write.delete import RecordDeletionCore, trim
 from topics.engine.write.evictions import has_to_wait
@@ -157,7 +156,7 @@ class ForwardSteps:
         """Return the rows that pass the filter and have hops left."""
         source = router.source
         if router.config.filter is not None and len(rows.seqs):
-            rows = rows.rows(matching(source.index, rows.seqs, router.config.filter))
+            rows = rows.rows(tagged_mask(source.index, rows.seqs, router.config.filter))
         hops = source.hops
         if hops is not None and hops.runs and len(rows.seqs):
             rows = rows.rows(np.array([hops.of(seq) < HOPS_MAX for seq in rows.seqs.tolist()], np.bool_))
@@ -394,16 +393,3 @@ def _forget_hops(source: Topic) -> None:
     hops, routers = source.hops, source.routers
     if hops is not None and hops.runs and all(router.position >= hops.runs[0][1] for router in reversed(routers)):
         hops.forget(min((router.position for router in routers), default=source.head))
-
-
-def matching(index: Index, seqs: NDArray[np.uint64], predicate: Predicate) -> NDArray[np.bool_]:
-    """Return the mask of these live seqs, ascending, whose tag matches (R-RTR-6)."""
-    result = np.zeros(len(seqs), np.bool_)
-    tags = index.tags
-    if tags is None:
-        return result
-    for chunk, start, end in index.by_chunk(seqs):
-        if chunk.tags is not None:
-            rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
-            result[start:end] = tags.match(chunk.tags[rows], predicate)
-    return result

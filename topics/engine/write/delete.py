@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from topics.clock import Clock
 from topics.engine.index.chunk import Dead
-from topics.engine.index.matching import Matching
 from topics.engine.index.pending_delete_flags import PendingDeleteFlags
+from topics.engine.index.tagged_search import TaggedSearch
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state import refusals
 from topics.engine.state.control_frames import encode, removal
@@ -39,7 +39,7 @@ class RecordDeletionCore(ExpiryCore, Protocol):
 class RecordDeletion(Operation[RecordDeletionCore]):
     """A deletion that covers all records written before it and none written later (R-DEL-4)."""
 
-    __slots__ = ("before_seq", "done", "matching", "upto")
+    __slots__ = ("before_seq", "done", "search", "upto")
 
     def __init__(  # noqa: PLR0917 - built in one place
         self,
@@ -47,20 +47,20 @@ class RecordDeletion(Operation[RecordDeletionCore]):
         topic: Topic,
         upto: int,
         before_seq: int | None,
-        matching: Matching | None,
+        search: TaggedSearch | None,
         done: Done[DeleteResult],
     ) -> None:
-        """matching: a search that has ended; None to delete by seq only."""
+        """search: a search that has ended; None to delete by seq only."""
         super().__init__(core, topic)
         self.upto = upto
         self.before_seq = before_seq
-        self.matching = matching
+        self.search = search
         self.done = done
 
     def apply(self, commit: Commit) -> None:
         topic = self.topic
-        if self.matching is not None:
-            deleted = _kill(self.core.deletions, topic, self.matching)
+        if self.search is not None:
+            deleted = _kill(self.core.deletions, topic, self.search)
         else:
             deleted = delete_now(self.core.deletions, topic, self.upto, self.before_seq, None)
         wake(self.core, topic)
@@ -85,15 +85,15 @@ def delete_now(
         return 0
     if match is None:
         return topic.lose_through(deleted=bound)
-    matching = Matching(topic.index, match, bound)
-    for _ in matching.steps():
+    search = TaggedSearch(topic.index, match, bound)
+    for _ in search.steps():
         pass
-    return _kill(deletions, topic, matching)
+    return _kill(deletions, topic, search)
 
 
-def _kill(deletions: PendingDeleteFlags, topic: Topic, matching: Matching) -> int:
+def _kill(deletions: PendingDeleteFlags, topic: Topic, search: TaggedSearch) -> int:
     """Kill the records that a search has found; return their number."""
-    found = matching.kill()
+    found = search.kill()
     deleted = sum([each.records for each in found])
     for each in found:
         deletions.add_later(topic.id, Dead(each.chunk, each.which))
@@ -148,23 +148,27 @@ def _delete_records(  # noqa: PLR0917 - as `delete_records`
         _stage(core, topic, before_seq, None, done)
     else:
         upto = topic.next_seq - 1
-        matching = Matching(topic.index, match, upto if before_seq is None else min(before_seq - 1, upto))
+        search = TaggedSearch(topic.index, match, upto if before_seq is None else min(before_seq - 1, upto))
 
         def on_found() -> None:
             bound = before_seq
             # Only records from before the start of the search are deleted.
             if topic.next_seq - 1 > upto:
                 bound = upto + 1 if before_seq is None else min(before_seq, upto + 1)
-            _stage(core, topic, bound, matching, done)
+            _stage(core, topic, bound, search, done)
 
-        core.searches.run(matching.steps(), on_found)
+        core.searches.run(search.steps(), on_found)
 
 
 def _stage(
-    core: RecordDeletionCore, topic: Topic, before_seq: int | None, matching: Matching | None, done: Done[DeleteResult]
+    core: RecordDeletionCore,
+    topic: Topic,
+    before_seq: int | None,
+    search: TaggedSearch | None,
+    done: Done[DeleteResult],
 ) -> None:
     if topic.life is Life.DELETING:  # The topic may have changed during the search.
-        topic.parked.append(lambda: _stage(core, topic, before_seq, matching, done))
+        topic.parked.append(lambda: _stage(core, topic, before_seq, search, done))
         return
     if topic.life is Life.GONE:
         done(refusals.topic_not_found(topic.name))
@@ -173,7 +177,7 @@ def _stage(
     try:
         check_backlog(core.log)
         expire(core, topic, now_ms)
-        _stage_frame(core, topic, before_seq, matching, now_ms, done)
+        _stage_frame(core, topic, before_seq, search, now_ms, done)
     except TopicsError as error:
         done(error)
 
@@ -206,16 +210,16 @@ def _stage_frame(  # noqa: PLR0917 - the parts of one operation
     core: RecordDeletionCore,
     topic: Topic,
     before_seq: int | None,
-    matching: Matching | None,
+    search: TaggedSearch | None,
     now_ms: int,
     done: Done[DeleteResult],
 ) -> None:
     """Stage a deletion, with its frame where the class has one. Raises: StorageError."""
-    operation = RecordDeletion(core, topic, topic.next_seq - 1, before_seq, matching, done)
+    operation = RecordDeletion(core, topic, topic.next_seq - 1, before_seq, search, done)
     if topic.stage_class == "ephemeral":
         operation.stage_unlogged()
         return
-    match = matching and (matching.predicate.is_prefix, matching.predicate.value.decode())
+    match = search and (search.predicate.is_prefix, search.predicate.value.decode())
     payload = removal(topic, before=before_seq, match=match)
     with core.log.use_reserve():
         core.log.stage_control(topic.id, FrameType.DELETE_RECORDS, payload.upto, now_ms, encode(payload))

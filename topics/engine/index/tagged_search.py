@@ -15,17 +15,14 @@ from numpy.typing import NDArray
 from topics.engine.index.chunk import DEAD, Chunk
 from topics.engine.index.found import Found
 from topics.engine.index.index import Index
+from topics.engine.index.tag_matcher import TagMatcher
 from topics.engine.values.predicate import Predicate
-from topics.store.format.catalog import NO_TAG
 
-_NAMES_A_STEP = 256
 _CHUNKS_A_STEP = 32
 """Chunks skipped in one step; a chunk whose rows are matched takes a step of its own."""
-_FEW = 16
-"""Up to this number of matching tags, each is looked up in a chunk's filter."""
 
 
-class Matching:
+class TaggedSearch:
     """A search among live rows up to `upto`. Run `steps` to the end, then `kill`."""
 
     def __init__(self, index: Index, predicate: Predicate, upto: int) -> None:
@@ -35,26 +32,25 @@ class Matching:
         self._through = min(upto, index.last_seq)
         """The last seq when the search began; later rows are searched by `kill`."""
         self._seen: dict[Chunk, Found | None] = {}
-        self._numbers: NDArray[np.bool_] | int = NO_TAG
-        """Which tag numbers match, shape (numbers + 1,), False at the end; or the only matching
-        number; NO_TAG if none matches.
-        """
-        self._few: list[int] = []
-        """The matching numbers, if they are few."""
-        self._matches_all = False
+        self._matcher: TagMatcher | None = None
+        """For rows up to `_through`; None while no row has a tag."""
+        if index.tags is not None and self._through > 0:
+            self._matcher = TagMatcher(index.tags, predicate)
 
     def steps(self) -> Iterator[None]:
         """Search in steps of some tens of microseconds."""
-        yield from self._match_tags()
-        if not isinstance(self._numbers, np.ndarray) and self._numbers == NO_TAG:
+        matcher = self._matcher
+        if matcher is not None:
+            yield from matcher.learn()
+        if matcher is None or matcher.is_vain:
             self._seen = dict.fromkeys(self._index.chunks)
             return
         passed = 0
         for chunk in list(self._index.chunks):
             if chunk.first > self._through:
                 return
-            if self._may_hold(chunk):
-                self._seen[chunk] = self._look(chunk)
+            if matcher.may_hold(chunk):
+                self._seen[chunk] = self._look(chunk, matcher)
                 yield
                 continue
             self._seen[chunk] = None
@@ -62,57 +58,19 @@ class Matching:
             if passed % _CHUNKS_A_STEP == 0:
                 yield
 
-    def _match_tags(self) -> Iterator[None]:
-        tags, predicate = self._index.tags, self.predicate
-        if tags is None or self._through <= 0:
-            return
-        if not predicate.is_prefix:
-            self._numbers = tags.number(predicate.value)
-            self._few = [] if self._numbers == NO_TAG else [self._numbers]
-            return
-        matches = np.zeros(tags.numbers_end + 1, np.bool_)
-        value = predicate.value
-        if value:
-            end = len(matches) - 1  # others may be added between the steps
-            for at in range(0, end, _NAMES_A_STEP):
-                names = tags.names(at, min(at + _NAMES_A_STEP, end))
-                matches[at : at + len(names)] = [name.startswith(value) for name in names]
-                yield
-            found = np.flatnonzero(matches)
-            self._matches_all = len(found) == len(matches) - 1
-            self._few = found.tolist() if len(found) <= _FEW else []
-            if not len(found):
-                return
-        else:
-            matches[:-1] = self._matches_all = True
-        self._numbers = matches
-
-    def _may_hold(self, chunk: Chunk) -> bool:
-        """Return whether a row of the chunk may match; False is certain."""
-        if chunk.tags is None or not chunk.live:
-            return False
-        filtered = chunk.tag_filter
-        return filtered is None or not self._few or any(map(filtered.may_hold, self._few))
-
-    def _look(self, chunk: Chunk) -> Found | None:
+    def _look(self, chunk: Chunk, matcher: TagMatcher) -> Found | None:
         """Find the matching rows that exist since the search began."""
         end = min(chunk.count, self._through + 1 - chunk.first)
         filtered = chunk.tag_filter
-        if self._matches_all and filtered is not None and not filtered.has_untagged and end == chunk.count:
+        if matcher.matches_all and filtered is not None and not filtered.has_untagged and end == chunk.count:
             return Found(chunk, None, chunk.live, chunk.bytes)
         return _found(chunk, self._which(chunk, end))
 
     def _which(self, chunk: Chunk, end: int) -> NDArray[np.bool_]:
         """Return which rows of [0, end) live and match. end: at most the rows up to `_through`."""
-        if chunk.tags is None:
+        if chunk.tags is None or self._matcher is None:
             return np.zeros(end, np.bool_)
-        column, numbers = chunk.tags[:end], self._numbers
-        if isinstance(numbers, np.ndarray):
-            which = column != NO_TAG if self._matches_all else numbers.take(column, mode="clip")
-        elif numbers == NO_TAG:
-            return np.zeros(end, np.bool_)
-        else:
-            which = column == numbers
+        which, _compared = self._matcher.which(chunk.tags[:end])
         which &= chunk.flags[:end] < DEAD
         return which
 
@@ -139,7 +97,7 @@ class Matching:
         tags = self._index.tags
         if end > known and chunk.tags is not None and tags is not None:
             alive = chunk.live_rows(known, end)
-            which[alive] = tags.match(chunk.tags[alive], self.predicate)
+            which[alive], _compared = TagMatcher(tags, self.predicate).which(chunk.tags[alive])
         return _found(chunk, which)
 
 
