@@ -10,7 +10,7 @@ from topics.config import Config
 from topics.embedded.own_loop import own_loop
 from topics.errors import UsageError
 from topics.loop.loop import Loop
-from topics.store.archive.restore_archive import Timeline, end_of, find_timelines
+from topics.store.archive.timelines import Timeline, end_of, find_timelines
 from topics.store.archive.verify_archive import verify_timelines
 from topics.store.backup.backup_manifest import read_manifest
 from topics.store.backup.restore_backup import check_backup, find_backup

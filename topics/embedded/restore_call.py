@@ -13,25 +13,15 @@ from topics.common.values import arguments
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
 from topics.config import Config
 from topics.embedded.own_loop import own_loop
-from topics.engine.recovery.known_seqs import KnownSeqs, copied_seqs
-from topics.engine.stored_engine import IdAndHead, StoredEngine
-from topics.errors import CorruptError, TopicsError, UsageError
+from topics.engine.recovery.archived_seqs import known_seqs, point_of_record
+from topics.engine.recovery.known_seqs import IdAndHead, KnownSeqs
+from topics.engine.stored_engine import StoredEngine
+from topics.errors import TopicsError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import OwnTimeline, name_timeline
-from topics.store.archive.restore_archive import (
-    END,
-    RestorePoint,
-    Timeline,
-    WantedRecord,
-    check_one_line,
-    copy_point,
-    end_of,
-    find_record,
-    find_timelines,
-    line_of,
-    point_at,
-    scan_after,
-)
+from topics.store.archive.restore_archive import copy_point
+from topics.store.archive.restore_point import END, point_at
+from topics.store.archive.timelines import Timeline, check_one_line, end_of, find_timelines, line_of
 from topics.store.backup.backup_files import NOTE_NAME, remove_tree
 from topics.store.backup.restore_backup import copy_backup, find_backup
 from topics.store.disk.data_directory import lock_to_read, make_with_parents
@@ -103,24 +93,7 @@ def restore(
                 f"{source} is no archive (TOPICS_ARCHIVE_DIR): a backup has one time, so leave out `at` and `upto`"
             )
         return _restore_backup(source, target, skipped_seqs)
-    check_one_line(source, timelines)
-    point = point_at(timelines, at_ms) if upto is None else _point_of_record(timelines, *upto)
-    known, damage = _known_seqs(_siblings(source) or timelines, point)
-    with _making(target) as (loop, made):
-        loop.run_task(copy_point(loop, point, made))
-        continued = OwnTimeline("", line=line_of(point.timeline))
-        loop.run_task(name_timeline(loop.files, made, continued))
-        topics, records = loop.run_task(_settle(loop, made, target, skipped_seqs, known))
-    return Restored(
-        target,
-        point.base.path,
-        min(point.at_ms, end_of(point.timeline)),
-        topics,
-        records,
-        skipped_seqs,
-        end_of(point.timeline),
-        "; ".join([*point.timeline.findings, *([damage] if damage else [])]),
-    )
+    return _restore_archive(source, target, timelines, at_ms, upto, skipped_seqs)
 
 
 def _time(at: int | datetime | None) -> int:
@@ -140,6 +113,39 @@ def _restore_backup(source: str, target: str, skipped_seqs: int) -> Restored:
         manifest = loop.run_task(copy_backup(loop, found, made))
         topics, records = loop.run_task(_settle(loop, made, target, skipped_seqs, KnownSeqs()))
     return Restored(target, found, manifest.taken_ms, topics, records, skipped_seqs)
+
+
+def _restore_archive(  # noqa: PLR0917 - the arguments of one call
+    source: str,
+    target: str,
+    timelines: list[Timeline],
+    at_ms: int,
+    upto: tuple[str, int] | None,
+    skipped_seqs: int,
+) -> Restored:
+    check_one_line(source, timelines)
+    siblings = _siblings(source) or timelines
+    with own_loop(Config()) as loop:
+        if upto is None:
+            point = point_at(timelines, at_ms)
+        else:
+            point = loop.run_task(point_of_record(loop, timelines, *upto, _heads))
+        known, damage = loop.run_task(known_seqs(loop, siblings, point, _heads))
+    with _making(target) as (loop, made):
+        loop.run_task(copy_point(loop, point, made))
+        continued = OwnTimeline("", line=line_of(point.timeline))
+        loop.run_task(name_timeline(loop.files, made, continued))
+        topics, records = loop.run_task(_settle(loop, made, target, skipped_seqs, known))
+    return Restored(
+        target,
+        point.base.path,
+        min(point.at_ms, end_of(point.timeline)),
+        topics,
+        records,
+        skipped_seqs,
+        end_of(point.timeline),
+        "; ".join([*point.timeline.findings, *([damage] if damage else [])]),
+    )
 
 
 def _new_path(to: str | os.PathLike[str]) -> str:
@@ -218,53 +224,3 @@ def _heads(base: str) -> dict[str, IdAndHead]:
             return heads
 
         return loop.run_task(run())
-
-
-def _known_seqs(timelines: list[Timeline], point: RestorePoint) -> tuple[KnownSeqs, str]:
-    """Return the seqs that the archive knows, and the damage in the log after the point.
-
-    Other timelines count, too: clients may know the seqs of a log that was restored before.
-    """
-    known = KnownSeqs()
-    damage = _scan(point, known)
-    for timeline in timelines:
-        if not timeline.bases or timeline.bases[-1].path == point.base.path:
-            continue
-        newest = timeline.bases[-1]
-        for head in _heads(newest.path).values():
-            known.note(head.topic_id, head.head)
-        found = _scan(RestorePoint(timeline, newest, newest.manifest.taken_ms), known)
-        if timeline.path == point.timeline.path:
-            damage = found or (damage if not timeline.note.holes else "")
-    return known, damage
-
-
-def _scan(point: RestorePoint, known: KnownSeqs) -> str:
-    """Note the seqs of the log after a point, up to damage; return that."""
-    with own_loop(Config()) as loop:
-        try:
-            loop.run_task(scan_after(loop, point, known.take))
-        except CorruptError as error:
-            return str(error)
-    return ""
-
-
-def _point_of_record(timelines: list[Timeline], topic: str, seq: int) -> RestorePoint:
-    """Return the point right after a record was written.
-
-    Raises: UsageError, it is in no timeline.
-    """
-    for timeline in reversed(timelines):
-        for number, base in reversed(list(enumerate(timeline.bases))):
-            head = _heads(base.path).get(topic, IdAndHead(0, 0))
-            # Above its head, or of a topic that was created again after the base.
-            topic_id = head.topic_id if head.head < seq else 0
-            with own_loop(Config()) as loop:
-                wanted = WantedRecord(topic, topic_id, seq)
-                point = loop.run_task(find_record(loop, timeline, number, wanted, copied_seqs))
-            if point is not None:
-                return point
-    raise UsageError(
-        f"the archive does not have the write of seq {seq} of topic {topic}: it is older than the first base, in a "
-        "hole, or was never written; use `at` with a time"
-    )

@@ -10,6 +10,7 @@ from topics.common.histograms import Distribution, Histogram
 from topics.config import Config
 from topics.engine.engine import FLUSH_ORDER, Engine
 from topics.engine.recovery.engine_catalog import EngineCatalog
+from topics.engine.recovery.known_seqs import IdAndHead
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.shared.topic_registry import Registry
 from topics.loop.loop import Loop
@@ -68,13 +69,6 @@ class LogStats(NamedTuple):
     """ns in which a segment or pack was completed."""
     segment_bytes: Distribution
     """Bytes of each segment and pack that was completed."""
-
-
-class IdAndHead(NamedTuple):
-    """A topic, and its highest seq."""
-
-    topic_id: int
-    head: int
 
 
 class StoredEngine:

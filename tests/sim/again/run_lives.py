@@ -16,7 +16,9 @@ from tests.sim.again.promised import Promised
 from tests.sim.again.seen_state import Seen, look_when_still
 from topics.errors import UsageError
 from topics.loop import Loop
-from topics.store.archive.restore_archive import copy_point, find_timelines, point_at
+from topics.store.archive.restore_archive import copy_point
+from topics.store.archive.restore_point import point_at
+from topics.store.archive.timelines import find_timelines
 
 _BACKUPS = "/srv/backups"
 _ARCHIVE = "/srv/archive"

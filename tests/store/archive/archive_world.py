@@ -16,7 +16,9 @@ from topics.config import Config
 from topics.errors import CorruptError, UsageError
 from topics.store.archive.archive_note import ArchiveNote
 from topics.store.archive.archiver import ArchiveStats
-from topics.store.archive.restore_archive import copy_point, find_timelines, point_at
+from topics.store.archive.restore_archive import copy_point
+from topics.store.archive.restore_point import point_at
+from topics.store.archive.timelines import find_timelines
 from topics.store.archive.verify_archive import verify_timelines
 
 ARCHIVE = "archive"

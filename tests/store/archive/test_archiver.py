@@ -15,7 +15,9 @@ from topics.engine.recovery.known_seqs import KnownSeqs
 from topics.errors import UsageError
 from topics.store.archive.archive_note import BASES, timeline_names
 from topics.store.archive.archive_retention import remove_old, remove_old_timelines
-from topics.store.archive.restore_archive import END, find_timelines, point_at, scan_after
+from topics.store.archive.restore_archive import scan_after
+from topics.store.archive.restore_point import END, point_at
+from topics.store.archive.timelines import find_timelines
 from topics.store.archive.verify_archive import verify_timelines
 from topics.store.backup.backup_manifest import backup_names
 from topics.store.disk.whole_files import list_if_there

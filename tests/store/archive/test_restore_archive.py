@@ -11,7 +11,8 @@ from tests.sim.world.sim_file import SimFile
 from tests.store.archive.archive_world import ARCHIVE, ArchiveRun, archive_config, archived, held, restored, wait
 from tests.store.store_world import StoreWorld
 from topics.errors import CorruptError, UsageError
-from topics.store.archive.restore_archive import END, find_timelines
+from topics.store.archive.restore_point import END
+from topics.store.archive.timelines import find_timelines
 from topics.store.archive.verify_archive import verify_timelines
 from topics.store.format.log_format import BATCH_MAGIC
 

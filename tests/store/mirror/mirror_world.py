@@ -19,7 +19,9 @@ from tests.store.store_world import StoreWorld, small_config
 from topics.common.values.archive_state import ArchiveState
 from topics.errors import CorruptError, NoAnswerError, StorageError, TopicsError, UsageError
 from topics.loop import Loop
-from topics.store.archive.restore_archive import END, Timeline, copy_point, find_timelines, point_at
+from topics.store.archive.restore_archive import copy_point
+from topics.store.archive.restore_point import END, point_at
+from topics.store.archive.timelines import Timeline, find_timelines
 from topics.store.mirror.mirror import Mirror, newest_timeline
 from topics.store.mirror.mirror_source import MissingPartError
 

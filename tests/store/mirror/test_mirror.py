@@ -13,7 +13,7 @@ from tests.store.mirror.mirror_world import MIRROR, MirrorRun
 from topics.errors import CorruptError, NoAnswerError, UsageError
 from topics.loop import Loop
 from topics.store.archive.archive_note import ArchiveNote, write_note
-from topics.store.archive.restore_archive import find_timelines
+from topics.store.archive.timelines import find_timelines
 from topics.store.archive.verify_archive import verify_timelines
 from topics.store.mirror.mirror import newest_timeline
 from topics.store.mirror.promotion import Promotion, note_promotion, promotion_of

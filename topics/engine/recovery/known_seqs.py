@@ -12,6 +12,13 @@ from topics.store.format.log_format import FrameType
 from topics.store.recovery.log_replay import VerifiedBatches
 
 
+class IdAndHead(NamedTuple):
+    """A topic, and its highest seq."""
+
+    topic_id: int
+    head: int
+
+
 class CopiedSeqs(NamedTuple):
     """The seqs that one step of a router has given out without a frame of their own."""
 

@@ -10,7 +10,18 @@ from topics.loop.loop import Loop
 from topics.store.archive.archive_note import LOG
 from topics.store.disk.whole_files import list_if_there
 from topics.store.format.file_table import FileTable
-from topics.store.format.log_format import BLOCK_BYTES, shard_directory, wal_file_name, wal_file_no
+from topics.store.format.log_format import (
+    BATCH_ALIGN,
+    BATCH_HEADER_BYTES,
+    BATCH_MAGIC,
+    BLOCK_BYTES,
+    WAL_FIRST_BATCH_OFFSET,
+    BatchHeader,
+    align_up,
+    shard_directory,
+    wal_file_name,
+    wal_file_no,
+)
 from topics.store.recovery.log_replay import (
     REMEDY,
     DirectReader,
@@ -90,3 +101,23 @@ async def scan(loop: Loop, used: list[LogFile], take: Callable[[str, VerifiedBat
         for file in table:
             await loop.files.close(file.fd)
     return replay
+
+
+def files_until(used: list[LogFile], at_ms: int) -> list[LogFile]:
+    """Return the files before the first one that was begun after a time."""
+    later = next((at for at, file in enumerate(used) if file.header.created_ms > at_ms), len(used))
+    return used[: max(later, 1)]
+
+
+def batches_in(data: bytes | memoryview, file: LogFile) -> list[tuple[int, BatchHeader]]:
+    """Return the batches of a file with their offsets, unverified."""
+    found = []
+    at, number = WAL_FIRST_BATCH_OFFSET, file.header.first_batch_no
+    while at + BATCH_HEADER_BYTES <= len(data) and data[at : at + len(BATCH_MAGIC)] == BATCH_MAGIC:
+        header = BatchHeader.unpack(data[at : at + BATCH_HEADER_BYTES], file.path)
+        if header.epoch != file.header.epoch or header.batch_no != number:
+            break
+        found.append((at, header))
+        at = align_up(at + BATCH_HEADER_BYTES + header.body_bytes, BATCH_ALIGN)
+        number += 1
+    return found

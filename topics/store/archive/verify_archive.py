@@ -7,7 +7,8 @@ from typing import NamedTuple
 from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
 from topics.store.archive.archived_log import archived_directory, scan, survey_after_base
-from topics.store.archive.restore_archive import END, Base, Timeline
+from topics.store.archive.restore_point import END
+from topics.store.archive.timelines import Base, Timeline
 from topics.store.backup.restore_backup import check_backup
 from topics.store.recovery.log_replay import REMEDY
 

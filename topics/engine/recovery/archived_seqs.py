@@ -1,0 +1,72 @@
+"""Seqs in an archive: the write of a record, and the highest ones that clients may know.
+
+A restore to a time gives out no seq again that the archive has, of whatever timeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from topics.engine.recovery.known_seqs import IdAndHead, KnownSeqs, copied_seqs
+from topics.errors import CorruptError, UsageError
+from topics.loop.loop import Loop
+from topics.store.archive.find_record import WantedRecord, find_record
+from topics.store.archive.restore_archive import scan_after
+from topics.store.archive.restore_point import RestorePoint
+from topics.store.archive.timelines import Timeline
+
+HeadsOf = Callable[[str], Mapping[str, IdAndHead]]
+"""Returns the topics of a base, whose path is given, by their names."""
+
+
+async def point_of_record(
+    loop: Loop, timelines: list[Timeline], topic: str, seq: int, heads_of: HeadsOf
+) -> RestorePoint:
+    """Return the point right after a record was written.
+
+    Raises: UsageError, it is in no timeline; CorruptError, FormatError, OSError.
+    """
+    for timeline in reversed(timelines):
+        for number, base in reversed(list(enumerate(timeline.bases))):
+            head = heads_of(base.path).get(topic, IdAndHead(0, 0))
+            # Above its head, or of a topic that was created again after the base.
+            topic_id = head.topic_id if head.head < seq else 0
+            wanted = WantedRecord(topic, topic_id, seq)
+            point = await find_record(loop, timeline, number, wanted, copied_seqs)
+            if point is not None:
+                return point
+    raise UsageError(
+        f"the archive does not have the write of seq {seq} of topic {topic}: it is older than the first base, in a "
+        "hole, or was never written; use `at` with a time"
+    )
+
+
+async def known_seqs(
+    loop: Loop, timelines: list[Timeline], point: RestorePoint, heads_of: HeadsOf
+) -> tuple[KnownSeqs, str]:
+    """Return the seqs that the archive knows, and the damage in the log after the point.
+
+    Other timelines count, too: clients may know the seqs of a log that was restored before.
+    Raises: CorruptError, a base is damaged; FormatError, OSError.
+    """
+    known = KnownSeqs()
+    damage = await _scan(loop, point, known)
+    for timeline in timelines:
+        if not timeline.bases or timeline.bases[-1].path == point.base.path:
+            continue
+        newest = timeline.bases[-1]
+        for head in heads_of(newest.path).values():
+            known.note(head.topic_id, head.head)
+        found = await _scan(loop, RestorePoint(timeline, newest, newest.manifest.taken_ms), known)
+        if timeline.path == point.timeline.path:
+            damage = found or (damage if not timeline.note.holes else "")
+    return known, damage
+
+
+async def _scan(loop: Loop, point: RestorePoint, known: KnownSeqs) -> str:
+    """Note the seqs of the log after a point, up to damage; return that."""
+    try:
+        await scan_after(loop, point, known.take)
+    except CorruptError as error:
+        return str(error)
+    return ""

@@ -1,0 +1,101 @@
+"""The write of one record in the archived log, as the end of a restore."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+
+from topics.errors import CorruptError
+from topics.loop.loop import Loop
+from topics.store.archive.archived_log import batches_in, files_until, scan, survey
+from topics.store.archive.restore_point import END, RestoredEnd, RestorePoint, check_outside
+from topics.store.archive.timelines import Timeline
+from topics.store.disk.whole_files import read_file
+from topics.store.format.log_format import BATCH_HEADER_BYTES, FrameType
+from topics.store.recovery.log_replay import VerifiedBatches
+
+
+class WantedRecord(NamedTuple):
+    """The last record of a restore."""
+
+    topic: str
+    topic_id: int
+    """The id of the topic in the base; 0 if only one that was created later counts."""
+    seq: int
+
+
+class Copied(Protocol):
+    """Seqs that one frame states beside its own, such as `CopiedSeqs` of known_seqs.py."""
+
+    @property
+    def frame(self) -> int: ...
+    @property
+    def topic_id(self) -> int: ...
+    @property
+    def first(self) -> int: ...
+    @property
+    def last(self) -> int: ...
+
+
+class _Created(msgspec.Struct):
+    """The part of a creation's payload that is used."""
+
+    name: str
+
+
+async def find_record(
+    loop: Loop,
+    timeline: Timeline,
+    number: int,
+    wanted: WantedRecord,
+    copied_seqs: Callable[[VerifiedBatches], Sequence[Copied]],
+) -> RestorePoint | None:
+    """Return the point right after a record was written; None if it was not between two bases.
+
+    Of a topic that was deleted and created again it is the newest record with this seq.
+    number: of the base before it, in the timeline. copied_seqs: returns the seqs of records that
+    have no frame of their own, since a router copied them.
+
+    Raises: CorruptError, FormatError, OSError.
+    """
+    base = timeline.bases[number]
+    later = timeline.bases[number + 1 : number + 2]
+    before_ms = later[0].manifest.taken_ms if later else END
+    ids = {wanted.topic_id} - {0}
+    found: list[tuple[str, int]] = []
+
+    def take(path: str, batches: VerifiedBatches) -> None:
+        frames = batches.frames
+        for at in np.flatnonzero(frames["type"] == FrameType.TOPIC_CREATE).tolist():
+            if msgspec.json.decode(batches.payload(at), type=_Created).name == wanted.topic:
+                ids.add(int(frames["topic_id"][at]))
+        is_it = (
+            (frames["type"] == FrameType.RECORD)
+            & (frames["seq"] == wanted.seq)
+            & np.isin(frames["topic_id"], list(ids))
+        )
+        for copied in copied_seqs(batches):
+            is_it[copied.frame] |= copied.topic_id in ids and copied.first <= wanted.seq <= copied.last
+        found.extend((path, int(frames["offset"][at])) for at in np.flatnonzero(is_it).tolist())
+
+    for shard, first_no in base.manifest.first_log_files.items():
+        used = files_until(await survey(loop, timeline.path, shard, first_no), before_ms)
+        try:
+            await scan(loop, used, take)
+        except CorruptError:
+            if not found:
+                raise
+        if not found:
+            continue
+        path, offset = found[-1]
+        file = next(file for file in used if file.path == path)
+        data = await read_file(loop.files, path)
+        begin, header = [batch for batch in batches_in(data, file) if batch[0] <= offset][-1]
+        end = RestoredEnd(shard, file.number, begin + BATCH_HEADER_BYTES + header.body_bytes)
+        for hole in timeline.note.holes:
+            check_outside(hole, header.written_ms)
+        return RestorePoint(timeline, base, header.written_ms, end)
+    return None

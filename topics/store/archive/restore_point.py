@@ -1,0 +1,62 @@
+"""The point that a restore of an archive leads to: which base, and which part of the log."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from topics.errors import UsageError
+from topics.store.archive.archive_note import Hole
+from topics.store.archive.timelines import Base, Timeline, end_of, time_text
+
+END = 1 << 62
+"""The time of a restore to the end of the archive."""
+
+
+class RestoredEnd(NamedTuple):
+    """The end of the part of a shard that is restored."""
+
+    shard: int
+    file_no: int
+    offset: int
+
+
+class RestorePoint(NamedTuple):
+    """The base of a restore, and the time that it leads to."""
+
+    timeline: Timeline
+    base: Base
+    at_ms: int
+    record_end: RestoredEnd | None = None
+    """For a restore up to a record, the end of its shard; that of other shards is the time."""
+
+
+def point_at(timelines: list[Timeline], at_ms: int) -> RestorePoint:
+    """Return the base and the timeline for a restore to a time; END is the newest one.
+
+    Raises: UsageError, there is none, with the times that there are.
+    """
+    with_bases = [timeline for timeline in timelines if timeline.bases]
+    if not with_bases:
+        raise UsageError("the archive has no base yet: the server makes one after its start, if it can")
+    later_ms = None
+    for timeline in reversed(with_bases):
+        begins_ms, end_ms = timeline.bases[0].manifest.taken_ms, end_of(timeline)
+        wanted_ms = end_ms if at_ms == END else at_ms
+        if begins_ms <= wanted_ms <= end_ms:
+            for hole in timeline.note.holes:
+                check_outside(hole, wanted_ms)
+            base = next(base for base in reversed(timeline.bases) if base.manifest.taken_ms <= wanted_ms)
+            # To the end: with what was written in the very ms in which the log was closed.
+            is_whole = at_ms == END and timeline.note.open_hole is None
+            return RestorePoint(timeline, base, END if is_whole else wanted_ms)
+        if end_ms < wanted_ms:
+            check_outside(Hole(end_ms, later_ms), wanted_ms)
+        later_ms = begins_ms
+    raise UsageError(f"the archive begins at {time_text(with_bases[0].bases[0].manifest.taken_ms)}: name a later time")
+
+
+def check_outside(hole: Hole, at_ms: int) -> None:
+    """Check that a time is not in a hole. Raises: UsageError."""
+    if hole.from_ms < at_ms and (hole.to_ms is None or at_ms < hole.to_ms):
+        before = f"at is {time_text(at_ms)}, which is not in the archive: name {time_text(hole.from_ms)} or earlier"
+        raise UsageError(before if hole.to_ms is None else f"{before}, or {time_text(hole.to_ms)} or later")
