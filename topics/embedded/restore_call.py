@@ -21,11 +21,18 @@ from topics.loop.loop import Loop
 from topics.store.archive.archive_note import OwnTimeline, name_timeline
 from topics.store.archive.restore_archive import copy_point
 from topics.store.archive.restore_point import END, point_at
-from topics.store.archive.timelines import Timeline, check_one_line, end_of, find_timelines, line_of
-from topics.store.backup.backup_files import NOTE_NAME, remove_tree
+from topics.store.archive.timelines import (
+    Timeline,
+    check_one_line,
+    end_of,
+    find_timelines,
+    is_timeline,
+    line_of,
+    timelines_beside,
+)
+from topics.store.backup.backup_files import remove_tree
 from topics.store.backup.restore_backup import copy_backup, find_backup
 from topics.store.disk.data_directory import lock_to_read, make_with_parents
-from topics.store.disk.whole_files import list_if_there
 
 _RESTORING = ".restoring"
 _LATEST_MS = 253_402_300_799_999
@@ -49,8 +56,8 @@ class Restored(NamedTuple):
     archived_ms: int = 0
     """Unix ms up to which the archive has the log; 0: it is a backup."""
     damage: str = ""
-    """Damage in the archive that the restore did without: a base, or its log after the restored
-    time; "" if there is none.
+    """Damage in the archive that the restore did without: a base, its log after the restored time,
+    the note of another timeline; "" if there is none.
     """
 
 
@@ -124,8 +131,12 @@ def _restore_archive(  # noqa: PLR0917 - the arguments of one call
     skipped_seqs: int,
 ) -> Restored:
     check_one_line(source, timelines)
-    siblings = _siblings(source) or timelines
+    siblings, findings = timelines, list[str]()
     with own_loop(Config()) as loop:
+        if is_timeline(loop.files, source):
+            # Those of other lines, too, since a copied data directory begins one. More seqs are
+            # left out then, and none names two records.
+            siblings, findings = loop.run_task(timelines_beside(loop, source))
         if upto is None:
             point = point_at(timelines, at_ms)
         else:
@@ -144,7 +155,7 @@ def _restore_archive(  # noqa: PLR0917 - the arguments of one call
         records,
         skipped_seqs,
         end_of(point.timeline),
-        "; ".join([*point.timeline.findings, *([damage] if damage else [])]),
+        "; ".join([*point.timeline.findings, *([damage] if damage else []), *findings]),
     )
 
 
@@ -182,18 +193,6 @@ def _making(target: str) -> Iterator[tuple[Loop, str]]:
             with suppress(OSError, TopicsError), own_loop(Config()) as loop:
                 loop.run_task(remove(loop, made))
         raise
-
-
-def _siblings(source: str) -> list[Timeline]:
-    """Return all timelines of the archive that a timeline is in; none if `source` is no timeline.
-
-    Those of other lines, too, since a copied data directory begins one. More seqs are left out
-    then, and none names two records.
-    """
-    with own_loop(Config()) as loop:
-        if NOTE_NAME not in list_if_there(loop.files, source):
-            return []
-        return loop.run_task(find_timelines(loop, os.path.dirname(os.path.abspath(source))))
 
 
 async def _settle(loop: Loop, made: str, target: str, skipped_seqs: int, known: KnownSeqs) -> tuple[int, int]:

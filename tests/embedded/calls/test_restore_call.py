@@ -11,7 +11,7 @@ import pytest
 
 import topics
 from tests.embedded.conftest import SMALL
-from topics import CorruptError, GapError, RequestError, UsageError
+from topics import CorruptError, GapError, RequestError, StorageError, UsageError
 from topics.store.disk import data_directory
 
 SKIPPED = 1000
@@ -136,6 +136,31 @@ def test_a_timeline_that_is_named_continues_above_the_seqs_of_the_others(archive
     made = topics.restore(first, tmp_path / "third", at=archive.after_third, skipped_seqs=SKIPPED)
     assert made.backup.startswith(str(first))
     with topics.open(tmp_path / "third", **SMALL) as log:
+        assert log.append("t", ["new"]).first_seq > known + SKIPPED
+
+
+@pytest.mark.parametrize("text", [b"{", None])
+def test_a_timeline_is_restored_beside_one_whose_note_is_damaged(
+    archive: Archived, tmp_path: Path, text: bytes | None
+) -> None:
+    """It is the remedy that a restore of the archive names. Seqs of the damaged timeline count, too."""
+    (first,) = archive.path.glob("*Z-*")
+    topics.restore(archive.path, tmp_path / "second", at=archive.after_third, skipped_seqs=SKIPPED)
+    with topics.open(tmp_path / "second", archive_dir=str(archive.path), archive_every_ms=10, **SMALL) as log:
+        while len(list(archive.path.glob("*/bases/*Z/backup.json"))) < 2:
+            log.append("t2", ["a base is made beside this"])
+        known = log.append("t", [{"n": 40}]).last_seq
+    (second,) = set(archive.path.glob("*Z-*")) - {first}
+    if text is None:
+        (second / "archive.json").unlink()
+    else:
+        (second / "archive.json").write_bytes(text)
+    with pytest.raises(StorageError, match="(?i)name another timeline"):
+        topics.restore(archive.path, tmp_path / "new", skipped_seqs=SKIPPED)
+    made = topics.restore(first, tmp_path / "new", skipped_seqs=SKIPPED)
+    assert f"{second}/archive.json" in made.damage
+    assert numbers(tmp_path / "new") == [1, 2, 3, 4, 5, 6]
+    with topics.open(tmp_path / "new", **SMALL) as log:
         assert log.append("t", ["new"]).first_seq > known + SKIPPED
 
 

@@ -111,7 +111,7 @@ def restore(  # noqa: PLR0917 - options of a command
     if made.archived_ms > made.taken_ms:
         print(f"left out: what the archive has from then to {time_text(made.archived_ms)}")
     if made.damage:
-        print(f"damage after the restored time: {made.damage}")
+        print(f"damage that the restore did without: {made.damage}")
 
 
 def _with_options(message: str) -> str:

@@ -11,7 +11,7 @@ from topics.loop.loop import Loop
 from topics.store.archive.archive_note import BASES, ArchiveNote, read_note, timeline_names
 from topics.store.backup.backup_files import NOTE_NAME
 from topics.store.backup.backup_manifest import BackupManifest, backup_names, read_manifest
-from topics.store.disk.whole_files import list_if_there
+from topics.store.disk.whole_files import FileCalls, list_if_there
 
 
 class Base(NamedTuple):
@@ -40,28 +40,66 @@ async def find_timelines(loop: Loop, path: str) -> list[Timeline]:
     Raises: CorruptError, FormatError, OSError.
     """
     files = loop.files
-    if NOTE_NAME in list_if_there(files, path):
+    if is_timeline(files, path):
         paths = [path.rstrip("/")]
     else:
         paths = [f"{path}/{name}" for name in timeline_names(files, path)]
     found = []
     for timeline in paths:
-        root, note = f"{timeline}/{BASES}", await read_note(files, timeline)
-        bases, findings = list[Base](), list[str]()
-        for name in backup_names(files, root):
-            try:
-                bases.append(Base(f"{root}/{name}", await read_manifest(files, f"{root}/{name}")))
-            except CorruptError as error:
-                findings.append(str(error))
-            except FileNotFoundError as error:
-                findings.append(f"{error.filename} is missing: its backup cannot be used")
+        note = await read_note(files, timeline)
+        bases, findings = await _read_bases(files, timeline)
         if note is None and bases:
-            path = f"{timeline}/{NOTE_NAME}"
-            raise StorageError(f"{path} is missing: name another timeline, or restore one of {root}, as a backup")
+            raise StorageError(
+                f"{timeline}/{NOTE_NAME} is missing: name another timeline, or restore one of {timeline}/{BASES}, as "
+                "a backup"
+            )
         note = note or ArchiveNote()
         bases = [base for base in bases if base.manifest.taken_ms <= note.upto_ms]
         found.append(Timeline(timeline, note, bases, findings))
     return sorted(found, key=lambda timeline: timeline.note.upto_ms)
+
+
+def is_timeline(files: FileCalls, path: str) -> bool:
+    """Return whether a directory is one timeline, not an archive."""
+    return NOTE_NAME in list_if_there(files, path)
+
+
+async def timelines_beside(loop: Loop, path: str) -> tuple[list[Timeline], list[str]]:
+    """Return all timelines of the archive that a timeline is in, and the damage of their notes.
+
+    They are for the seqs that they state, which bases and log do without a note: one that is
+    damaged or missing is reported, and all bases of its timeline count.
+    Raises: FormatError, OSError.
+    """
+    files, archive = loop.files, os.path.dirname(os.path.abspath(path))
+    found, damaged = list[Timeline](), list[str]()
+    for name in timeline_names(files, archive):
+        timeline, note = f"{archive}/{name}", None
+        bases, findings = await _read_bases(files, timeline)
+        try:
+            note = await read_note(files, timeline)
+        except CorruptError as error:
+            damaged.append(str(error))
+        else:
+            if note is None and bases:
+                damaged.append(f"{timeline}/{NOTE_NAME} is missing")
+        if note is not None:
+            bases = [base for base in bases if base.manifest.taken_ms <= note.upto_ms]
+        found.append(Timeline(timeline, note or ArchiveNote(), bases, findings))
+    return found, damaged
+
+
+async def _read_bases(files: FileCalls, timeline: str) -> tuple[list[Base], list[str]]:
+    """Return the backups of a timeline, oldest first, and what is damaged of them."""
+    root, bases, findings = f"{timeline}/{BASES}", list[Base](), list[str]()
+    for name in backup_names(files, root):
+        try:
+            bases.append(Base(f"{root}/{name}", await read_manifest(files, f"{root}/{name}")))
+        except CorruptError as error:
+            findings.append(str(error))
+        except FileNotFoundError as error:
+            findings.append(f"{error.filename} is missing: its backup cannot be used")
+    return bases, findings
 
 
 def line_of(timeline: Timeline) -> str:
