@@ -10,6 +10,7 @@ import pytest
 from tests.amount import seeds
 from tests.engine.harness import Answer
 from tests.engine.real_world import RealWorld
+from topics.common.values.configs import RouterConfig
 from topics.engine.read.read_pass import ReadPass
 from topics.engine.values.node_set import node_set
 from topics.engine.values.results import DiffQuery, DiffResult
@@ -17,6 +18,9 @@ from topics.engine.values.results import DiffQuery, DiffResult
 
 class Compared:
     """One topic, read both ways."""
+
+    written = "t"
+    """The topic that records are written to."""
 
     def __init__(self, seed: int, **config: Any) -> None:
         self.rng = random.Random(f"plain reads {seed}")
@@ -32,7 +36,15 @@ class Compared:
                 "record_node": self.rng.choice((None, "n0", "n1")),
                 "meta": self.rng.choice((None, {"m": 1})),
             }
-            self.world.append(*values, **chosen)
+            self.world.append(*values, name=self.written, **chosen)
+
+    def route(self, **settings: Any) -> None:
+        """Write to another topic from here on, of which a router makes copies by position."""
+        self.written, made = "source", Answer()
+        self.world.put("source", durability="disk")
+        config = RouterConfig("source", "t", **settings)
+        self.world.engine.put_router("router", config, lambda _name: True, made)
+        self.world.wait(made)
 
     def change(self) -> None:
         """Delete some records, as a prefix or by a tag."""
@@ -79,6 +91,22 @@ def test_a_read_that_is_plain_is_answered_as_any_other(seed: int) -> None:
         reads.change()
         reads.compare(30)
     assert reads.taken > 60, "too few reads were plain for this test to mean anything"
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+def test_a_plain_read_of_copies_shows_their_own_numbers_and_the_fields_that_they_keep(seed: int) -> None:
+    reads = Compared(seed, durability="disk")
+    reads.write(2)
+    reads.route(preserve_tag=seed % 2 == 0, preserve_node=seed // 2 % 2 == 0)
+    for _ in range(3):
+        reads.write(8)
+        assert reads.head > 8  # the state of a topic waits for its routers
+        reads.compare(30)
+        reads.change()
+        reads.compare(30)
+    assert reads.taken > 60, "too few reads were plain for this test to mean anything"
+    reads.world.checkpoint()  # each copy that is left has a frame of its own now
+    reads.compare(30)
 
 
 def test_a_read_that_reports_a_loss_or_needs_a_file_is_not_plain() -> None:

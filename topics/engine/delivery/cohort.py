@@ -196,7 +196,7 @@ class Cohorts:
 
         Returns: whether that was all; if not, the caller wakes the topic's waiters at the pass end.
         """
-        if len(topic.waiters) > _FEW or topic.feeders:
+        if len(topic.waiters) > _FEW or (topic.feeders and topic.awaits_routers):
             return False
         return all(isinstance(waiter, Cohort) and waiter.look_alone() for waiter in list(topic.waiters))
 

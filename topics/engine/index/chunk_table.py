@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from topics.engine.index.chunk import Chunk
 
-INDEX_CHUNK = struct.Struct("=7Q")
-"""A tp_index_chunk: first, count, and the addresses of flags, file_ids, offsets, lengths, sizes."""
+INDEX_CHUNK = struct.Struct("=8Q")
+"""A tp_index_chunk: first, count, and the addresses of flags, file_ids, offsets, lengths, sizes, ts."""
 
 
 class ChunkTable:
@@ -48,7 +48,7 @@ class ChunkTable:
 def _packed(chunk: Chunk) -> bytes:
     packed = chunk.packed
     if packed is None or packed[0] != chunk.count:
-        numbers = (chunk.file_ids, chunk.offsets, chunk.lengths, chunk.sizes)
+        numbers = (chunk.file_ids, chunk.offsets, chunk.lengths, chunk.sizes, chunk.ts)
         row = INDEX_CHUNK.pack(chunk.first, chunk.count, _address(chunk.flags), *map(_address, numbers))
         chunk.packed = packed = chunk.count, row
     return packed[1]

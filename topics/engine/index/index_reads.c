@@ -49,6 +49,7 @@ static int read_one(char *out, uint64_t *at, uint64_t room, struct tp_read *read
         const uint32_t *offsets = (const uint32_t *)(uintptr_t)chunk->offsets;
         const uint32_t *lengths = (const uint32_t *)(uintptr_t)chunk->lengths;
         const uint32_t *sizes = (const uint32_t *)(uintptr_t)chunk->sizes;
+        const uint64_t *ts = (const uint64_t *)(uintptr_t)chunk->ts;
         uint64_t rows = c + 1 == topic->chunk_count ? topic->last_rows : chunk->count;
         for (uint64_t row = from > chunk->first ? from - chunk->first : 0; row < rows; row++) {
             uint64_t seq = chunk->first + row;
@@ -58,13 +59,18 @@ static int read_one(char *out, uint64_t *at, uint64_t room, struct tp_read *read
                 more = 1;
                 break;
             }
-            if (flags[row] & FLAG_COPY) return 0;
             const struct tp_hot_range *r = hot_range(hot, hot_count, *last, file_ids[row], offsets[row], lengths[row]);
             if (!r) return 0;
             *last = r;
             struct tp_frame f;
             const uint8_t *p = (const uint8_t *)(uintptr_t)r->address + (offsets[row] - r->start);
-            if (!is_frame_of(p, lengths[row], topic->topic_id, seq, &f)) return 0;
+            if (flags[row] & FLAG_COPY) {
+                if (!is_copied_frame(p, lengths[row], flags[row], &f)) return 0;
+                f.seq = seq;
+                f.ts_ms = ts[row];
+            } else if (!is_frame_of(p, lengths[row], topic->topic_id, seq, &f)) {
+                return 0;
+            }
             if (s.count && s.size + shown_size(&f, &s) > budget) {
                 more = 1;
                 break;

@@ -48,7 +48,7 @@ struct tp_read_topic {
  * TP_ROW_DEAD. */
 struct tp_index_chunk {
     uint64_t first, count;
-    uint64_t flags, file_ids, offsets, lengths, sizes; /* u8, then u32 four times */
+    uint64_t flags, file_ids, offsets, lengths, sizes, ts; /* u8, then u32 four times, u64 */
 };
 
 /* The settings that bound a read (contract 5.2), and the caller's own limit. */

@@ -1,7 +1,7 @@
 """Reads from a cursor of only the index and bytes in memory, for many topics of a pass.
 
-A read that needs more (a loss to report, records on the disk, copies, a wait) is left to `Diff`,
-which defines those cases.
+A read that needs more (a loss to report, records on the disk, a wait) is left to `Diff`, which
+defines those cases.
 """
 
 from __future__ import annotations

@@ -208,11 +208,10 @@ class Forwarding:
         Without routers it is called at once. It is called in any case: a router without room in its
         destination is not waited for. Every read of a topic calls this first (R-RTR-4).
         """
-        for router in topic.feeders:
-            if router.position < router.source.head or router.source.feeders:
-                CatchUp(topic, self.catch_up_router, then).go_on()
-                return
-        then()
+        if topic.feeders and topic.awaits_routers:
+            CatchUp(topic, self.catch_up_router, then).go_on()
+        else:
+            then()
 
     def catch_up_router(self, router: Router, then: Callable[[], None]) -> None:
         """Call `then` when the router has come to its source's current head, or cannot."""

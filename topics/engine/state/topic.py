@@ -236,6 +236,11 @@ class Topic(TopicNumbers):
         return self.is_made and self.life is not Life.GONE
 
     @property
+    def awaits_routers(self) -> bool:
+        """Whether a reader waits for routers into the topic, of which one may lag (R-RTR-4)."""
+        return any([router.is_behind or router.source.feeders for router in self.feeders])
+
+    @property
     def held(self) -> int:
         """Caps and expiry take no record above this seq; `NO_HOLD` if no named reader holds any."""
         return NO_HOLD if self.readers is None else self.readers.held

@@ -550,9 +550,8 @@ int64_t tp_reframe(char *out, const char *bytes, uint64_t size, uint64_t base, c
             continue;
         }
         struct tp_frame f;
-        if (!get_frame(p, lengths[i], &f) || f.length != lengths[i] || f.type != TYPE_RECORD || !frame_is_sound(p, f.length))
-            return -1 - (int64_t)i;
-        uint8_t kept = f.flags & flags[i] & (FLAG_TAG | FLAG_NODE | FLAG_META);
+        if (!is_copied_frame(p, lengths[i], flags[i], &f)) return -1 - (int64_t)i;
+        uint8_t kept = f.flags;
         const uint8_t *node = p + FRAME_HEADER_BYTES + f.ext_len, *tag = node + f.node_len, *data = tag + f.tag_len;
         struct text none = {0, 0};
         struct text n = {node, f.node_len}, t = {tag, f.tag_len}, d = {data, f.data_len};

@@ -169,4 +169,13 @@ static inline int is_frame_of(const uint8_t *p, uint32_t length, uint64_t topic_
            frame_is_sound(p, length);
 }
 
+/* Whether a record's frame, undamaged, is at p, for a row with FLAG_COPY: a copy of it with a seq
+ * and a ts of its own. *f gets the flags of the fields that the copy keeps. */
+static inline int is_copied_frame(const uint8_t *p, uint32_t length, uint8_t row_flags, struct tp_frame *f)
+{
+    if (!get_frame(p, length, f) || f->length != length || f->type != TYPE_RECORD || !frame_is_sound(p, length)) return 0;
+    f->flags &= row_flags & (FLAG_TAG | FLAG_NODE | FLAG_META);
+    return 1;
+}
+
 #endif
