@@ -9,6 +9,7 @@ _SEQS = "tests/sim/whole/scenarios/test_reserved_seqs.py"
 _DELETES = "tests/sim/whole/scenarios/test_lasting_deletes.py"
 _CHECKPOINTS = "tests/sim/whole/scenarios/test_failing_checkpoints.py"
 _FORWARDED = "tests/sim/whole/scenarios/test_forwarded_records.py"
+_CARRIED = "tests/engine/routers/test_carried_steps.py"
 _WAITING = "tests/sim/whole/scenarios/test_waiting_readers.py"
 _FULL_DISKS = "tests/sim/whole/scenarios/test_full_disks.py"
 _RECOVERY = "tests/store/recovery/test_recovery.py"
@@ -937,9 +938,9 @@ MUTANTS = (
     ),
     _one(
         "a lone write not published",
-        "engine/write/appender.py",
-        "                topic.publish_new(last, ts)\n            except",
-        "            except",
+        "engine/write/append.py",
+        "    topic.publish_new(first + count - 1, ts)\n",
+        "",
         "tests/engine/write/test_append_lone.py",
     ),
     _one(
@@ -1235,6 +1236,87 @@ MUTANTS = (
         ".stage(synced=False)",
         "forwarding",
     )._replace(places=4),
+    _one(
+        "a write that carries a step of which the log has nothing",
+        "store/wal/shard.py",
+        "            written = self._write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)\n        finally:",
+        "            filling.clear()\n"
+        "            written = self._write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)\n        finally:",
+        _CARRIED,
+    ),
+    _one(
+        "a carried step staged for a batch of its own, which may be lost or come by itself",
+        "store/wal/shard.py",
+        "            written = self._write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)\n        finally:",
+        "            staging.filling = staging._empty_batch()\n"
+        "            written = self._write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)\n"
+        "            staging.filling, filling = filling, staging.filling\n        finally:",
+        _CARRIED,
+    ),
+    _one(
+        "a carried step whose position is above its copies",
+        "engine/routers/carried_step.py",
+        "ForwardPayload(router.id, upto, router",
+        "ForwardPayload(router.id, upto + 1, router",
+        _CARRIED,
+    ),
+    _one(
+        "a router left where it was by a carried step",
+        "engine/routers/carried_step.py",
+        "        router.position = self._upto\n",
+        "",
+        _CARRIED,
+    ),
+    _one(
+        "a step carried past records that wait for their own",
+        "engine/routers/carried_step.py",
+        "        and router.position == source.head\n",
+        "",
+        _CARRIED,
+    ),
+    _one(
+        "a carried step between a write to the destination and its commit",
+        "engine/routers/carried_step.py",
+        "        and not dest.pending\n",
+        "",
+        _CARRIED,
+    ),
+    _one(
+        "a reader not woken by a carried step",
+        "engine/routers/carried_step.py",
+        "        notify(core, dest)\n",
+        "",
+        _CARRIED,
+    ),
+    _one(
+        "carried copies that count as synced at once",
+        "engine/routers/carried_step.py",
+        "        publish_lone(core, dest, count, self._size, placed, self._tags, ts, commit, base)\n",
+        "        commit = commit._replace(unsynced=None)\n"
+        "        publish_lone(core, dest, count, self._size, placed, self._tags, ts, commit, base)\n",
+        _CARRIED,
+    ),
+    _one(
+        "carried copies with seqs that are not reserved",
+        "engine/routers/carried_step.py",
+        "        and (last <= dest.ample or not (dest.lacks(count) or dest.is_short(dest.next_seq)))\n",
+        "",
+        _CARRIED,
+    ),
+    _one(
+        "a copy of class `fsync` carried by a write that is not synced",
+        "engine/routers/carried_step.py",
+        '        and (dest.stage_class != "fsync" or source.stage_class == "fsync")\n',
+        "",
+        _CARRIED,
+    ),
+    _one(
+        "the damaged frame of a copy shown by a plain read",
+        "store/format/frames.h",
+        "f->type != TYPE_RECORD || !frame_is_sound(p, length)) return 0;",
+        "f->type != TYPE_RECORD) return 0;",
+        "tests/engine/read/test_plain_reads.py",
+    ),
     _one(
         "what the destination holds already forwarded again",
         "engine/routers/forward_steps.py",

@@ -106,7 +106,7 @@ class LogWorld:
         """Write as a lone write is, which is in the log then; False: nothing was done."""
         written = self.log.write_lone(topic_id, first_seq, 5, rows, None, fsync=fsync)
         if written is not None:
-            _placed, _commit, move_on = written
+            _placed, _commit, move_on, _copies = written
             move_on()
         return written is not None
 

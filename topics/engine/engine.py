@@ -41,6 +41,7 @@ from topics.engine.read.shared_reads import SharedReads
 from topics.engine.read.wait import Wait
 from topics.engine.readers.reader_calls import ReaderCalls
 from topics.engine.recovery.checkpoint_requests import CheckpointWait
+from topics.engine.routers.carried_step import StepCarrier
 from topics.engine.routers.forwarding import Forwarding
 from topics.engine.routers.manage import RouterManager
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
@@ -101,6 +102,7 @@ class Engine:
         self._core = core = Core(loop, config, stored, store)
         self._scheduler = Scheduler(core)
         self._forwarding = forwarding = Forwarding(core, self._scheduler)
+        carrier = StepCarrier(core, self._scheduler)
         self._bulk_reads = BulkReads(core)
         self._reads = SharedReads(core, self._bulk_reads.read_one)
         self._cohorts = Cohorts(loop, self._reads, forwarding.catch_up)
@@ -109,7 +111,7 @@ class Engine:
         self._lifecycle = Lifecycle(core, forwarding, sweeper.forget)
         format_wait = FormatWait(core.format, core.held_appends)
         stager = Stager(core, self._lifecycle, compared, sweeper)
-        self._appender = Appender(core, self._lifecycle, stager, format_wait)
+        self._appender = Appender(core, self._lifecycle, stager, format_wait, carrier.step_of)
         self._plain_appender = PlainAppender(core, format_wait)
         self._before_acks = partial(forwarding.before_consumption, bounded=True)
         before_moves = partial(forwarding.before_consumption, bounded=False)

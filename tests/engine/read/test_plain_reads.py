@@ -109,6 +109,24 @@ def test_a_plain_read_of_copies_shows_their_own_numbers_and_the_fields_that_they
     reads.compare(30)
 
 
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_a_damaged_copy_is_left_to_the_read_that_reports_it(damaged: int) -> None:
+    reads = Compared(0, durability="disk")
+    reads.route()
+    reads.world.append("needle" * 9, name="source")
+    assert reads.head == 1
+    engine = reads.world.engine
+    topic = engine._core.registry.named("t")
+    assert topic is not None
+    query = DiffQuery(0, limit=8, max_batch_bytes=1000)
+    for chunks in reads.world.real_store.log.tail._files.values():
+        for chunk in chunks:
+            at = bytes(chunk.view).find(b"needle")
+            if at >= 0:
+                chunk.view[at] ^= damaged
+    assert (engine._bulk_reads.read_one(topic, query) is None) == bool(damaged)
+
+
 def test_a_read_that_reports_a_loss_or_needs_a_file_is_not_plain() -> None:
     reads = Compared(1, cap_records=2)
     reads.world.append(1, 2, 3, 4)

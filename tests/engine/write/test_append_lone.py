@@ -19,7 +19,7 @@ from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.idempotency import Key
 from topics.engine.values.results import AppendResult, DiffQuery
 from topics.engine.values.topic_config import make_config
-from topics.engine.write import appender
+from topics.engine.write import append
 from topics.engine.write.value_rows import rows_from_values
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import LogReadOnlyError, TopicsError
@@ -238,7 +238,7 @@ def test_a_write_that_cannot_be_published_ends_all_writes_and_is_there_after_a_r
         raise MemoryError("no memory for the index")
 
     with monkeypatch.context() as patched:
-        patched.setattr(appender, "index_some", fails)
+        patched.setattr(append, "index_some", fails)
         with pytest.raises(MemoryError):
             world.engine.append_lone(AppendRequest("t", records("acknowledged")), lambda result: None)
     assert append_lone(world, "with the same seq") is None

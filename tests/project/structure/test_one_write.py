@@ -128,9 +128,9 @@ def test_records_are_published_in_one_place() -> None:
     assert counts("engine", lambda node: isinstance(node, ast.Call) and ast.unparse(node.func) in decided) == {
         APPEND: 2
     }
-    assert counts("engine", called("publish_new")) == {APPENDER: 1}, "a lone write, which was never pending"
+    assert counts("engine", called("publish_new")) == {APPEND: 1}, "a lone write, which was never pending"
     assert counts("engine", called("index_rows")) == {APPEND: 1}
-    assert places("engine", called("index_some")) == {APPEND, APPENDER}
+    assert places("engine", called("index_some")) == {APPEND}
     assert counts("engine", keys("awake")) == {"engine/state/wakes.py": 1}
     assert counts("engine", keys("forwardable")) == {APPEND: 1}
 

@@ -292,16 +292,19 @@ def test_a_view_of_other_items_gives_its_bytes() -> None:
     st.integers(0, 1 << 14),
     st.none() | names,
     st.booleans(),
+    st.lists(st.binary(min_size=1, max_size=900), max_size=2),
 )
 def test_a_framed_batch_is_its_frames_sealed_and_zeros_to_the_end_of_the_block(
-    written: list[RowRecord], place: int, room: int, node: bytes | None, fsync: bool
+    written: list[RowRecord], place: int, room: int, node: bytes | None, fsync: bool, more: list[bytes]
 ) -> None:
+    """Frames that follow the rows' are taken as they are."""
     at, rows = place * 8, pack_rows(written)
     room = max(room, at)
     chunk, placed, checksum = bytearray(b"?" * room), bytearray(24 * rows.count), bytearray(8)
     used = lib.tp_frame_batch(
         ffi.from_buffer(chunk), at, room, rows.buffer, len(rows.buffer), rows.spans, rows.count,
         9, 100, 1_700, FLAG_FSYNC if fsync else 0, node or b"", len(node or b""), node is not None,
+        b"".join(more), sum(map(len, more)), len(more),
         EPOCH, 5, 3, 77, 1_800, ffi.from_buffer(placed), ffi.from_buffer("uint64_t[]", checksum),
     )  # fmt: skip
     model = bytearray(1 << 16)
@@ -310,9 +313,12 @@ def test_a_framed_batch_is_its_frames_sealed_and_zeros_to_the_end_of_the_block(
         9, 100, 1_700, FLAG_FSYNC if fsync else 0, node or b"", len(node or b""), node is not None,
         b"", 0, 0, ffi.from_buffer(model_placed := bytearray(24 * rows.count)),
     )  # fmt: skip
-    model_sum = lib.tp_seal_batch(ffi.from_buffer(model), EPOCH, 5, 3, 77, body, rows.count, 1_800)
+    rest = b"".join(more)
+    model[64 + body : 64 + body + len(rest)] = rest
+    body += len(rest)
+    model_sum = lib.tp_seal_batch(ffi.from_buffer(model), EPOCH, 5, 3, 77, body, rows.count + len(more), 1_800)
     if room < at + 64 + body:
-        assert used in {-(at + 64), -(at + 64 + body)}
+        assert used in {-(at + 64 + len(rest)), -(at + 64 + body)}
         assert chunk == b"?" * room, "nothing is written without room for all"
         return
     assert used == 64 + body
@@ -340,7 +346,7 @@ def test_a_batch_made_around_its_record_is_the_batch_made_of_a_copy(size: int, f
     model, model_placed, model_sum = bytearray(1 << 16), bytearray(24), bytearray(8)
     model_used = lib.tp_frame_batch(
         ffi.from_buffer(model), 0, len(model), rows.buffer, len(rows.buffer), bytes(spans), 1,
-        9, 100, 1_700, FLAG_FSYNC if fsync else 0, b"", 0, False,
+        9, 100, 1_700, FLAG_FSYNC if fsync else 0, b"", 0, False, b"", 0, 0,
         EPOCH, 5, 3, 77, 1_800, ffi.from_buffer(model_placed), ffi.from_buffer("uint64_t[]", model_sum),
     )  # fmt: skip
     assert used == model_used
@@ -366,7 +372,8 @@ def test_any_spans_give_a_batch_or_a_refusal(buffer: bytes, spans: bytes) -> Non
     placed, chunk, checksum = bytearray(24 * max(1, count)), bytearray(1 << 16), bytearray(8)
     used = lib.tp_frame_batch(
         ffi.from_buffer(chunk), 0, len(chunk), buffer, len(buffer), spans, count,
-        1, 1, 1, 0, b"", 0, 0, 1, 1, 0, 1, 1, ffi.from_buffer(placed), ffi.from_buffer("uint64_t[]", checksum),
+        1, 1, 1, 0, b"", 0, 0, b"", 0, 0, 1, 1, 0, 1, 1,
+        ffi.from_buffer(placed), ffi.from_buffer("uint64_t[]", checksum),
     )  # fmt: skip
     framed = int(Framed(0, bytes(placed)).lengths[:count].sum())
     assert used == (64 + framed if framed else 0)

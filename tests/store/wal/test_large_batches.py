@@ -43,7 +43,7 @@ def write_lone(
     written = world.log.write_lone(1, seq, 5, rows._replace(buffer=buffer(rows.buffer)), node, fsync=False)
     if written is None:
         return None
-    placed, commit, move_on = written
+    placed, commit, move_on, _copies = written
     move_on()
     start, length, *_others = PLACED.unpack(placed)
     world.writes.append(Write(1, [seq], False, start, [length], commit))

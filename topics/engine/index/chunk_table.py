@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from topics.engine.index.chunk import Chunk
 
 INDEX_CHUNK = struct.Struct("=8Q")
-"""A tp_index_chunk: first, count, and the addresses of flags, file_ids, offsets, lengths, sizes, ts."""
+"""A tp_index_chunk: first, count; the addresses of flags, file_ids, offsets, lengths, sizes, ts."""
 
 
 class ChunkTable:
@@ -48,8 +48,9 @@ class ChunkTable:
 def _packed(chunk: Chunk) -> bytes:
     packed = chunk.packed
     if packed is None or packed[0] != chunk.count:
-        numbers = (chunk.file_ids, chunk.offsets, chunk.lengths, chunk.sizes, chunk.ts)
-        row = INDEX_CHUNK.pack(chunk.first, chunk.count, _address(chunk.flags), *map(_address, numbers))
+        numbers = (chunk.file_ids, chunk.offsets, chunk.lengths, chunk.sizes)
+        addresses = (_address(chunk.flags), *map(_address, numbers), _address(chunk.ts))
+        row = INDEX_CHUNK.pack(chunk.first, chunk.count, *addresses)
         chunk.packed = packed = chunk.count, row
     return packed[1]
 

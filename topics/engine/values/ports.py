@@ -21,7 +21,7 @@ from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.read.reader import Fetched, FileRange
 from topics.store.wal.background_sync import Durable
-from topics.store.wal.write_batch import Done, LoneWritten
+from topics.store.wal.write_batch import CarriedFrames, Done, LoneWritten
 
 
 class LogPort(Protocol):
@@ -60,7 +60,15 @@ class LogPort(Protocol):
     def latch(self, reason: str) -> None: ...
 
     def write_lone(
-        self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
+        self,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        rows: Rows,
+        node: bytes | None,
+        *,
+        fsync: bool,
+        carried: CarriedFrames | None = None,
     ) -> LoneWritten | None: ...
     def sync_lone(self) -> bool: ...
     def stage_control(

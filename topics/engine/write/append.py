@@ -258,6 +258,32 @@ def notify(core: NotifyCore, topic: Topic) -> None:
         core.forwardable[topic] = None
 
 
+def publish_lone(  # noqa: PLR0917 - hot
+    core: AppendCore,
+    topic: Topic,
+    count: int,
+    size: int,
+    placed: bytes,
+    tags: Tags,
+    ts: int,
+    commit: Commit,
+    base: int,
+) -> None:
+    """Publish committed records, the next ones of a topic, that were never pending.
+
+    Waiters and routers are not notified. size: bytes of the records. base: the file offset that the
+    starts in `placed` are relative to.
+    """
+    first = topic.next_seq
+    index_some(topic, first, count, placed, 0, tags, commit.file_id, base)
+    core.in_log.add(topic.id)
+    core.usage.appended_records += count
+    core.usage.appended_bytes += size
+    if commit.unsynced is not None:
+        commit.unsynced.setdefault(topic.id, first)
+    topic.publish_new(first + count - 1, ts)
+
+
 def index_rows(  # noqa: PLR0917 - columns
     usage: Usage,
     topics: Sequence[Topic],

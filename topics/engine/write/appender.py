@@ -19,6 +19,7 @@ from topics.engine.state.append_request import AppendRequest, Identity, Identity
 from topics.engine.state.staged_operations import Operation, OperationCore, Turn
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.topic_numbers import TakesRows
+from topics.engine.state.wakes import wake
 from topics.engine.values.results import AppendResult, Done
 from topics.engine.values.topic_config import DEFAULT
 from topics.engine.write.admission import (
@@ -30,7 +31,7 @@ from topics.engine.write.admission import (
     exceeded_cap,
     expire_for_quota,
 )
-from topics.engine.write.append import Append, AppendCore, append_to, index_some, notify
+from topics.engine.write.append import Append, AppendCore, append_to, notify, publish_lone
 from topics.engine.write.evictions import EvictionCore, has_to_wait, log_evictions
 from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.lifecycle import Lifecycle
@@ -41,7 +42,7 @@ from topics.store.format.rows import Framed, Rows, any_delayed, any_timed, delay
 from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.wal.commitment import AT_ONCE
-from topics.store.wal.write_batch import Commit
+from topics.store.wal.write_batch import CarriedFrames, Commit
 
 
 def check_meant(topic: Topic, request: AppendRequest) -> None:
@@ -85,6 +86,20 @@ class Pieces(Protocol):
         """Delete the pieces of a part that was appended; other identities have none."""
 
 
+class StepWithWrite(Protocol):
+    """The step of a router in the batch of a write: see routers/carried_step.py."""
+
+    frames: CarriedFrames
+
+    def publish(self, commit: Commit, placed: bytes, copies: Framed | None) -> None: ...
+
+
+class StepOf(Protocol):
+    """Callback for the step that forwards the next rows of a topic with routers; None: no step."""
+
+    def __call__(self, source: Topic, rows: Rows, node: bytes | None, now_ms: int) -> StepWithWrite | None: ...
+
+
 class LateRefusal(Operation[OperationCore]):
     """A refused write that created its topic.
 
@@ -108,8 +123,12 @@ class LateRefusal(Operation[OperationCore]):
 class Appender:
     """Takes writes by `append`. At the end of a pass, the staged writes are one batch a topic."""
 
-    def __init__(self, core: AppenderCore, lifecycle: Lifecycle, pieces: Pieces, format_wait: FormatWait) -> None:
+    def __init__(
+        self, core: AppenderCore, lifecycle: Lifecycle, pieces: Pieces, format_wait: FormatWait, step_of: StepOf
+    ) -> None:
+        """step_of: decides which lone writes carry the step of a router."""
         self._core = core
+        self._step_of = step_of
         self._format_wait = format_wait
         self._format = format_wait.format
         self._lifecycle = lifecycle
@@ -180,12 +199,19 @@ class Appender:
         last = first + count - 1
         if last > topic.ample and (topic.lacks(count) or topic.is_short(first)):
             return None
-        ts = topic.stamp(core.clock.now_ms())
+        now_ms = core.clock.now_ms()
+        ts = topic.stamp(now_ms)
         fsync = topic.stage_class == "fsync"
-        written = core.log.write_lone(topic.id, first, ts, rows, node, fsync=fsync)
+        step = self._step_of(topic, rows, node, now_ms) if topic.routers else None
+        if step is None:
+            written = core.log.write_lone(topic.id, first, ts, rows, node, fsync=fsync)
+        else:
+            written = core.log.write_lone(topic.id, first, ts, rows, node, fsync=fsync, carried=step.frames)
+            if written is None:
+                step, written = None, core.log.write_lone(topic.id, first, ts, rows, node, fsync=fsync)
         if written is None:
             return None
-        placed, commit, move_on = written
+        placed, commit, move_on, copies = written
         sync_ns = commit.sync_ns if fsync else 0
         result = make_tuple(AppendResult, (first, last, last, count, False, False, commit.write_ns, sync_ns))
         try:
@@ -195,18 +221,16 @@ class Appender:
             try:
                 assert topic.next_seq == first, "its seqs were given out again: the answer may only send"
                 move_on()
-                index_some(topic, first, count, placed, 0, tags_in(rows), commit.file_id, commit.base)
-                core.in_log.add(topic.id)
-                core.usage.appended_records += count
-                core.usage.appended_bytes += rows.size
-                if commit.unsynced is not None:
-                    commit.unsynced.setdefault(topic.id, first)
-                topic.publish_new(last, ts)
+                publish_lone(core, topic, count, rows.size, placed, tags_in(rows), ts, commit, commit.base)
+                if step is not None:
+                    step.publish(commit, placed, copies)
             except BaseException as error:
                 # A next write would get the same seqs; a restart finds the records in the log.
                 core.log.latch(f"a committed write of topic {topic.name} was not published: {error!r}")
                 raise
-            if topic.waiters or topic.routers:
+            if step is not None:
+                wake(core, topic)
+            elif topic.waiters or topic.routers:
                 notify(core, topic)
         return result
 

@@ -219,14 +219,19 @@ uint64_t tp_seal_batch(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t 
 
 int64_t tp_frame_batch(char *chunk, uint64_t at, uint64_t room, const char *buffer, uint64_t buffer_bytes, const char *rows,
                        uint32_t count, uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms, uint32_t flags,
-                       const char *node, uint32_t node_len, uint32_t has_node, uint64_t epoch, uint64_t batch_no,
-                       uint64_t synced_upto, uint64_t chain, uint64_t written_ms, char *placed, uint64_t *checksum)
+                       const char *node, uint32_t node_len, uint32_t has_node, const char *more, uint32_t more_bytes,
+                       uint32_t more_frames, uint64_t epoch, uint64_t batch_no, uint64_t synced_upto, uint64_t chain,
+                       uint64_t written_ms, char *placed, uint64_t *checksum)
 {
-    if (room < at + BATCH_HEADER_BYTES) return -(int64_t)(at + BATCH_HEADER_BYTES);
-    int64_t body = tp_frame_rows(chunk, at + BATCH_HEADER_BYTES, room, buffer, buffer_bytes, rows, count, topic_id, first_seq,
-                                 ts_ms, flags, node, node_len, has_node, NULL, 0, 0, placed);
-    if (body <= 0) return body;
-    uint64_t sum = tp_seal_batch(chunk + at, epoch, batch_no, synced_upto, chain, (uint32_t)body, count, written_ms);
+    uint64_t least = at + BATCH_HEADER_BYTES + more_bytes;
+    if (room < least) return -(int64_t)least;
+    int64_t body = tp_frame_rows(chunk, at + BATCH_HEADER_BYTES, room - more_bytes, buffer, buffer_bytes, rows, count, topic_id,
+                                 first_seq, ts_ms, flags, node, node_len, has_node, NULL, 0, 0, placed);
+    if (body <= 0) return body < 0 ? body - more_bytes : 0;
+    if (more_bytes) memcpy(chunk + at + BATCH_HEADER_BYTES + body, more, more_bytes);
+    body += more_bytes;
+    uint64_t sum = tp_seal_batch(chunk + at, epoch, batch_no, synced_upto, chain, (uint32_t)body, count + more_frames,
+                                 written_ms);
     uint64_t end = at + BATCH_HEADER_BYTES + (uint64_t)body;
     uint64_t block_end = (end + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
     memset(chunk + end, 0, (block_end < room ? block_end : room) - end);

@@ -123,14 +123,15 @@ uint64_t tp_seal_summed(char *batch, uint64_t epoch, uint64_t batch_no, uint64_t
                         uint32_t body_bytes, uint32_t frame_count, uint64_t written_ms, uint64_t body_sum);
 
 /* Writes a batch of `count` rows of one topic to chunk[at:room]: frames as from tp_frame_rows,
- * whose starts count from the body, the header as from tp_seal_batch, and zeros up to the end of
- * the last block (or of the room), counted from the chunk. *checksum is the header's. Returns the
- * bytes of the batch; -n if n bytes of room are needed; 0 without rows, or if a span is outside
- * the buffer. */
+ * whose starts count from the body, then the whole frames of `more`, the header as from
+ * tp_seal_batch, and zeros up to the end of the last block (or of the room), counted from the
+ * chunk. *checksum is the header's. Returns the bytes of the batch; -n if n bytes of room are
+ * needed; 0 without rows, or if a span is outside the buffer. */
 int64_t tp_frame_batch(char *chunk, uint64_t at, uint64_t room, const char *buffer, uint64_t buffer_bytes, const char *rows,
                        uint32_t count, uint64_t topic_id, uint64_t first_seq, uint64_t ts_ms, uint32_t flags,
-                       const char *node, uint32_t node_len, uint32_t has_node, uint64_t epoch, uint64_t batch_no,
-                       uint64_t synced_upto, uint64_t chain, uint64_t written_ms, char *placed, uint64_t *checksum);
+                       const char *node, uint32_t node_len, uint32_t has_node, const char *more, uint32_t more_bytes,
+                       uint32_t more_frames, uint64_t epoch, uint64_t batch_no, uint64_t synced_upto, uint64_t chain,
+                       uint64_t written_ms, char *placed, uint64_t *checksum);
 
 /* A batch of one row whose data stays where it is: writes what is before it to `head` (the headers
  * of batch and frame) and what is after it to `trailer`, so that head, data and trailer one after

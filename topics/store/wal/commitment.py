@@ -195,8 +195,9 @@ class Commitment:
         After a Commit the end of the log has not moved yet, so that the answer comes first:
         `move_on` is called before anything else.
 
-        write: writes blocks in place. primitive: one write. batch: an empty one, which stands for
-        the rows if the write fails. size: the bytes for which there is room in the file.
+        write: writes blocks in place. primitive: one write. batch: it holds the frames that follow
+        the rows', or none, and stands for all of them if the write fails. size: the bytes for which
+        there is room in the file.
         placed: room for a PLACED of each row; their starts count from the body.
 
         Return None, and nothing was done, if the rows take more, are better passed over, or come
@@ -214,6 +215,8 @@ class Commitment:
         start = chunk.start
         at = position - start
         buffer, spans, count, _size = rows
+        more_frames = batch.frames
+        more = batch.pointer + BATCH_HEADER_BYTES if more_frames else b""
         used: int = lib.tp_frame_batch(
             chunk.pointer,
             at,
@@ -229,6 +232,9 @@ class Commitment:
             node or b"",
             len(node) if node else 0,
             node is not None,
+            more,
+            batch.used - BATCH_HEADER_BYTES,
+            more_frames,
             file.epoch,
             written,
             synced,
@@ -248,7 +254,8 @@ class Commitment:
         res = write(fd, blocks, begin + start, primitive.is_dsync)
         if res == len(blocks) and not self._latch.read_only:  # as `judge` judges one write
             ended_ns = clock.monotonic_ns()
-            self._written = file, used, count, 0, _checksum[0], began_ns, ended_ns, syncs
+            frames = count + more_frames
+            self._written = file, used, frames, batch.uncounted, _checksum[0], began_ns, ended_ns, syncs
             base, took_ns = position + BATCH_HEADER_BYTES, ended_ns - began_ns
             if syncs:
                 return make_tuple(Commit, (None, stored.file_id, base, took_ns, took_ns, None))

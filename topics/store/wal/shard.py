@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
+from topics.common.tuples import make_tuple
 from topics.errors import StorageError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Event
@@ -30,8 +31,8 @@ from topics.store.disk.disk_space import DiskSpace
 from topics.store.disk.log_sizes import LogSizes
 from topics.store.format._codec import ffi
 from topics.store.format.file_table import StoredFile
-from topics.store.format.log_format import BATCH_HEADER_BYTES, WAL_FIRST_BATCH_OFFSET
-from topics.store.format.rows import PLACED, Rows
+from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET
+from topics.store.format.rows import PLACED, Framed, Rows
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync, Durable
 from topics.store.wal.commit_choice import DSYNC_BYTES_MAX, Choice, Held, Until, choose
@@ -45,7 +46,7 @@ from topics.store.wal.measured_places import MeasuredPlaces
 from topics.store.wal.preallocation import Preallocation
 from topics.store.wal.staging import BATCH_ROLL_BYTES, Staging
 from topics.store.wal.wal_files import WalDirectory, WalFile
-from topics.store.wal.write_batch import Batch, Commit, Durability, LoneWritten, Primitive, Verdict
+from topics.store.wal.write_batch import Batch, CarriedFrames, Commit, Durability, LoneWritten, Primitive, Verdict
 from topics.store.wal.write_latch import WriteLatch
 
 _log = logging.getLogger(__name__)
@@ -282,11 +283,19 @@ class Shard:
         self.waits_alone = waits_alone or _never
 
     def write_lone(
-        self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
+        self,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        rows: Rows,
+        node: bytes | None,
+        *,
+        fsync: bool,
+        carried: CarriedFrames | None = None,
     ) -> LoneWritten | None:
         """Stage and commit a request in this call, if one in-place write is all it takes.
 
-        fsync: it is synced by then.
+        fsync: it is synced by then. carried: frames of the same shard for the same batch.
 
         Return None if nothing was done. A failed write counts as not done, too: the usual way then
         meets the same error, or finds the log latched.
@@ -294,7 +303,29 @@ class Shard:
         staging = self.staging
         if self._commitment.batch is not None or not staging.is_empty or self._admission.closed or self._bound.pressed:
             return None  # other batches come first, or the usual way reports why it is refused
-        size = BATCH_HEADER_BYTES + rows.size + rows.count * _FRAME_ROOM
+        if carried is None:
+            return self._write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)
+        filling, copies = staging.filling, None
+        try:
+            to, kind, seq, to_ts_ms, payload, is_copied = carried
+            staging.stage_control(to, kind, seq, to_ts_ms, payload, counted=False)
+            if is_copied:
+                copies = staging.stage_records(to, seq, to_ts_ms, rows, fsync=False, node=node, counted=False)
+            written = self._write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)
+        finally:
+            filling.clear()
+        if written is None or copies is None:
+            return written
+        start, length, *_ = PLACED.unpack_from(written[0], _PLACED_BYTES * (rows.count - 1))
+        return *written[:3], make_tuple(Framed, (start + length, copies.placed))
+
+    def _write_lone(
+        self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
+    ) -> LoneWritten | None:
+        """Commit a request, and what is staged for its batch. Return as `write_lone`."""
+        staging = self.staging
+        filling = staging.filling
+        size = filling.used + rows.size + rows.count * _FRAME_ROOM
         choice = choose(self, size, fsync=fsync, lone=True)
         if type(choice) is Held and choice.until is Until.TIMER and not self._has_callers:
             self._sync.plan()  # callers' threads learn of a timer from a pass
@@ -303,8 +334,10 @@ class Shard:
             return None
         commitment, primitive, placed = self._commitment, choice.primitive, staging.placed_for(rows.count)
         outcome = commitment.commit_rows(
-            self._write_now, staging.filling, primitive, size, topic_id, first_seq, ts_ms, rows, node, fsync, placed
+            self._write_now, filling, primitive, size, topic_id, first_seq, ts_ms, rows, node, fsync, placed
         )
+        if outcome is None and filling.frames:
+            return None  # the rows are to be written without what they carry
         if outcome is None:
             staged = self._write_staged(primitive, size, topic_id, first_seq, ts_ms, rows, node, fsync)
             if staged is None:
@@ -317,7 +350,7 @@ class Shard:
         if type(outcome) is not Commit:
             commitment.take_back()
             return None
-        return packed, outcome, self._move_on
+        return packed, outcome, self._move_on, None
 
     def _move_on(self) -> None:
         """Do what a lone write leaves for after its answer."""

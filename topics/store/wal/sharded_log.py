@@ -32,7 +32,7 @@ from topics.store.wal.counters import LogCounters
 from topics.store.wal.log_bound import LogBound
 from topics.store.wal.shard import Shard
 from topics.store.wal.wal_files import WalDirectory, place
-from topics.store.wal.write_batch import Done, LoneWritten
+from topics.store.wal.write_batch import CarriedFrames, Done, LoneWritten
 from topics.store.wal.write_latch import WriteLatch
 
 _OPENS_AT_A_TIME = 8
@@ -224,7 +224,15 @@ class ShardedLog:
         self.admission.latch(reason)
 
     def write_lone(
-        self, topic_id: int, first_seq: int, ts_ms: int, rows: Rows, node: bytes | None, *, fsync: bool
+        self,
+        topic_id: int,
+        first_seq: int,
+        ts_ms: int,
+        rows: Rows,
+        node: bytes | None,
+        *,
+        fsync: bool,
+        carried: CarriedFrames | None = None,
     ) -> LoneWritten | None:
         """Stage and commit rows in this call, synced with `fsync`, if one write is all it takes.
 
@@ -232,11 +240,14 @@ class ShardedLog:
         connection is the only sender (`Loop.has_one_sender`) or, without `fsync`, one of two by
         turns (`Loop.has_few_senders`), and the pass received nothing but this request.
 
+        carried: frames of a topic of the same shard for the same batch. They begin in the log right
+        after the rows, so no crash leaves them without these.
+
         Return None if one write is not enough, and nothing was done.
         """
         wals = self._wals
         wal = wals[0] if len(wals) == 1 else wals[self.shard_of(topic_id)]
-        return wal.write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)
+        return wal.write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync, carried=carried)
 
     def sync_lone(self) -> bool:
         """Bring all there is to stable storage in this call, if one sync in place is all it takes.

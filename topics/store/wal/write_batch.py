@@ -22,6 +22,7 @@ from topics.loop.files import NOTHING_DONE
 from topics.store.format._codec import ffi
 from topics.store.format.codec import Pointer
 from topics.store.format.log_format import BATCH_HEADER_BYTES, BLOCK_BYTES
+from topics.store.format.rows import Framed
 from topics.store.in_memory.hot_tail import TailBuffer
 
 _PREPARED_BYTES = 8 << 20
@@ -50,10 +51,28 @@ class Commit(NamedTuple):
 
 
 Done = Callable[[Commit], None]
-LoneWritten = tuple[bytes, Commit, Callable[[], None]]
+
+
+class CarriedFrames(NamedTuple):
+    """Frames of another topic that the batch of a lone write carries, after those of its rows.
+
+    It is a control frame; the metric of frames does not count it, nor copies.
+    """
+
+    topic_id: int
+    kind: int
+    seq: int
+    ts_ms: int
+    payload: bytes
+    is_copied: bool
+    """Whether the rows come again after it, as records of that topic from `seq` on."""
+
+
+LoneWritten = tuple[bytes, Commit, Callable[[], None], Framed | None]
 """A packed PLACED for each row of a lone write, whose starts count from the commit's base; the
-commit; and a function that the caller calls, once it has answered, before anything else: the end of
-the log moves only then.
+commit; a function that the caller calls, once it has answered, before anything else, since the end
+of the log moves only then; and the frames of the copies that it carried, whose `start` is to be
+added to the commit's base.
 """
 
 
