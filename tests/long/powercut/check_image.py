@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,6 +79,44 @@ def check(data: Path, histories: list[History], cut: int) -> Checked:
         for history in histories:
             _continues(log, history, cut)
     return Checked(compared, compressed)
+
+
+def check_archive(archive: Path, histories: list[History], cut: int, made: Path) -> int:
+    """Restore the archive as the power cut left it, to `made`: each topic is as after some of its calls, in order.
+
+    Return the number of records compared; -1 if there was nothing to restore yet. Raises: AssertionError.
+    """
+    if not any(archive.glob("*/archive.json")):
+        return -1
+    try:
+        topics.restore(archive, made)
+    except topics.UsageError as error:
+        if "has no base yet" not in str(error):
+            raise
+        return -1
+    compared = 0
+    try:
+        with topics.open(str(made), **_SETTINGS) as log:
+            for history in histories:
+                found = _whole(log, history.topic.name)
+                records = None if found is None else found[0]
+                assert records in _prefixes(history, cut), f"{history.topic.name}: {str(records)[:600]} was never there"
+                compared += len(records or ())
+    finally:
+        shutil.rmtree(made)
+    return compared
+
+
+def _prefixes(history: History, cut: int) -> list[dict[int, Record] | None]:
+    """The records that a topic had after each of its calls; None where it did not exist."""
+    certain, doubtful = history.at(cut)
+    topic = Topic(history.topic.name)
+    found: list[dict[int, Record] | None] = [None]
+    for operation in [*certain, doubtful]:
+        for state in outcomes(topic, operation)[1:]:
+            found.append(dict(state.records) if state.exists else None)
+            topic = state
+    return found
 
 
 def _check_strict(client: LibraryClient, history: History, cut: int) -> int:

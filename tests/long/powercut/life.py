@@ -180,6 +180,9 @@ def live(
     settings["wal_file_bytes"] = min(settings["wal_file_bytes"], 1 << 20)
     settings |= {} if seed % 2 else COMPRESSED  # every other life has some for certain
     settings["cold_dir"] = Path(disk.mountpoint) / "cold"
+    if seed % 3 == 0:
+        settings |= {"archive_dir": Path(disk.mountpoint) / "archive", "archive_every_ms": rng.choice((10, 100))}
+        seconds *= 3  # a base has to be copied first
     writers = [Writer(number, random.Random(f"{seed} {number}"), disk) for number in range(WRITERS)]
     begin = 0
     for turn in range(kills + 1):

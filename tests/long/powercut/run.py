@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.long.powercut.check_image import check
+from tests.long.powercut.check_image import check, check_archive
 from tests.long.powercut.disk import LoggedDisk, Mounted, build, missing
 from tests.long.powercut.images import images, read_log
 from tests.long.powercut.life import live
@@ -37,11 +37,14 @@ def one_life(program: Path, directory: Path, seed: int, cuts: int, io: str = "")
         image_path.write_bytes(image)
         try:
             with Mounted(image_path, directory / "cut") as mounted:
+                restored = check_archive(mounted / "archive", histories, cut, directory / "restored")
                 checked = check(mounted / "data", histories, cut)
         except BaseException as error:
             error.add_note(f"seed {seed}, power cut after {cut} of {len(entries)} entries; kept in {directory}")
             raise
         counts["records compared"] += checked.records
+        counts["archives restored"] += restored >= 0
+        counts["records of archives"] += max(restored, 0)
         counts["compressed segments"] += checked.compressed
         counts["cuts that met some"] += checked.compressed > 0
     return counts

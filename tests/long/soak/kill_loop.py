@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.long.soak.model import Operation, Record, Topic, outcomes
+from tests.long.soak.restores import Backup, Backups, Past, archive_settings, check_restores, now_ms
 from tests.long.soak.server_client import Client, Gone, Server
 from topics.store.format.compressed_segment import is_compressed
 
@@ -31,6 +32,8 @@ TOPICS_A_WRITER = 3
 _TAGS = (None, "a", "a:1", "a:2", "b", "")
 _MATCHES = (None, None, "a", "a:*", "b", "*", "")
 _SHARED = "shared"
+RESTORED = 0.4
+"""Share of the starts at which a backup and the archive of the life before are restored."""
 
 
 COMPRESSED: dict[str, Any] = {
@@ -80,6 +83,7 @@ class Owned:
 
     def __init__(self, name: str) -> None:
         self.model = Topic(name)
+        self.past = Past(self.model)
         self.cut_off: Operation | None = None
 
 
@@ -168,6 +172,7 @@ class Writer:
     ) -> None:
         """Sends it; the answer must be the model's."""
         owned.cut_off = operation
+        begin_ms = now_ms()
         status, answer = client.ask(method, path, body)
         if status == 503:
             owned.cut_off = None
@@ -175,6 +180,7 @@ class Writer:
         assert status in {200, 201}, (owned.model.name, operation.method, status, answer)
         owned.cut_off = None
         expected = operation.apply(owned.model)
+        owned.past.add(begin_ms, operation)
         model = owned.model
         if operation.method == "write":
             assert (answer["first_seq"], answer["last_seq"]) == (expected.first, expected.last), (model.name, answer)
@@ -207,6 +213,7 @@ class Writer:
             else:
                 raise AssertionError(f"{owned.model.name} (cut off: {str(owned.cut_off)[:200]}): {differences}")
             owned.cut_off = None
+            owned.past.end(owned.model)
             self.counts["verified records"] += len(owned.model.records)
 
 
@@ -305,6 +312,13 @@ def verify_shared(client: Client, writers: list[Writer], last_head: int) -> int:
     return head
 
 
+def remove_old_backups(directory: Path, kept: list[Backup]) -> None:
+    """Remove complete backups of lives before the last one, whose states nobody knows any more."""
+    for path in (directory / "backups").glob("*Z*"):
+        if not path.name.endswith(".partial") and str(path) not in {backup.path for backup in kept}:
+            shutil.rmtree(path)
+
+
 def run(
     directory: Path, cycles: int, seed: int, life_s: float = 2.5, io: str = "", *, least_writes: int = 0
 ) -> Counter[str]:
@@ -315,9 +329,13 @@ def run(
     rng = random.Random(seed)
     counts: Counter[str] = Counter()
     writers = [Writer(number, seed, counts) for number in range(WRITERS)]
-    head = 0
+    backups: list[Backup] = []
+    head, shards = 0, 1
     for cycle in range(cycles + 1):
-        settings = choose_settings(rng, io) | {"cold_dir": directory / "cold"}
+        settings = choose_settings(rng, io) | {"cold_dir": directory / "cold"} | archive_settings(directory, rng)
+        if rng.random() < 0.8:
+            settings["wal_shards"] = shards  # another number makes a hole in the archive
+        shards = settings["wal_shards"]
         last = f"cycle {cycle}: {settings}"
         (directory / "cycle").write_text(last)
         if rng.random() < 0.25:
@@ -332,13 +350,19 @@ def run(
             for writer in writers:
                 writer.verify(client)
             head = verify_shared(client, writers, head)
+            owned = [each for writer in writers for each in writer.topics]
+            if cycle and rng.random() < RESTORED:
+                counts += check_restores(directory, client, [(o.model.name, o.past) for o in owned], backups, rng)
+            for each in owned:
+                each.past.begin(each.model)
             client.close()
             segments = (directory / "cold").glob("topics/*/seg-*.data")
             counts["compressed segments at starts"] += sum(is_compressed(path.read_bytes()[:16]) for path in segments)
             if cycle == cycles:
                 server.stop()
                 break
-            threads = [threading.Thread(target=writer.run, args=(address,)) for writer in writers]
+            backed_up = Backups(address, random.Random(f"{seed} backups {cycle}"))
+            threads = [threading.Thread(target=writer.run, args=(address,)) for writer in writers] + [backed_up]
             for thread in threads:
                 thread.start()
             time.sleep(rng.uniform(0.05, life_s))
@@ -353,9 +377,11 @@ def run(
                 counts["killed"] += 1
             for thread in threads:
                 thread.join()
-            for writer in writers:
-                if writer.error is not None:
-                    raise writer.error
+            for worker in (*writers, backed_up):
+                if worker.error is not None:
+                    raise worker.error
+            backups = backed_up.done
+            remove_old_backups(directory, backups)
         except BaseException as error:
             error.add_note(f"{last}; seed {seed}; {directory}\n{server.tail()}")
             raise
