@@ -313,7 +313,7 @@ def verify_shared(client: Client, writers: list[Writer], last_head: int) -> int:
 
 
 def remove_old_backups(directory: Path, kept: list[Backup]) -> None:
-    """Remove complete backups of lives before the last one, whose states nobody knows any more."""
+    """Remove complete backups of lives before the last one, whose states are not known any more."""
     for path in (directory / "backups").glob("*Z*"):
         if not path.name.endswith(".partial") and str(path) not in {backup.path for backup in kept}:
             shutil.rmtree(path)
