@@ -106,7 +106,12 @@ def test_mypy_sees_the_functions_and_numbers_that_c_declares(extension: build_ff
         assert len(arguments) == len(function.args), node.name
         numbers = [argument == "int" for argument in arguments]
         assert numbers == [argument.kind == "primitive" for argument in function.args], node.name
-        assert (ast.unparse(node.returns or ast.Name("")) == "int") == (function.result.kind == "primitive"), node.name
+        returns = ast.unparse(node.returns or ast.Name(""))
+        assert (returns == "int") == (function.result.kind == "primitive"), node.name
+        for annotation, kind in zip([*arguments, returns], [*function.args, function.result], strict=True):
+            if kind.kind == "pointer" and kind.item.kind == "struct":
+                struct = kind.item.cname.removeprefix("struct ")
+                assert annotation in (struct, "bytes"), f"{node.name}: {annotation} is a pointer to a {struct}"
 
 
 def constants_of_c() -> Iterator[tuple[str, int | None]]:
@@ -148,7 +153,11 @@ def test_no_number_is_declared_in_two_places_of_c_or_in_c_and_python() -> None:
     assert len(declared) > 80, "the numbers are written in another way"
     assert {name for name, places in declared.items() if places > 1} == set()
     numbers = {(name.removeprefix("TP_"), value) for name, value in constants_of_c()}
-    again = {(str(path), name) for path, name, value in constants_of_python() if (name.strip("_").removeprefix("TP_"), value) in numbers}
+    again = {
+        (str(path), name)
+        for path, name, value in constants_of_python()
+        if (name.strip("_").removeprefix("TP_"), value) in numbers
+    }
     assert again == set()
     assert dict(constants_of_c())["TOPIC_NAME_BYTES_MAX"] == NAME_MAX
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from topics.uring._ring import lib
+
+if TYPE_CHECKING:
+    from topics.uring._ring import tp_ring
 
 AUTO_NS = 100_000
 """Time that `auto` polls: a client that asks again at once is back by then."""
@@ -25,7 +28,7 @@ class Polling:
     def __init__(self) -> None:
         self._load_fd = -1
 
-    def begin(self, ring: object, setting: str) -> None:
+    def begin(self, ring: tp_ring, setting: str) -> None:
         """Make the waits of a ring poll. setting: `auto`, or microseconds."""
         if setting != "auto":
             lib.tp_spin(ring, int(setting) * 1000, -1, 0)

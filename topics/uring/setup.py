@@ -8,10 +8,13 @@ from __future__ import annotations
 import errno
 import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from topics.uring._ring import ffi, lib
 from topics.uring.support import memlock_text
+
+if TYPE_CHECKING:
+    from topics.uring._ring import tp_ring
 
 SMALLEST_ENTRIES = 64
 SMALLEST_COMPLETIONS = 256
@@ -42,9 +45,9 @@ FLAG_NAMES = {
 
 
 class RingSetup(NamedTuple):
-    """An open ring (cffi `tp_ring *`), with the sizes and flags that the kernel accepted."""
+    """An open ring, with the sizes and flags that the kernel accepted."""
 
-    ring: Any
+    ring: tp_ring
     entries: int
     completions: int
     flags: tuple[str, ...]

@@ -1,6 +1,14 @@
-"""The compiled module of index_reads.c, as mypy sees it. `Any` stands for cffi's C data."""
+"""The compiled module of index_reads.c, as mypy sees it.
+
+A class stands for a pointer to its struct, `Any` for cffi's other C data.
+"""
 
 from typing import Any
+
+class tp_hot_range: ...
+class tp_read: ...
+class tp_read_limits: ...
+class tp_read_topic: ...
 
 class _Lib:
     TP_READ_NO_META: int
@@ -10,12 +18,12 @@ class _Lib:
         self,
         out: Any,
         room: int,
-        reads: Any,
+        reads: tp_read,
         count: int,
-        topics: Any,
-        hot: Any,
+        topics: tp_read_topic,
+        hot: tp_hot_range,
         hot_count: int,
-        limits: Any,
+        limits: tp_read_limits,
         taken: Any,
     ) -> int: ...
 

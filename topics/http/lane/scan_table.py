@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from topics.engine.write.write_columns import GROUP
 from topics.http.lane._scan import ffi, lib
+
+if TYPE_CHECKING:
+    from topics.http.lane._scan import tp_scanner
 
 
 class ScanTable:
@@ -30,7 +33,7 @@ class ScanTable:
         "upto_bytes",
     )
 
-    def __init__(self, scanner: Any, receives: int, requests: int) -> None:
+    def __init__(self, scanner: tp_scanner, receives: int, requests: int) -> None:
         """Allocate the columns for this many receives and requests of a pass."""
         self.scanner = scanner
         self._room = requests

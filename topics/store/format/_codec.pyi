@@ -1,9 +1,19 @@
-"""The compiled module of codec.c, as mypy sees it. `Any` stands for cffi's C data.
+"""The compiled module of codec.c, as mypy sees it.
+
+A class stands for a pointer to its struct, `Any` for cffi's other C data.
 
 A `bytes` argument is passed as it is, any other buffer through `ffi.from_buffer`.
 """
 
 from typing import Any
+
+class tp_copied: ...
+class tp_frame: ...
+class tp_frame_scan: ...
+class tp_lease: ...
+class tp_log_scan: ...
+class tp_projection: ...
+class tp_text_fill: ...
 
 class _Lib:
     TP_STOP_END: int
@@ -149,9 +159,13 @@ class _Lib:
         written_ms: int,
         body_sum: int,
     ) -> int: ...
-    def tp_scan_log(self, data: Any, size: int, base: int, state: Any, out: Any, capacity: int) -> None: ...
-    def tp_find_batch(self, data: Any, size: int, start: int, epoch: int, state: Any) -> int: ...
-    def tp_scan_frames(self, data: Any, size: int, base: int, state: Any, out: Any, capacity: int) -> None: ...
+    def tp_scan_log(
+        self, data: Any, size: int, base: int, state: tp_log_scan, out: tp_frame, capacity: int
+    ) -> None: ...
+    def tp_find_batch(self, data: Any, size: int, start: int, epoch: int, state: tp_log_scan) -> int: ...
+    def tp_scan_frames(
+        self, data: Any, size: int, base: int, state: tp_frame_scan, out: tp_frame, capacity: int
+    ) -> None: ...
     def tp_project(
         self,
         out: Any,
@@ -165,7 +179,7 @@ class _Lib:
         count: int,
         nodes: bytes,
         nodes_bytes: int,
-        state: Any,
+        state: tp_projection,
     ) -> None: ...
     def tp_project_columns(
         self,
@@ -194,8 +208,8 @@ class _Lib:
         lengths: Any,
         seqs: Any,
         count: int,
-        leases: Any,
-        state: Any,
+        leases: tp_lease,
+        state: tp_projection,
     ) -> None: ...
     def tp_copy_frames(
         self,
@@ -208,7 +222,7 @@ class _Lib:
         seqs: Any,
         count: int,
         topic_id: int,
-        state: Any,
+        state: tp_copied,
     ) -> int: ...
     def tp_reframe(
         self,
@@ -248,7 +262,7 @@ class _Lib:
         lengths: Any,
         seqs: Any,
         count: int,
-        state: Any,
+        state: tp_text_fill,
     ) -> None: ...
     def tp_sum_rows(
         self,
