@@ -193,6 +193,24 @@ def test_c_files_include_only_what_lies_below_them() -> None:
                 assert inner in INSIDE[room][folder], f"{path} includes {target}"
 
 
+@pytest.mark.parametrize("room", ["uring", "loop", "store"])
+def test_the_rooms_below_the_engine_know_no_protocol(room: str) -> None:
+    """Neither names of Python nor the code of C: limits of HTTP are those of http/."""
+    protocol = re.compile("http|gzip|websocket", re.IGNORECASE)
+    names = {
+        f"{path}: {name}"
+        for path in (ROOT / room).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in (getattr(node, "id", None), getattr(node, "attr", None), getattr(node, "name", None))
+        if isinstance(name, str) and protocol.search(name)
+    }
+    for path in c_files():
+        if path.relative_to(ROOT).parts[0] == room:
+            code = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.DOTALL)
+            names |= {f"{path}: {name}" for name in protocol.findall(code)}
+    assert not names
+
+
 def test_the_pages_about_the_rooms_have_each_of_them_and_the_same_arrows() -> None:
     page = (ROOT.parent / "ARCHITECTURE.md").read_text()
     rows = re.findall(r"^\| `([a-z]+)/` \| .* \| ([^|]*) \|$", page, re.M)
