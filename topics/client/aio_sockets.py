@@ -15,11 +15,11 @@ from topics.client.sockets import is_quiet, not_connected, why_lost
 
 _PIECE = 256 << 10
 _PAUSE_S = 0.25
-"""Longest part of a pause, after which it is seen that the client was closed."""
+"""Longest sleep in a pause; after each one a closed client ends the pause."""
 
 
 class _CountingReader(asyncio.StreamReader):
-    """A reader that knows how many bytes have come."""
+    """A reader that counts the bytes that have come."""
 
     came = 0
 
@@ -51,8 +51,10 @@ class AioWire:
 
 
 class AioSockets:
-    """The connections of one client, which belong to the running event loop. Another loop gets new
-    connections."""
+    """The connections of one client, which belong to the running event loop.
+
+    Another loop gets new connections.
+    """
 
     def __init__(self, address: Address, options: ClientOptions, now: Callable[[], float] = time.monotonic) -> None:
         self._address = address
@@ -111,7 +113,7 @@ class AioSockets:
     async def _ask(self, wire: AioWire, send: Send, until: float) -> ServerAnswer | Lost:
         try:
             wire.writer.write(wire.exchange.send(send.request))
-            # It is not waited for: a refusal may come before all of it is sent.
+            # No drain: a refusal may come before the whole request is sent.
             unsent = wire.writer.transport.get_write_buffer_size()
             while True:
                 try:
@@ -135,9 +137,9 @@ class AioSockets:
             return Lost(True, why_lost(error))
 
     def _take(self) -> AioWire | None:
-        """Return a connection of this event loop that is kept and of use."""
+        """Return an idle connection of this event loop that the server has not closed."""
         loop = asyncio.get_running_loop()
-        if loop is not self._loop:  # the connections of one that has ended are of no use
+        if loop is not self._loop:  # connections of another loop cannot be used
             self._loop, self._idle = loop, []
         while self._idle:
             wire = self._idle.pop()

@@ -40,7 +40,7 @@ class BodyPace:
 
 
 class Stalls:
-    """How long connections have taken nothing of their output. Called like `BodyPace`."""
+    """The times since connections last took output. It is called like `BodyPace`."""
 
     def __init__(self) -> None:
         self._before: dict[int, tuple[int, int]] = {}

@@ -1,8 +1,8 @@
 """Appends of `append_nowait` to one topic that are begun together, as one request if possible.
 
-A thread makes them faster than another thread begins them, one by one, and the objects of each
-would be work for Python's collector, which stops all threads. So the payloads of plain appends are
-joined: a tuple of two bytes objects each, which the collector does not follow.
+One thread can make appends faster than another begins them one by one. The objects of each append
+would also be work for Python's collector, which stops all threads. So the payloads of plain appends
+are joined: each is a tuple of two bytes objects, which the collector does not follow.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class JoinedAppends(Answer):
         self.others: list[tuple[bytes | bytearray | memoryview, bytes]] = []
         """The records of the other appends: buffer and spans of their `Rows`."""
         self._firsts: list[int] = []
-        """Records before each append, once they are answered by one result."""
+        """By append, the records before it; filled once one result answers all appends."""
 
     @property
     def count(self) -> int:
@@ -62,7 +62,7 @@ class JoinedAppends(Answer):
         if self.others and isinstance(outcome, AppendResult):
             counts = [self.first.rows.count, *(len(spans) // ROW_BYTES for _buffer, spans in self.others)]
             self._firsts = list(accumulate(counts, initial=0))
-        # A `Pending` may be held for long, and the payloads not with it.
+        # A caller may keep a `Pending` for long; the payloads are freed now.
         self.first, self.others = self.first._replace(rows=NO_ROWS), []
         super().answer(outcome)
 

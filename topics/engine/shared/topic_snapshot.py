@@ -61,10 +61,8 @@ class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
     """Producers, in a description; the snapshot lists those of all topics by themselves."""
     staged: list[StagedRow] = msgspec.field(default_factory=list)
     """Parts that wait for their last pieces, in the image of the staging area."""
-
     readers: list[ReaderRow] = msgspec.field(default_factory=list)
     """Named readers, in a description; the snapshot lists those of all topics by themselves."""
-
     attempts: list[AttemptRow] = msgspec.field(default_factory=list)
     """The attempts of the jobs of `leases`."""
 
@@ -134,8 +132,6 @@ KeyRows = tuple[int, list[KeyRow]]
 """Topic id, and some of its idempotency keys."""
 ProducerRows = tuple[int, list[ProducerRow]]
 """Topic id, and some of its producers."""
-
-
 ReaderRows = tuple[int, list[ReaderRow]]
 """Topic id, and some of its named readers."""
 
@@ -193,9 +189,9 @@ class Rest(msgspec.Struct):
         pieces: list[bytes | memoryview] = []
         for name, items in lists.items():
             pieces.append(b'%b"%b":[' % (b"," if pieces else b"{", name))
-            told = [piece for piece in items if piece]
-            if told:
-                pieces += [memoryview(told[0])[1:], *told[1:]]
+            encoded = [piece for piece in items if piece]
+            if encoded:
+                pieces += [memoryview(encoded[0])[1:], *encoded[1:]]
             pieces.append(b"]")
         return [*pieces, b"," + msgspec.json.encode(self)[1:]]
 
@@ -221,10 +217,11 @@ def is_long(topic: Topic) -> bool:
 class LongImage:
     """The image of a topic with very many gaps, encoded in bounded steps.
 
-    All but the newest gaps are encoded first, and then, of one instant, everything else. So what a
-    step has encoded may have changed by the end. A gap that has become part of a floor is in the
-    floors, and settled once more by a start. A hole opened since is in the log after the cut. Only
-    the newest gap can grow, and the last step has it.
+    All gaps but the newest are encoded in steps; the last step encodes everything else, of one
+    instant. A gap that was encoded may change before that, and the snapshot stays correct: one that
+    has become part of a floor is also in the floors, and a start settles it again. A hole that
+    opens meanwhile is in the log after the cut. Only the newest gap can grow, and the last step has
+    it.
     """
 
     def __init__(self, topic: Topic) -> None:

@@ -31,9 +31,9 @@ class SessionNote(msgspec.Struct):
     """The note, written when the store is ready for use, and when its log was latched."""
 
     boot: str
-    """Boot id of the machine.
+    """Boot id of the machine; "" after lost writes, because it equals the id of no boot.
 
-    "" equals no boot id: acknowledged bytes may be missing although the machine was not restarted.
+    The next start then treats this session as ended by a power cut.
     """
     snapshot: int
     """Number of the newest snapshot then.
@@ -111,8 +111,8 @@ async def note_lost_writes(loop: Loop, path: str, newest_snapshot: int, space: D
 class LatchNote:
     """The writer of the note of lost writes, once the log was latched.
 
-    The failing disk may refuse this write as well, for as long as it fails. It is tried again and
-    again, since the knowledge would otherwise end with a kill.
+    The failing disk may refuse this write as well. It is repeated until it succeeds, because a kill
+    before that loses the knowledge that writes were lost.
     """
 
     def __init__(self, loop: Loop, path: str, space: DiskSpace, newest_snapshot: Callable[[], int]) -> None:
@@ -124,7 +124,7 @@ class LatchNote:
         self._noted = self._reported = self._stopped = False
 
     def begin(self) -> None:
-        """Begin to write the note; the log was latched."""
+        """Begin to write the note, after the log was latched."""
         self._noting = self._loop.spawn(self._note(), "session")
 
     async def _note(self) -> None:
