@@ -42,6 +42,10 @@ def test_a_mirror_that_was_killed_continues_and_is_promoted_after_its_server_was
     pair.server.end()
     late = run(["mirror", "--status", "--to", str(pair.to), "--max-lag-ms", "1"], pair.home)
     assert (late.code, "ms late" in late.out) == (1, True), late
+    shown = run(["mirror", "--status", "--to", str(pair.to), "--metrics"], pair.home)
+    assert shown.code == 0, shown
+    assert "# TYPE topics_mirror_lag_ms gauge\ntopics_mirror_lag_ms " in shown.out
+    assert "\ntopics_mirror_holes 0.0\n" in shown.out
     mirror.read_to("no answer from")
     mirror.end(signal.SIGTERM)
     made = pair.promote("new", "--skip", "100")

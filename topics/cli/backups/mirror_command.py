@@ -8,14 +8,22 @@ import os
 import random
 import sys
 import time
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from topics.cli.backups.mirror_lock import check_free, locked_mirror
-from topics.cli.backups.mirror_status import MirrorStatus, print_status, write_status
+from topics.cli.backups.mirror_status import (
+    MirrorStatus,
+    read_status,
+    status_json,
+    status_metrics,
+    status_text,
+    write_status,
+)
 from topics.cli.commands.cli_call import KeyFile
-from topics.cli.exit_codes import sentence, start_or_refusal
+from topics.cli.exit_codes import REFUSED, sentence, start_or_refusal
 from topics.cli.places.place import key_of
 from topics.client.archive_client import ArchiveClient
 from topics.clock import SystemClock
@@ -58,21 +66,28 @@ def mirror(  # noqa: PLR0917 - typer makes options of them
     url: Annotated[str, typer.Argument(metavar="[URL]", help="The server, whose TOPICS_ARCHIVE_DIR is set.")] = "",
     status: Annotated[bool, typer.Option("--status", help="Print how late the mirror is, and end.")] = False,
     json: Annotated[bool, typer.Option("--json", help="With --status: print one JSON object.")] = False,
+    metrics: Annotated[bool, typer.Option("--metrics", help="With --status: print metrics for Prometheus.")] = False,
     max_lag_ms: Annotated[int, typer.Option(min=0, help="With --status: exit code 1 beyond it; 0: never.")] = 0,
     timeline: Annotated[str, typer.Option(help="Follow this log of the server, instead of the one before.")] = "",
     every_ms: Annotated[int, typer.Option(min=10, help="Pause between two steps.")] = 1000,
     retain_ms: Annotated[int, typer.Option(min=0, help="Keep so much of the past for `topics restore --at`.")] = 0,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for the next bytes of an answer.")] = 10.0,
     key_file: KeyFile = None,
 ) -> None:
     """Follow a server: copy its topics to a directory as they grow, until this is stopped."""
     if status:
-        print_status(to, SystemClock().now_ms(), json=json, max_lag_ms=max_lag_ms)
-        return
+        if json and metrics:
+            raise UsageError("--json and --metrics are two formats: leave out one of them")
+        found = read_status(to)
+        lag_ms = found.lag_ms(SystemClock().now_ms())
+        in_format = status_json if json else status_metrics if metrics else partial(status_text, to)
+        print(in_format(found, lag_ms))
+        raise typer.Exit(REFUSED if not found.upto_ms or 0 < max_lag_ms < lag_ms else 0)
     if not url:
         raise UsageError("no server is named: give its URL, as http://host:4000, or --status")
     if timeline and not is_timeline_name(timeline):
         raise UsageError(f"--timeline is {timeline[:200]!r}: give the name that the mirror printed when it was refused")
-    client = ArchiveClient(url, key_of(key_file, os.environ) or None)
+    client = ArchiveClient(url, key_of(key_file, os.environ) or None, quiet_seconds=timeout)
     source = _HttpSource(client)
     check_free(to)
     with locked_mirror(to) as loop:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import typer
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
-from topics.cli.exit_codes import REFUSED
 from topics.cli.output.printer import bytes_text, count_text
 from topics.cli.output.record_text import time_text
 from topics.errors import CorruptError, UsageError
@@ -36,6 +35,7 @@ class MirrorStatus(msgspec.Struct):
 
     def lag_ms(self, now_ms: int) -> int:
         """Return by how much a promotion now would be short."""
+        # The server's clock counts for both times, so the clocks need not agree.
         return max(0, self.server_ms + (now_ms - self.answered_ms) - self.upto_ms)
 
 
@@ -46,28 +46,45 @@ async def write_status(loop: Loop, mirror: str, status: MirrorStatus) -> None:
     await loop.files.rename(f"{path}.tmp", path)
 
 
-def print_status(mirror: str, now_ms: int, *, json: bool, max_lag_ms: int) -> None:
-    """Print how late a mirror is. Raises: typer.Exit, it is too late, or has nothing."""
+def read_status(mirror: str) -> MirrorStatus:
+    """Return the status of a mirror. Raises: UsageError, there is no mirror; CorruptError."""
     path = f"{mirror}/{STATUS_NAME}"
     try:
         with open(path, "rb") as file:
-            status = msgspec.json.decode(file.read(), type=MirrorStatus)
+            return msgspec.json.decode(file.read(), type=MirrorStatus)
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"there is no mirror in {mirror}: begin one with `topics mirror URL --to {mirror}`") from None
     except msgspec.DecodeError as error:
         raise CorruptError(f"{path} is damaged: {error}; a mirror that runs writes it again", {"path": path}) from None
-    lag_ms = status.lag_ms(now_ms)
-    if json:
-        shown: dict[str, Any] = msgspec.to_builtins(status) | {"lag_ms": lag_ms}
-        print(msgspec.json.encode(shown).decode())
-    elif not status.upto_ms:
-        print(f"{mirror}: nothing of {status.url} is here yet")
-    else:
+
+
+def status_text(mirror: str, status: MirrorStatus, lag_ms: int) -> str:
+    """Return a status as lines for a person."""
+    if status.upto_ms:
         holes = f", {count_text(status.holes, 'hole')}" if status.holes else ""
         copied = bytes_text(status.copied_bytes)
-        print(f"{mirror}: {status.url} as of {time_text(status.upto_ms)}, {lag_ms} ms late; {copied} copied{holes}")
-    for note in filter(None, (status.waits_for and f"waits for {status.waits_for}", status.error)):
-        if not json:
-            print(note)
-    if not status.upto_ms or (max_lag_ms and lag_ms > max_lag_ms):
-        raise typer.Exit(REFUSED)
+        first = f"{status.url} as of {time_text(status.upto_ms)}, {lag_ms} ms late; {copied} copied{holes}"
+    else:
+        first = f"nothing of {status.url} is here yet"
+    notes = (f"waits for {status.waits_for}" if status.waits_for else "", status.error)
+    return "\n".join(filter(None, (f"{mirror}: {first}", *notes)))
+
+
+def status_json(status: MirrorStatus, lag_ms: int) -> str:
+    """Return a status as a JSON object."""
+    shown: dict[str, Any] = msgspec.to_builtins(status) | {"lag_ms": lag_ms}
+    return msgspec.json.encode(shown).decode()
+
+
+def status_metrics(status: MirrorStatus, lag_ms: int) -> str:
+    """Return a status in the text format of Prometheus."""
+    registry = CollectorRegistry()
+    for name, help_text, value in (
+        ("topics_mirror_lag_ms", "Age of the newest time that a promotion would have", lag_ms),
+        ("topics_mirror_failing", "1: the last step failed", int(bool(status.error))),
+        ("topics_mirror_waiting", "1: it cannot follow before it has a newer base", int(bool(status.waits_for))),
+        ("topics_mirror_left_bytes", "Bytes of a base that are to be copied", status.left_bytes),
+        ("topics_mirror_holes", "Times to which no restore of the mirror leads", status.holes),
+    ):
+        Gauge(name, help_text, registry=registry).set(value)
+    return generate_latest(registry).decode().rstrip("\n")
