@@ -17,7 +17,7 @@ JOBS ?= 2
 # Tests start many processes: without compiled modules each of them takes half a second of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help buckets packages wheels pages tutorial perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt client-faults bridge pyright ui packaging api-clients
+.PHONY: help buckets packages wheels pages tutorial perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt client-faults bridge pyright ui packaging api-clients mirror
 
 help: ## this list
 	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -115,6 +115,11 @@ bridge: venv ## a bridge to Kafka and NATS, killed; KILLS=n, SIDE=nats
 	@if command -v mvn >/dev/null && ! test -d $(VENV)/kafka; then mvn -q -B -f tests/long/bridge/kafka.xml \
 		dependency:copy-dependencies -DoutputDirectory=$(abspath $(VENV))/kafka || rm -rf $(VENV)/kafka; fi
 	$(BIN)/python -m tests.long.bridge.bridge_rounds --kills $(KILLS) $(if $(SIDE),--side $(SIDE)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+mirror: venv ## a server and its mirror, killed after every operation and at random; N=n, KILLS=n
+	$(BIN)/python -W ignore -m tests.store.mirror.mirror_sweep
+	$(BIN)/python -W ignore -m tests.store.mirror.mirror_world 0 $(N)
+	$(BIN)/python -m tests.long.mirror.mirror_rounds --kills $(KILLS) $(if $(SEED),--seed $(SEED))
 
 api-fuzz: venv ## schemathesis against a live server
 	$(BIN)/python -m pip install -q --disable-pip-version-check "schemathesis>=4"

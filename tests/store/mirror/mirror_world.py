@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -33,8 +34,14 @@ class FakeSource:
 
     def __init__(self, run: MirrorRun) -> None:
         self._run = run
+        self.asked = 0
+        """Requests so far."""
+        self.on_request: Callable[[int], None] = lambda _number: None
+        """Called with the number of each request; what it raises is the answer."""
 
     def _cut(self) -> None:
+        self.asked += 1
+        self.on_request(self.asked)
         if self._run.cut_rng.random() < self._run.cut_share:
             raise NoAnswerError("no answer: cut off")
 
@@ -130,9 +137,10 @@ class MirrorRun(ArchiveRun):
             with contextlib.suppress(TopicsError, OSError):
                 await task
 
-        self.loop.spawn(run(), "mirror")
+        ended = self.loop.spawn(run(), "mirror")
         for _ in range(rng.randint(1, 60)):
-            self.loop.run_pass(0)
+            if not ended.done:
+                self.loop.run_pass(None)  # up to the next operation that ends
         power_cut = rng.random() < 0.5
         self.ring = self.ring.next_life(power_cut=power_cut)
         self.ring.faults.clear()
@@ -199,6 +207,25 @@ class MirrorRun(ArchiveRun):
     def mirrored(self) -> Mirrored:
         self.run()
         return Mirrored(self.equal, self.refused, self.kills, self.holes)
+
+
+class Followed(MirrorRun):
+    """A store with one topic and a mirror, both sound, that a test drives by hand."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(seed=4, **settings)
+        self.world.create(1)
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        until = self.world.ring.clock.now_ms()
+        for _ in range(400):
+            self.loop.run_task(self.mirror.step(5))
+            if self.mirror.end.upto_ms >= until and not self.mirror.end.waits_for:
+                self.note_moment()
+                return
+            self.world.run(self.world.loop.sleep(60_000_000))
+        raise AssertionError(f"the mirror does not go on: {self.mirror.end}")
 
 
 def main() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-from typing import Any
 
 import pytest
 
 from tests.store.archive.archive_world import held
 from tests.store.archive.test_restore_archive import bytes_of
-from tests.store.mirror.mirror_world import MIRROR, MirrorRun
+from tests.store.mirror.mirror_sweep import Kill
+from tests.store.mirror.mirror_world import MIRROR, Followed, MirrorRun
 from topics.errors import CorruptError, NoAnswerError, UsageError
 from topics.loop import Loop
 from topics.store.archive.archive_note import ArchiveNote, write_note
@@ -17,25 +17,6 @@ from topics.store.archive.timelines import find_timelines
 from topics.store.archive.verify_archive import verify_timelines
 from topics.store.mirror.mirror import newest_timeline
 from topics.store.mirror.promotion import Promotion, note_promotion, promotion_of
-
-
-class Followed(MirrorRun):
-    """A store with one topic and a mirror, both sound, that a test drives by hand."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(seed=4, **settings)
-        self.world.create(1)
-        self.catch_up()
-
-    def catch_up(self) -> None:
-        until = self.world.ring.clock.now_ms()
-        for _ in range(400):
-            self.loop.run_task(self.mirror.step(5))
-            if self.mirror.end.upto_ms >= until and not self.mirror.end.waits_for:
-                self.note_moment()
-                return
-            self.world.run(self.world.loop.sleep(60_000_000))
-        raise AssertionError(f"the mirror does not go on: {self.mirror.end}")
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -219,3 +200,17 @@ def test_a_mirror_that_is_opened_again_copies_only_what_is_new() -> None:
     run.catch_up()
     assert run.mirror.end.copied_bytes < 20_000
     assert held(run.world) == run.promoted()
+
+
+@pytest.mark.parametrize(
+    "kill",
+    [
+        *(Kill("mirror", after % 2 == 0, after) for after in (1, 40, 75, 110, 145, 180)),
+        Kill("server", False, 6),
+        Kill("server", True, 15),
+    ],
+    ids=str,
+)
+def test_a_kill_after_any_operation_loses_nothing(kill: Kill) -> None:
+    """`make mirror` has them all."""
+    assert kill.run(), "the life was not that long"

@@ -1,0 +1,1 @@
+"""A server and its mirror, killed again and again, and promoted."""
