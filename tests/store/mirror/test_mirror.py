@@ -24,6 +24,15 @@ def test_a_promotion_is_what_was_there_at_the_instant_that_the_mirror_states(see
     assert MirrorRun(seed).mirrored().equal
 
 
+def test_a_mirror_without_a_whole_base_has_nothing_to_promote() -> None:
+    run = MirrorRun(seed=4)
+    run.world.create(1)
+    run.world.run(run.world.loop.sleep(1_000_000_000))
+    run.loop.run_task(run.mirror.step(0))
+    with pytest.raises(UsageError, match="mirror has nothing to promote: its first base was not copied"):
+        run.loop.run_task(newest_timeline(run.loop, MIRROR))
+
+
 def test_a_mirror_has_all_that_was_written_before_it_came_to_the_end() -> None:
     run = Followed()
     run.world.append(1, 40, size=2000)

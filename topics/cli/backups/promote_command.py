@@ -38,10 +38,11 @@ def promote(
         raise UsageError(f"{to} exists: promote to a path where nothing is, and move it there then")
     with locked_mirror(source) as loop:
         loop.run_task(check_not_promoted(loop, source))
+        newest = loop.run_task(newest_timeline(loop, source))
         begun = Promotion(os.path.realpath(to), SystemClock().now_ms())
         loop.run_task(note_promotion(loop, source, begun))
         try:
-            made = topics.restore(loop.run_task(newest_timeline(loop, source)), to, skipped_seqs=skip)
+            made = topics.restore(newest, to, skipped_seqs=skip)
         except BaseException:
             if not os.path.lexists(to):
                 loop.run_task(note_promotion(loop, source, None))
@@ -51,5 +52,7 @@ def promote(
         f"{made.path}: {count_text(made.topics, 'topic')}, {count_text(made.records, 'record')} of "
         f"{time_text(made.taken_ms)}; each topic continues {made.skipped_seqs} seqs later, with another incarnation"
     )
+    if newest == source:
+        print("the log that the mirror follows now was not there as a whole: this is the one that it followed before")
     if made.damage:
         print(f"damage that the mirror has, and that was not needed: {made.damage}")

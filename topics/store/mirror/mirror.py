@@ -23,6 +23,7 @@ from topics.store.archive.archive_note import (
     ShardEnd,
     is_timeline_name,
     read_note,
+    timeline_names,
     write_note,
 )
 from topics.store.archive.archive_retention import remove_old
@@ -80,16 +81,18 @@ async def check_not_promoted(loop: Loop, root: str) -> None:
 
 
 async def newest_timeline(loop: Loop, root: str) -> str:
-    """Return the path of what a promotion restores: the timeline that is followed, or the mirror.
+    """Return the path of what a promotion restores: the timeline that is followed.
 
-    That is where the followed one has nothing yet. Raises: CorruptError, FormatError, OSError.
+    Where that has nothing yet, it is the mirror itself, with those that were followed before.
+    Raises: UsageError, there is nothing to promote; CorruptError, FormatError, OSError.
     """
     followed = await _followed(loop.files, root)
-    if followed is not None:
-        note = await read_note(loop.files, f"{root}/{followed.timeline}")
-        if note is not None and note.upto_ms:
-            return f"{root}/{followed.timeline}"
-    return root
+    names = await loop.files.to_thread(timeline_names, loop.files, root)
+    notes = {name: await read_note(loop.files, f"{root}/{name}") for name in names}
+    whole = [name for name, note in notes.items() if note is not None and note.upto_ms]
+    if not whole:
+        raise UsageError(f"{root} has nothing to promote: its first base was not copied to the end")
+    return f"{root}/{followed.timeline}" if followed is not None and followed.timeline in whole else root
 
 
 async def _followed(files: FileCalls, root: str) -> Followed | None:
