@@ -16,6 +16,7 @@ from tests.long.limits.case_sender import Client
 from tests.long.limits.cases import CASES, HEAD, cases
 from tests.long.limits.fields import fields
 from tests.long.limits.known import known
+from tests.long.limits.stored_jobs import CASES as STORED
 from tests.long.limits.values import Scale
 from topics.loop.loop import Loop
 
@@ -109,3 +110,8 @@ def test_no_value_of_a_field_makes_a_long_pass(client: Client, operation: str, m
         if lines.most > MORE.get(operation, LINES_MAX) and known(case.operation, case.field, case.name) is None:
             found.append((case.field, case.name, lines.most))
     assert found == [], "lines of Python in one pass of the loop"
+
+
+@pytest.mark.parametrize("case", list(STORED))
+def test_a_queue_of_leased_jobs_is_measured(case: str) -> None:
+    assert STORED[case](10_000) > 0
