@@ -26,6 +26,8 @@ _MOVES = (
 )
 _AUDIENCE = "tests/engine/delivery/test_audience.py"
 _CLAIMS = "tests/contract/queues/test_waiting_claims.py"
+_IMAGES = "tests/engine/shared/test_topic_snapshot.py"
+_LEASES = "tests/engine/state/test_leases.py"
 _ATTEMPTS = "tests/contract/queues/test_attempts.py"
 _REDRIVE = "tests/contract/queues/test_redrive.py"
 _FILTERS = "tests/contract/records/test_filters.py"
@@ -511,8 +513,8 @@ MUTANTS = (
     _one(
         "deliveries forgotten at a checkpoint",
         "engine/state/leases.py",
-        "job.until, job.deliveries, job.node)\n            for",
-        "job.until, 1, job.node)\n            for",
+        "rows.append(LeaseRow(job.seq, lease_id, job.until, job.deliveries, job.node))",
+        "rows.append(LeaseRow(job.seq, lease_id, job.until, 1, job.node))",
         "queues",
     ),
     _one(
@@ -1810,7 +1812,35 @@ MUTANTS = (
                 "msgspec.structs.replace(image_of(self._topic, now_ms, has_gaps=False), floors=self._floors)",
             ),
         ),
-        hunt="tests/engine/shared/test_topic_snapshot.py",
+        hunt=_IMAGES,
+    ),
+    _one(
+        "leases of very many deleted jobs counted as in flight",
+        "engine/state/leases.py",
+        "        self.leased -= (block.leased & bits).bit_count()\n",
+        "",
+        _LEASES,
+    ),
+    _one(
+        "very many deleted jobs claimable",
+        "engine/state/leases.py",
+        "        block.returned &= ~bits\n",
+        "",
+        _LEASES,
+    ),
+    _one(
+        "deadlines lost with a heap that was replaced",
+        "engine/state/leases.py",
+        "                    heappush(self._times, (until, seq))\n            # ",
+        "                    pass\n            # ",
+        _LEASES,
+    ),
+    _one(
+        "an ack after the deadline, of one of very many leases that end at once",
+        "engine/queue/ack_nack_extend.py",
+        "or job.until < now_ms",
+        "or False",
+        _LEASES,
     ),
     _one(
         "records that expire by themselves missing without a word",

@@ -119,6 +119,8 @@ class StateVerifier:
         for reader in topic.readers.by_name.values() if topic.readers is not None else ():
             seqs = max(reader.position, reader.committed)
             assert seqs <= topic.head, f"{name}: reader {reader.name} is at {seqs}, and the head is {topic.head}"
+        if topic.queue is not None:
+            topic.queue.check()
         filling: object = topic.filling
         if filling is not None:
             assert filling is topic.pending[-1], f"{name}: the batch that takes rows is not staged"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from heapq import heapify
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from tests.engine.harness import Answer
 from tests.engine.queue.queue_calls import claim, counters, queue, start_ack
+from topics.engine.index.index import Index
 from topics.engine.queue.queue_results import HeldJobs
 from topics.engine.state import leases
 from topics.engine.state.control_frames import LeaseRow
@@ -17,6 +19,7 @@ from topics.engine.state.leases import Leases
 from topics.engine.state.tombstones import Floors
 from topics.engine.values.job import LeasedJob
 from topics.engine.values.topic_config import make_config
+from topics.store.format.rows import RowRecord, pack_rows
 
 
 # --- over a fake index -----------------------------------------------------------------------------------------
@@ -77,6 +80,11 @@ class Queue:
 
     def seqs(self, most: int = 1, *, lease_ms: int = 100) -> list[int]:
         return [job.seq for job in self.claim(most, lease_ms=lease_ms)]
+
+    def job(self, seq: int) -> LeasedJob:
+        job = self.leases.jobs.get(seq)
+        assert job is not None
+        return job
 
     def delete(self, *seqs: int) -> None:
         self.index.seqs -= set(seqs)
@@ -177,7 +185,7 @@ def test_nothing_is_left_of_a_finished_job() -> None:
     q.index.seqs.discard(1)
     q.leases.finish(job)
     assert q.counters == (1, 0, 0)
-    assert q.leases.jobs == {}
+    assert list(q.leases.jobs) == []
     q.now_ms += 1000
     assert q.seqs(5) == [2]
 
@@ -196,7 +204,7 @@ def test_jobs_may_be_finished_in_whatever_state_they_are(how: str) -> None:
     else:
         for job in jobs:
             q.leases.finish(job)
-    assert (q.counters, q.leases.jobs, stream.held) == ((1, 0, 0), {}, [])
+    assert (q.counters, list(q.leases.jobs), stream.held) == ((1, 0, 0), [], [])
 
 
 def test_a_job_that_was_taken_and_put_back_is_ready() -> None:
@@ -237,7 +245,7 @@ def test_a_deleted_job_leaves_the_counters_and_its_lease_may_still_be_ended() ->
     assert list(q.leases.jobs) == [1]
     assert not jobs[0].live
     q.leases.finish(jobs[0])
-    assert (q.counters, q.leases.jobs) == ((0, 0, 0), {})
+    assert (q.counters, list(q.leases.jobs)) == ((0, 0, 0), [])
 
 
 def test_a_lease_of_a_deleted_job_does_not_bring_it_back() -> None:
@@ -245,7 +253,7 @@ def test_a_lease_of_a_deleted_job_does_not_bring_it_back() -> None:
     (job,) = q.claim()
     q.delete(1)
     q.now_ms += 1000
-    assert (q.seqs(), q.counters, q.leases.jobs) == ([], (0, 0, 0), {})
+    assert (q.seqs(), q.counters, list(q.leases.jobs)) == ([], (0, 0, 0), [])
     assert not job.live
 
 
@@ -263,7 +271,7 @@ def test_many_deletes_are_found_out_at_once() -> None:
     q = Queue(5)
     q.claim(4)
     q.index.seqs = {2, 5}
-    q.leases.forget_dead()
+    q.leases.forget_rows(1, np.array([0, 2, 3]))
     assert q.counters == (1, 1, 0)
 
 
@@ -282,7 +290,7 @@ def test_a_holder_is_told_of_each_lease_and_of_its_end(how: str) -> None:
     else:
         if how == "deleted and expired":
             q.delete(1)
-        q.leases.extend(q.leases.jobs[2], 9000)
+        q.leases.extend(q.job(2), 9000)
         q.now_ms += 101
         q.leases.apply_time(q.now_ms)
     assert stream.held == [2]
@@ -305,7 +313,7 @@ def test_leases_that_are_kept_hold_after_a_restart_with_their_deliveries() -> No
     restarted(q)
     assert q.counters == (3, 2, 0), "an ack that was not logged was none"
     assert q.seqs(5) == [3, 4, 5]
-    assert [q.leases.jobs[seq].deliveries for seq in range(1, 6)] == [1, 1, 2, 1, 1]
+    assert [q.job(seq).deliveries for seq in range(1, 6)] == [1, 1, 2, 1, 1]
     q.now_ms += 101
     assert q.seqs(5) == [1, 2, 3, 4, 5]
 
@@ -314,7 +322,7 @@ def test_leases_that_are_not_kept_are_forgotten() -> None:
     q = Queue(3)
     q.claim(2)
     restarted(q, keep=False)
-    assert (q.counters, q.leases.jobs) == ((3, 0, 0), {})
+    assert (q.counters, list(q.leases.jobs)) == ((3, 0, 0), [])
     assert [job.deliveries for job in q.claim(3)] == [1, 1, 1]
 
 
@@ -328,7 +336,7 @@ def test_of_several_leases_of_a_job_the_last_one_logged_counts() -> None:
     leases.restore_end(3)
     leases.recovered(keep=True)
     assert q.counters == (2, 1, 0)
-    assert (leases.jobs[1].lease_id, leases.jobs[1].node) == (9, "b")
+    assert (q.job(1).lease_id, q.job(1).node) == (9, "b")
     q.now_ms = 1500
     assert q.seqs(5) == [2, 3]
 
@@ -361,7 +369,7 @@ def test_untouched_jobs_cost_nothing() -> None:
         done += answer.get().done
     assert done == 10_000
     assert not topic.queue.jobs
-    assert len(topic.queue._times) + len(topic.queue._by_seq) < 5000
+    assert len(topic.queue._times) + len(topic.queue._old_times) < 5000
 
 
 def test_heaps_of_jobs_long_gone_shrink() -> None:
@@ -376,11 +384,26 @@ def test_heaps_of_jobs_long_gone_shrink() -> None:
         start_ack(h, *seqs)
         h.settle()
     assert len(topic.queue._times) < 2500
-    assert len(topic.queue._by_seq) < 2500
+    assert len(topic.queue.jobs.blocks) <= 2
     for _ in range(3000):
         h.engine.extend(HeldJobs("q", "w", [1]), 3_600_000, Answer())
     assert len(topic.queue._times) < 2500
     assert counters(h) == (1, 0, 1)
+
+
+def test_a_lease_ends_at_its_deadline_though_the_heap_was_replaced_meanwhile() -> None:
+    h = queue(lease_ms=60_000)
+    h.append("stays", name="q")
+    claim(h)
+    for _ in range(10):
+        h.append(*range(200), name="q")
+        start_ack(h, *claim(h, 200))
+        h.settle()
+    topic = h.engine._core.registry.by_name["q"]
+    assert topic.queue is not None
+    assert len(topic.queue._times) + len(topic.queue._old_times) < 2000
+    h.advance_ms(60_001)
+    assert counters(h) == (1, 1, 0)
 
 
 def test_leases_of_jobs_long_gone_cost_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -397,3 +420,160 @@ def test_leases_of_jobs_long_gone_cost_the_others_nothing(monkeypatch: pytest.Mo
         h.append("new", name="q")
         assert len(claim(h)) == 1
     assert not made_anew
+
+
+# --- jobs by the thousand ---------------------------------------------------------------------------------------------
+class Many:
+    """A queue of many jobs beside a plain model of it."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.h = queue(lease_ms=1000)
+        self.tags: dict[int, int] = {}
+        """The tag of each live job."""
+        self.until: dict[int, int] = {}
+        self.delayed: set[int] = set()
+        self.returned: set[int] = set()
+        self.fresh: list[int] = []
+
+    @property
+    def now_ms(self) -> int:
+        return self.h.loop.clock.now_ms()
+
+    def step(self) -> None:
+        kind = self.rng.randrange(6)
+        if kind == 0:
+            self.write()
+        elif kind == 1:
+            self.claim(self.rng.choice((1, 300, 1000)))
+        elif kind == 2:
+            self.give_back()
+        elif kind == 3:
+            self.delete()
+        elif kind == 4:
+            self.h.advance_ms(self.rng.choice((1, 500, 1001)))
+            self.h.state("q")
+            while self.leases._times and self.leases._times[0][0] < self.now_ms:
+                self.h.settle()
+            for seq in [seq for seq, until in self.until.items() if until < self.now_ms]:
+                del self.until[seq]
+                self.delayed.discard(seq)
+                self.returned.add(seq)
+        else:
+            self.h.settle()
+
+    @property
+    def leases(self) -> Leases:
+        topic = self.h.engine._core.registry.by_name["q"]
+        assert topic.queue is not None
+        return topic.queue
+
+    def write(self) -> None:
+        tags = [self.rng.randrange(3) for _ in range(self.rng.choice((5, 2000)))]
+        answer = self.h.start_append(pack_rows([RowRecord(b"0", tag=b"%d" % tag) for tag in tags]), "q")
+        self.h.settle()
+        first = answer.get().first_seq
+        self.tags.update(enumerate(tags, first))
+        self.fresh += range(first, first + len(tags))
+
+    def claim(self, most: int) -> None:
+        known = sorted(self.returned)[:most]
+        wanted = known + self.fresh[: most - len(known)]
+        del self.fresh[: most - len(known)]
+        assert claim(self.h, most) == sorted(wanted)
+        self.returned -= set(wanted)
+        self.until.update(dict.fromkeys(wanted, self.now_ms + 1000))
+
+    def give_back(self) -> None:
+        held = [seq for seq in self.until if seq not in self.delayed]
+        some = self.rng.sample(held, min(len(held), self.rng.choice((3, 700))))
+        delay_ms = self.rng.choice((0, 0, 400))
+        if self.rng.random() < 0.5:
+            start_ack(self.h, *some)
+            self.gone(set(some))
+        else:
+            self.h.engine.nack(HeldJobs("q", "w", some), delay_ms, "", Answer())
+            for seq in some:
+                self.until[seq] = self.now_ms + delay_ms - 1
+            if delay_ms:
+                self.delayed |= set(some)
+            else:
+                self.returned |= set(some)
+                for seq in some:
+                    del self.until[seq]
+        self.h.settle()
+
+    def delete(self) -> None:
+        if self.rng.random() < 0.5:
+            tag = self.rng.randrange(3)
+            self.h.delete(match=f"{tag}", name="q")
+            self.gone({seq for seq, its in self.tags.items() if its == tag})
+        elif self.tags:
+            before = self.rng.choice((1024, 2048, self.rng.choice(list(self.tags))))
+            before = min(before, max(self.tags) + 1)
+            self.h.delete(before, name="q")
+            self.gone({seq for seq in self.tags if seq < before})
+
+    def gone(self, seqs: set[int]) -> None:
+        for seq in seqs:
+            self.tags.pop(seq, None)
+            self.until.pop(seq, None)
+        self.delayed -= seqs
+        self.returned -= seqs
+        self.fresh = [seq for seq in self.fresh if seq not in seqs]
+
+    def compare(self) -> None:
+        in_flight = len(self.until) - len(self.delayed)
+        count = len(self.tags)
+        assert counters(self.h) == (count, count - len(self.until), in_flight)
+        assert self.leases.delayed == len(self.delayed)
+        self.leases.check()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_jobs_that_end_fail_and_go_by_the_thousand_are_counted_at_once(seed: int) -> None:
+    """R-Q-13, R-Q-14: though their objects are dropped in later passes."""
+    many = Many(seed)
+    for _ in range(60):
+        many.step()
+        many.compare()
+    many.h.delete(match="*", name="q")
+    many.gone(set(many.tags))
+    many.compare()
+    for _ in range(100):
+        many.h.settle()
+    assert not any(job.live for seq in many.leases.jobs if (job := many.leases.jobs.get(seq)) is not None)
+
+
+def test_of_very_many_leases_that_end_at_once_none_holds_and_all_are_ready_soon() -> None:
+    """R-Q-2, R-Q-9."""
+    h = queue(lease_ms=1000)
+    h.append(*range(4000), name="q")
+    for _ in range(4):
+        claim(h, 1000)
+    h.advance_ms(1001)
+    answer = start_ack(h, *range(1, 4001))
+    h.settle()
+    assert len(answer.get().skipped) == 4000
+    for _ in range(20):
+        h.settle()
+    assert counters(h) == (4000, 4000, 0)
+    assert claim(h, 1000) == list(range(1, 1001))
+
+
+def test_a_claim_after_a_start_skips_all_leases_that_survived_it_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-DUR-11: the jobs above the cursor of the new process."""
+    h = queue(leases_durable=True, lease_ms=60_000)
+    h.append(*range(3000), name="q")
+    for _ in range(2):
+        claim(h, 1000)
+    start_ack(h, *range(500, 700))
+    h.settle()
+    h.restart()
+    looks: list[int] = []
+    live_seqs = Index.live_seqs
+    monkeypatch.setattr(
+        Index, "live_seqs", lambda index, after, *rest: (looks.append(after), live_seqs(index, after, *rest))[1]
+    )
+    assert claim(h, 2) == [2001, 2002]
+    assert looks == [2000]

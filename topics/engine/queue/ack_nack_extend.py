@@ -18,7 +18,7 @@ from topics.engine.shared.job_counts import JobCounts
 from topics.engine.state.leases import Leases
 from topics.engine.state.topic import Topic
 from topics.engine.state.wakes import wake
-from topics.engine.values.job import JobState, LeasedJob
+from topics.engine.values.job import BLOCK_BITS, JobState, LeasedJob
 from topics.engine.values.results import Done
 from topics.engine.values.topic_config import clamped_lease_ms
 from topics.engine.write.admission import check_backlog
@@ -41,7 +41,7 @@ def ack(core: HolderCore, before: BeforeRemoval, request: HeldJobs, done: Done[A
     if topic is None or not topic.routers or topic.queue is None:
         _ack(core, before, request, done)
         return
-    jobs, _skipped = held(topic.queue, request)
+    jobs, _skipped = held(topic.queue, request, core.clock.now_ms())
     seqs = [job.seq for job in jobs]
 
     def on_forwarded(error: TopicsError | None) -> None:
@@ -74,7 +74,7 @@ def _ack(
         now_ms = core.clock.now_ms()
         expire(core, topic, now_ms)
         leases.apply_time(now_ms)
-        jobs, skipped = held(leases, request, prepared)
+        jobs, skipped = held(leases, request, now_ms, prepared)
         if not any(job.live for job in jobs):
             for job in jobs:
                 leases.finish(job)
@@ -104,7 +104,7 @@ def nack(core: HolderCore, request: HeldJobs, delay_ms: int, reason: str, done: 
         topic, leases = found
         now_ms = core.clock.now_ms()
         leases.apply_time(now_ms)
-        jobs, skipped = held(leases, request)
+        jobs, skipped = held(leases, request, now_ms)
         delay_ms = min(delay_ms, NACK_DELAY_MS_MAX)
         for job in jobs:
             leases.note(job, "nacked", now_ms, reason)
@@ -145,7 +145,7 @@ def extend(core: HolderCore, request: HeldJobs, lease_ms: int, done: Done[Extend
         now_ms = core.clock.now_ms()
         leases.apply_time(now_ms)
         until_ms = now_ms + clamped_lease_ms(lease_ms)
-        jobs, skipped = held(leases, request)
+        jobs, skipped = held(leases, request, now_ms)
         for job in jobs:
             leases.extend(job, until_ms)
         tend(core, topic)
@@ -158,7 +158,9 @@ def extend(core: HolderCore, request: HeldJobs, lease_ms: int, done: Done[Extend
         done(error)
 
 
-def held(leases: Leases, request: HeldJobs, among: Container[int] | None = None) -> tuple[list[LeasedJob], list[int]]:
+def held(
+    leases: Leases, request: HeldJobs, now_ms: int, among: Container[int] | None = None
+) -> tuple[list[LeasedJob], list[int]]:
     """Return the jobs held as requested, each once, and the other seqs, in order (R-Q-7).
 
     among: no other seqs; None: any.
@@ -166,13 +168,18 @@ def held(leases: Leases, request: HeldJobs, among: Container[int] | None = None)
     _, node, seqs, fences = request
     jobs: list[LeasedJob] = []
     skipped: list[int] = []
-    known = leases.jobs
+    blocks = leases.jobs.blocks
+    number, known = -1, dict[int, LeasedJob]()
     taken: set[int] = set()
     for at, seq in enumerate(seqs):
+        if seq >> BLOCK_BITS != number:
+            number = seq >> BLOCK_BITS
+            known = blocks[number].jobs if number in blocks else {}
         job = known.get(seq)
         if (
             job is None
             or job.state is not _LEASED
+            or job.until < now_ms  # Of very many leases that end at once, some end later (R-Q-2).
             or job.node != node
             or (fences and fences[at] is not None and fences[at] != job.lease_id)
             or seq in taken

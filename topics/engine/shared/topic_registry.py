@@ -131,6 +131,8 @@ class Registry:
         topic.enter(Life.GONE)
         if topic.producers is not None:
             topic.producers.clear()
+        if topic.queue is not None:
+            topic.index.usage.reclaim.run(topic.queue.released())
         del self.by_id[topic.id]
         self.with_readers.pop(topic, None)
         if topic is self.staging:

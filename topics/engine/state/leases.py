@@ -1,10 +1,13 @@
 """The volatile state of one queue: the leased, delayed and returned jobs, and the next to claim.
 
 Jobs above `cursor` were never leased and take no memory here: they are rows of the index. Those of
-records with a delay are apart until it ends (`held_back.py`). Each job leased since is a LeasedJob.
-Heaps order deadlines and seqs. An outdated entry is skipped when it is popped, and a heap of mostly
-outdated entries is rebuilt. Every operation thus costs O(log n) for each job that it touches,
-whatever else waits.
+records with a delay are apart until it ends (`held_back.py`). Each job leased since is a LeasedJob
+in a block of seqs (`values/job.py`). A heap orders deadlines; an outdated entry is skipped when it
+is popped, and a heap of mostly outdated entries is replaced a part at a time. Every operation thus
+costs O(log n) for each job that it touches, whatever else waits.
+
+Records that are gone by the thousand are counted by block at once, and their jobs are dropped in
+steps. Leases that end by the thousand end in steps, too.
 
 Nothing happens by itself: `apply_time` is called before each decision and each report (R-Q-2).
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from itertools import islice
+from itertools import chain, islice
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -22,15 +25,38 @@ from numpy.typing import NDArray
 from topics.common.values.answers import Attempt, FailedJob
 from topics.engine.index.held_back import HeldBack
 from topics.engine.index.index import Index
-from topics.engine.state.control_frames import AttemptRow, LeaseRow, attempt_row, from_runs
+from topics.engine.state.control_frames import AttemptRow, LeaseRow, from_runs
 from topics.engine.state.tombstones import Floors
-from topics.engine.values.job import Holder, JobState, LeasedJob
+from topics.engine.values.job import (
+    BLOCK_BITS,
+    SEQ_MASK,
+    FailedJobs,
+    Holder,
+    JobBlock,
+    JobBlocks,
+    JobState,
+    LeasedJob,
+    bits_by_block,
+    bits_of,
+)
 from topics.engine.values.ports import TimerPort
 from topics.engine.values.topic_config import TopicConfig
 
 LEASED, DELAYED, RETURNED, ENDING, MOVING = JobState
 _STALE_MIN = 1024
-"""A heap is rebuilt once it has this many more entries than twice its jobs."""
+"""The heap is replaced once it has this many more entries than twice its jobs."""
+_MOVED = 2048
+"""Entries of a heap that is being replaced that a claim looks at."""
+_MOVED_BY_EXTEND = 8
+_A_LOOK = 512
+"""Most leases that one look ends, and delays by nack; a claim looks four times."""
+_ENDS_A_STEP = 256
+"""Likewise each of the steps after it."""
+_LOOKS = 16
+"""Entries that are looked at to end one, at most on average: others are outdated."""
+_FEW_SEQS = 1024
+"""Up to this number of seqs, their jobs are dropped one by one."""
+_ROWS_A_STEP = 2048
 
 
 class OpenWindow(Protocol):
@@ -64,13 +90,15 @@ class Leases:
     """
 
     __slots__ = (
-        "_by_seq",
         "_floors",
         "_index",
+        "_known",
         "_most_attempts",
-        "_returned",
+        "_old_times",
+        "_returning",
         "_swept",
         "_times",
+        "_to_drop",
         "alarm",
         "alarm_ms",
         "cursor",
@@ -89,9 +117,9 @@ class Leases:
         self._index = index
         self._floors = floors
         self._most_attempts = most_attempts
-        self.jobs: dict[int, LeasedJob] = {}
-        self.failed: dict[int, LeasedJob] = {}
-        """The jobs with attempts, the one that failed last at the end."""
+        self.jobs = JobBlocks()
+        self.failed = FailedJobs()
+        """The jobs with attempts."""
         self.cursor = 0
         """All live jobs up to this seq are in `jobs`; of the later ones only those that were
         leased.
@@ -112,31 +140,58 @@ class Leases:
         """The time for which the alarm is set, ms."""
         self._times: list[tuple[int, int]] = []
         """Heap of (until, seq) of leases and delays."""
-        self._returned: list[int] = []
-        """Heap of the seqs of returned jobs."""
-        self._by_seq: list[int] = []
-        """Heap of the seqs of all jobs, because retention removes the lowest first."""
+        self._old_times: list[tuple[int, int]] = []
+        """The heap that `_times` replaces; its valid entries are moved there, a part at a time."""
+        self._returning: list[int] = []
+        """Heap of the numbers of blocks with returned jobs, and of some that have none."""
+        self._known: list[tuple[int, int]] = []
+        """Runs of seqs above the cursor, (first, last), descending, all of whose jobs are in
+        `jobs`: their leases survived a restart.
+        """
         self._swept = 0
+        """The floor up to which jobs were dropped."""
+        self._to_drop: dict[int, JobBlock] = {}
+        """Blocks that have dead jobs, by number."""
 
     # --- time and retention ------------------------------------------------------------------------------------------
     def apply_time(self, now_ms: int) -> None:
-        """Apply the effects of time and retention: expired leases, ended delays, lost jobs."""
+        """Apply the effects of time and retention: expired leases, ended delays, lost jobs.
+
+        Of very many leases that have ended, the others end in the next passes.
+        """
         if self._floors.dead_through > self._swept:
             self._sweep()
-        times = self._times
-        while times and times[0][0] < now_ms:
-            until, seq = heappop(times)
+        times, old = self._times, self._old_times
+        is_due = (times and times[0][0] < now_ms) or (old and old[0][0] < now_ms)
+        if is_due and self._end_some(now_ms, _A_LOOK):
+            self._index.usage.reclaim.run(self._end_all(now_ms))
+        held = self.held
+        if held is not None and held.dues:
+            for seq in held.take_due(now_ms):
+                self._enter(self.jobs.add(seq, self.jobs.block_of(seq)))
+
+    def _end_some(self, now_ms: int, most: int) -> bool:
+        """End leases and delays whose time has passed, in order; return whether some are left."""
+        for _ in range(_LOOKS * most):
+            heap, old = self._times, self._old_times
+            if old and (not heap or old[0] < heap[0]):
+                heap = old
+            if not heap or heap[0][0] >= now_ms:
+                return False
+            until, seq = heappop(heap)
             job = self.jobs.get(seq)
             if job is not None and job.until == until and (job.state is LEASED or job.state is DELAYED):
                 if job.state is LEASED:
                     self.note(job, "expired", until)
                 self.release(job)
-        held = self.held
-        if held is not None and held.dues:
-            for seq in held.take_due(now_ms):
-                self.jobs[seq] = LeasedJob(seq)
-                heappush(self._by_seq, seq)
-                heappush(self._returned, seq)
+                most -= 1
+                if not most:
+                    return True
+        return True
+
+    def _end_all(self, now_ms: int) -> Iterator[None]:
+        while self._end_some(now_ms, _ENDS_A_STEP):
+            yield
 
     def hold_back(self, jobs: Sequence[tuple[int, int]]) -> None:
         """Hold back new jobs, (seq, due ms), ascending: claimable once now >= due."""
@@ -146,7 +201,7 @@ class Leases:
 
     def next_due(self) -> int | None:
         """Return a time (ms) before which no job becomes claimable, None for never."""
-        until = self._times[0][0] if self._times else None
+        until = min((heap[0][0] for heap in (self._times, self._old_times) if heap), default=None)
         due = self.held.dues.first() if self.held is not None else None
         if due is None:
             return until
@@ -164,12 +219,18 @@ class Leases:
 
     def _sweep(self) -> None:
         """Drop jobs up to the floor, which caps, expiry or prefix deletes removed (R-Q-13)."""
-        self._swept = dead = self._floors.dead_through
-        by_seq = self._by_seq
-        while by_seq and by_seq[0] <= dead:
-            job = self.jobs.get(heappop(by_seq))
-            if job is not None:
-                self._lose(job)
+        before, dead = self._swept, self._floors.dead_through
+        self._swept = dead
+        for block in self.jobs.take_through(dead):
+            if block.jobs:
+                self._kill(block, -1)
+        first = dead & ~SEQ_MASK
+        last = self.jobs.blocks.get(dead >> BLOCK_BITS)
+        if last is not None and dead & SEQ_MASK != SEQ_MASK:
+            for seq in range(max(first, before + 1), dead + 1):
+                job = last.jobs.get(seq)
+                if job is not None:
+                    self._lose(job)
         if self.held is not None:
             gone = list(self.held.dues.discard_through(dead))
             if gone:
@@ -185,31 +246,103 @@ class Leases:
             if job is not None:
                 self._lose(job)
 
-    def forget_dead(self) -> None:
-        """Drop jobs whose records were deleted, in one pass over all jobs."""
-        parts = self.held.dues.parts() if self.held is not None else ()
-        for known in (self.jobs, *([seq for seq, _due in part] for part in parts)):
-            seqs = np.sort(np.fromiter(known, np.uint64, len(known)))
-            self.forget(seqs[~self._index.alive(seqs)].tolist())
+    def forget_rows(self, first: int, rows: NDArray[np.intp]) -> None:
+        """Drop jobs whose records were deleted: the seqs `first` + rows, ascending, at least one.
+
+        Of many, the objects are dropped in later passes.
+        """
+        if len(rows) <= _FEW_SEQS:
+            self.forget((rows + first).tolist())
+            return
+        if self.held is not None and self.held.dues:
+            self.held.dues.discard((rows + first).tolist())
+        if not len(self.jobs):
+            return
+        which = np.zeros(int(rows[-1]) + 1, np.bool_)
+        which[rows] = True
+        for number, bits in bits_by_block(first, which):
+            block = self.jobs.blocks.get(number)
+            if block is not None:
+                self._kill(block, bits)
+
+    def _kill(self, block: JobBlock, bits: int) -> None:
+        """Take these seqs of a block, -1 for all, from its sets, and drop their jobs in steps."""
+        self.leased -= (block.leased & bits).bit_count()
+        self.delayed -= (block.delayed & bits).bit_count()
+        block.leased &= ~bits
+        block.delayed &= ~bits
+        block.returned &= ~bits
+        block.dead |= bits
+        if not self._to_drop:
+            self._to_drop[block.number] = block
+            self._index.usage.reclaim.run(self._drop_dead())
+        else:
+            self._to_drop[block.number] = block
+
+    def _drop_dead(self) -> Iterator[None]:
+        """Drop the jobs of one block a step."""
+        while self._to_drop:
+            _number, block = self._to_drop.popitem()
+            self._settle(block)
+            if self._to_drop:
+                yield
+
+    def _settle(self, block: JobBlock) -> None:
+        dead = block.dead
+        jobs = [job for seq, job in block.jobs.items() if dead >> (seq & SEQ_MASK) & 1]
+        block.dead = 0
+        for job in jobs:
+            self._lose(job)
+
+    def released(self) -> Iterator[None]:
+        """Forget all jobs in steps: the queue was deleted."""
+        yield from self.failed.clear()
+        yield from self.jobs.clear()
+        for heap in (self._times, self._old_times):
+            while heap:
+                del heap[-_MOVED:]
+                yield
 
     def _lose(self, job: LeasedJob) -> None:
         """Drop a job whose record is gone; a lease on it may still be answered (R-DEL-10)."""
-        if not job.live:
+        if job.is_lost:
             return
-        job.live = False
-        self.failed.pop(job.seq, None)
-        if job.state is LEASED or job.state is ENDING:
+        self._uncount(job)
+        job.is_lost = True
+        self.failed.discard(job)
+        if job.state is DELAYED or job.state is RETURNED:
+            self.jobs.remove(job)
+
+    def _uncount(self, job: LeasedJob) -> None:
+        """Take a job from the set that it is in."""
+        block, bit = job.block, 1 << (job.seq & SEQ_MASK)
+        if block.leased & bit:
+            block.leased ^= bit
             self.leased -= 1
-        elif job.state is not MOVING:
-            if job.state is DELAYED:
-                self.delayed -= 1
-            self._drop(job)
+        elif block.returned & bit:
+            block.returned ^= bit
+        elif block.delayed & bit:
+            block.delayed ^= bit
+            self.delayed -= 1
 
     def last_failed(self, most: int) -> list[FailedJob]:
         """Return the jobs with attempts, the one that failed last first."""
-        return [
-            FailedJob(job.seq, job.deliveries, job.attempts) for job in islice(reversed(self.failed.values()), most)
-        ]
+        jobs = islice(self.failed.newest_first(), most + _A_LOOK)
+        return [FailedJob(job.seq, job.deliveries, job.attempts) for job in jobs if job.live][:most]
+
+    def check(self) -> None:
+        """Raise AssertionError if a counter or a set of a block is not what the jobs say."""
+        blocks = self.jobs.blocks.values()
+        assert self.leased == sum(block.leased.bit_count() for block in blocks), "leased jobs"
+        assert self.delayed == sum(block.delayed.bit_count() for block in blocks), "delayed jobs"
+        assert len(self.jobs) == sum(len(block.jobs) for block in blocks), "jobs"
+        for block in blocks:
+            sets = {LEASED: 0, DELAYED: 0, RETURNED: 0, MOVING: 0}
+            for job in block.jobs.values():
+                if job.live:
+                    sets[LEASED if job.state is ENDING else job.state] |= 1 << (job.seq & SEQ_MASK)
+            found = {LEASED: block.leased, DELAYED: block.delayed, RETURNED: block.returned, MOVING: sets[MOVING]}
+            assert found == sets, f"sets of jobs from {block.number << BLOCK_BITS} on"
 
     # --- claiming ----------------------------------------------------------------------------------------------------
     def take(self, limit: int, head: int, config: TopicConfig) -> ClaimedJobs:
@@ -220,37 +353,77 @@ class Leases:
         jobs: list[LeasedJob] = []
         poison: list[LeasedJob] = []
         most = config.max_deliveries if config.dead_letter is not None else 0
-        returned, known = self._returned, self.jobs
-        while returned and len(jobs) < limit:
-            job = known.get(heappop(returned))
-            if job is None or job.state is not RETURNED:
-                continue
-            if 0 < most <= job.deliveries:
-                job.state = MOVING
-                poison.append(job)
-            else:
-                jobs.append(job)
+        while self._returning and len(jobs) < limit:
+            block = self.jobs.blocks.get(self._returning[0])
+            if block is not None:
+                for job in self._returned_of(block, limit - len(jobs)):
+                    if 0 < most <= job.deliveries:
+                        job.state = MOVING
+                        poison.append(job)
+                    else:
+                        jobs.append(job)
+                if block.returned:
+                    continue
+                block.is_returning = False
+            heappop(self._returning)
         while len(jobs) < limit and self.cursor < head:
             upto = head
             if self.held is not None:
                 self.cursor, upto = self.held.free_after(self.cursor, head)
+            if self._known:
+                upto = self._skip_known(upto)
             seqs = self._index.live_seqs(self.cursor, upto, limit - len(jobs))
-            self.cursor = seqs[-1] if seqs else upto
-            for seq in seqs:
-                if seq not in known:  # A lease that survived a restart may be above the cursor.
-                    known[seq] = job = LeasedJob(seq)
-                    heappush(self._by_seq, seq)
-                    jobs.append(job)
-        self._make_anew()
+            self.cursor = seqs[-1] if seqs else max(upto, self.cursor)
+            if seqs:
+                block = self.jobs.block_of(seqs[0])
+                for seq in seqs:
+                    if seq >> BLOCK_BITS != block.number:
+                        block = self.jobs.block_of(seq)
+                    if seq not in block.jobs:  # A delay may have ended that began above the cursor.
+                        jobs.append(self.jobs.add(seq, block))
+        self._make_anew(_MOVED)
         return ClaimedJobs(jobs, poison)
+
+    def _returned_of(self, block: JobBlock, limit: int) -> list[LeasedJob]:
+        """Take the first returned jobs of a block."""
+        bits, base = block.returned, block.number << BLOCK_BITS
+        jobs: list[LeasedJob] = []
+        while bits and len(jobs) < limit:
+            lowest = bits & -bits
+            bits ^= lowest
+            jobs.append(block.jobs[base + lowest.bit_length() - 1])
+        block.returned = bits
+        return jobs
+
+    def _skip_known(self, upto: int) -> int:
+        """Move the cursor to the end of a run of known jobs that follows it.
+
+        Returns: `upto`, or the seq before the next run.
+        """
+        known = self._known
+        while known and known[-1][0] <= self.cursor + 1:
+            self.cursor = max(self.cursor, known.pop()[1])
+        return min(upto, known[-1][0] - 1) if known else upto
 
     def put_back(self, job: LeasedJob) -> None:
         """Make a job that `take` has returned claimable again."""
-        heappush(self._returned, job.seq)
+        self._enter(job)
 
-    def lease(self, jobs: Iterable[LeasedJob], lease_id: int, until_ms: int, node: str, holder: Holder | None) -> None:
+    def _enter(self, job: LeasedJob) -> None:
+        """Enter a job that is in no set among the returned ones."""
+        block = job.block
+        job.state = RETURNED
+        block.returned |= 1 << (job.seq & SEQ_MASK)
+        if not block.is_returning:
+            block.is_returning = True
+            heappush(self._returning, block.number)
+
+    def lease(self, jobs: Sequence[LeasedJob], lease_id: int, until_ms: int, node: str, holder: Holder | None) -> None:
         """Lease the jobs until `until_ms`, with consecutive lease ids from `lease_id` on."""
         times = self._times
+        for block, bits in bits_of(jobs):
+            block.leased |= bits
+        self.leased += len(jobs)
         for job in jobs:
             job.state = LEASED
             job.lease_id = lease_id
@@ -258,7 +431,6 @@ class Leases:
             job.deliveries += 1
             job.node = node
             job.holder = holder
-            self.leased += 1
             heappush(times, (until_ms, job.seq))
             lease_id += 1
             if holder is not None:
@@ -277,15 +449,19 @@ class Leases:
         known = job.attempts
         if self._most_attempts and not (known and known[-1].delivery >= attempt.delivery):
             job.attempts = (*known, attempt)[-self._most_attempts :]
-            self.failed.pop(job.seq, None)
-            self.failed[job.seq] = job
+            self.failed.add(job)
 
     def release(self, job: LeasedJob) -> None:
         """Make a leased, delayed, ending or moving job claimable; its deliveries stay counted."""
+        block, bit = job.block, 1 << (job.seq & SEQ_MASK)
+        if block.leased & bit and job.holder is None:  # usually
+            block.leased ^= bit
+            self.leased -= 1
+            self._enter(job)
+            return
         self._leave(job)
         if job.live:
-            job.state = RETURNED
-            heappush(self._returned, job.seq)
+            self._enter(job)
         else:
             self._drop(job)
 
@@ -295,6 +471,7 @@ class Leases:
         if job.live:
             job.state = DELAYED
             job.until = until_ms
+            job.block.delayed |= 1 << (job.seq & SEQ_MASK)
             self.delayed += 1
             heappush(self._times, (until_ms, job.seq))
         else:
@@ -303,7 +480,8 @@ class Leases:
     def extend(self, job: LeasedJob, until_ms: int) -> None:
         job.until = until_ms
         heappush(self._times, (until_ms, job.seq))
-        self._make_anew()  # A job may be extended many times without a claim in between.
+        # A job may be extended many times without a claim in between.
+        self._make_anew(_MOVED_BY_EXTEND)
 
     def end(self, job: LeasedJob) -> None:
         """Note that a leased job's ack is in flight.
@@ -317,70 +495,112 @@ class Leases:
         self._leave(job)
         self._drop(job)
 
-    def finish_all(self, jobs: Iterable[LeasedJob]) -> None:
+    def finish_all(self, jobs: Sequence[LeasedJob]) -> None:
         """Call `finish` for each job."""
-        known = self.jobs
-        for job in jobs:
-            if job.state is ENDING and job.holder is None:
-                self.leased -= job.live
-            else:
+        if all(job.state is ENDING and job.holder is None for job in jobs):  # usually
+            for block, bits in bits_of(jobs):
+                bits &= block.leased
+                block.leased ^= bits
+                self.leased -= bits.bit_count()
+        else:
+            for job in jobs:
                 self._leave(job)
-            known.pop(job.seq, None)
-            if job.attempts:
-                self.failed.pop(job.seq, None)
+        self.jobs.remove_all(jobs)
+        for job in jobs:
+            if job.failure:
+                self.failed.discard(job)
 
     def _drop(self, job: LeasedJob) -> None:
-        self.jobs.pop(job.seq, None)
-        if job.attempts:
-            self.failed.pop(job.seq, None)
+        self.jobs.remove(job)
+        if job.failure:
+            self.failed.discard(job)
 
     def _leave(self, job: LeasedJob) -> None:
-        """Remove the job from the counter of its state."""
-        state = job.state
-        if state is LEASED or state is ENDING:
-            self.leased -= job.live
-            holder, job.holder = job.holder, None
-            if holder is not None:
-                holder.on_lease_ended(job)
-        elif state is DELAYED:
-            self.delayed -= 1
+        """Take the job from the set of its state, and notify its holder if it has one."""
+        block, bit = job.block, 1 << (job.seq & SEQ_MASK)
+        if block.leased & bit:
+            block.leased ^= bit
+            self.leased -= 1
+        else:
+            self._uncount(job)
+        holder = job.holder
+        if holder is not None and (job.state is LEASED or job.state is ENDING):
+            job.holder = None
+            holder.on_lease_ended(job)
 
-    def _make_anew(self) -> None:
-        """Rebuild heaps that are mostly entries of dropped jobs."""
-        # These include leased jobs whose records are gone, which `leased` does not count.
-        jobs = self.jobs
-        if len(self._times) > 2 * len(jobs) + _STALE_MIN:
-            self._times = [(job.until, job.seq) for job in jobs.values() if job.state in (LEASED, DELAYED)]
-            heapify(self._times)
-        if len(self._by_seq) > 2 * len(jobs) + _STALE_MIN:
-            self._by_seq = sorted(jobs)
+    def _make_anew(self, most: int) -> None:
+        """Replace a heap that is mostly entries of dropped jobs, `most` entries a call."""
+        # The jobs include leased ones whose records are gone, which `leased` does not count.
+        old = self._old_times
+        if old:
+            for until, seq in old[-most:]:
+                job = self.jobs.get(seq)
+                if job is not None and job.until == until and (job.state is LEASED or job.state is DELAYED):
+                    heappush(self._times, (until, seq))
+            # A heap without its last entries is one.
+            del old[-most:]
+        elif len(self._times) > 2 * len(self.jobs) + _STALE_MIN:
+            self._old_times, self._times = self._times, []
 
     # --- recovery ----------------------------------------------------------------------------------------------------
+    @property
+    def is_long(self) -> bool:
+        """Whether `image` and `attempts` return so many rows that they are for many steps."""
+        return len(self.jobs) * (1 + self._most_attempts) > 8 * _ROWS_A_STEP
+
     def image(self) -> list[LeaseRow]:
         """Return every live job that was leased, for a snapshot, in the order for `restore`."""
-        return [
-            LeaseRow(job.seq, job.lease_id if job.state in (LEASED, ENDING) else 0, job.until, job.deliveries, job.node)
-            for job in self.jobs.values()
-            if job.live and job.deliveries
-        ]
+        return [row for rows in self.image_in_steps() for row in rows]
+
+    def image_in_steps(self) -> Iterator[list[LeaseRow]]:
+        """Yield what `image` returns, some rows a step; jobs may change and go between steps."""
+        rows: list[LeaseRow] = []
+        for number in list(self.jobs.blocks):
+            block = self.jobs.blocks.get(number)
+            for job in block.jobs.values() if block is not None else ():
+                if job.deliveries and job.live:
+                    lease_id = job.lease_id if job.state is LEASED or job.state is ENDING else 0
+                    rows.append(LeaseRow(job.seq, lease_id, job.until, job.deliveries, job.node))
+            if len(rows) >= _ROWS_A_STEP:
+                yield rows
+                rows = []
+        if rows:
+            yield rows
 
     def attempts(self) -> list[AttemptRow]:
         """Return the attempts of all live jobs, for a snapshot, in `restore_attempts`' order."""
-        return [attempt_row([job.seq], one) for job in self.failed.values() if job.live for one in job.attempts]
+        return [row for rows in self.attempts_in_steps() for row in rows]
+
+    def attempts_in_steps(self) -> Iterator[list[AttemptRow]]:
+        """Yield what `attempts` returns, some rows a step; jobs may change and go between steps.
+
+        A job that fails meanwhile may come again, with all its attempts.
+        """
+        rows: list[AttemptRow] = []
+        for jobs in self.failed.in_steps():
+            for job in jobs:
+                if job.live:
+                    seqs = [job.seq, job.seq]
+                    rows += [AttemptRow(seqs, a.delivery, a.node, a.ended, a.at, a.reason) for a in job.attempts]
+                    if len(rows) >= _ROWS_A_STEP:
+                        yield rows
+                        rows = []
+        if rows:
+            yield rows
 
     def restore(self, lease: LeaseRow) -> None:
         """Restore a lease from the log. The last call for a seq wins."""
         job = self.jobs.get(lease.seq)
         if job is None:
-            job = self.jobs[lease.seq] = LeasedJob(lease.seq)
+            job = self.jobs.add(lease.seq, self.jobs.block_of(lease.seq))
         elif job.lease_id and lease.deliveries > job.deliveries:  # no frame states an expiry
             self.note(job, "expired", job.until)
         job.lease_id, job.until, job.deliveries, job.node = lease.lease_id, lease.until, lease.deliveries, lease.node
 
     def forget_all(self) -> None:
         """Drop all restored leases."""
-        self.jobs.clear()
-        self.failed.clear()
+        for _ in chain(self.failed.clear(), self.jobs.clear()):
+            pass
 
     def restore_attempts(self, row: AttemptRow) -> None:
         """Restore attempts of jobs whose leases were restored."""
@@ -400,22 +620,36 @@ class Leases:
 
         keep: False drops them all. Expired leases are found by the next `apply_time`.
         """
-        jobs, self.jobs = self.jobs, {}
-        failed, self.failed = self.failed, {}
-        for seq in sorted(jobs) if keep else ():
-            if self._index.next_live(seq) != seq:
-                continue
-            job = self.jobs[seq] = jobs[seq]
-            heappush(self._by_seq, seq)
-            if job.lease_id:
+        if not keep:
+            self.forget_all()
+        seqs = np.sort(np.fromiter(self.jobs, np.uint64, len(self.jobs)))
+        alive = self._index.alive(seqs)
+        for seq, is_alive in zip(seqs.tolist(), alive.tolist(), strict=True):
+            job = self.jobs.get(seq)
+            assert job is not None, "a restored lease"
+            if not is_alive:
+                self._drop(job)
+            elif job.lease_id:
                 job.state = LEASED
+                job.block.leased |= 1 << (seq & SEQ_MASK)
                 self.leased += 1
-                heappush(self._times, (job.until, seq))
+                self._times.append((job.until, seq))
             else:
-                heappush(self._returned, seq)
-        self.failed = {seq: job for seq, job in failed.items() if seq in self.jobs}
+                self._enter(job)
+        heapify(self._times)
+        self._known = self._runs(seqs[alive].tolist())
         if self.held is not None:
             self.held.recovered(lambda seq: self._index.next_live(seq) == seq, self.jobs)
+
+    def _runs(self, seqs: list[int]) -> list[tuple[int, int]]:
+        """Return the runs of these seqs, descending, between which there are other live ones."""
+        runs: list[tuple[int, int]] = []
+        for seq in reversed(seqs):
+            if runs and (runs[-1][0] == seq + 1 or self._index.next_live(seq + 1) == runs[-1][0]):
+                runs[-1] = (seq, runs[-1][1])
+            else:
+                runs.append((seq, seq))
+        return runs
 
     def dues_of(self, seqs: NDArray[np.uint64]) -> NDArray[np.uint64] | None:
         """Return the time (ms) from which on each of these jobs is claimable, 0 for now.

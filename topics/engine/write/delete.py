@@ -97,12 +97,9 @@ def _kill(deletions: PendingDeleteFlags, topic: Topic, search: TaggedSearch) -> 
     deleted = sum([each.records for each in found])
     for each in found:
         deletions.add_later(topic.id, Dead(each.chunk, each.which))
-    if topic.queue is not None and found:
-        if deleted <= len(topic.queue.jobs):
-            for each in found:
-                topic.queue.forget((Dead(each.chunk, each.which).rows + each.chunk.first).tolist())
-        else:
-            topic.queue.forget_dead()
+    if topic.queue is not None:
+        for each in found:
+            topic.queue.forget_rows(each.chunk.first, Dead(each.chunk, each.which).rows)
     topic.floors.settle_gaps(topic.earliest)
     return deleted
 
