@@ -1794,8 +1794,8 @@ MUTANTS = (
     _one(
         "holes forgotten by a snapshot",
         "engine/shared/topic_snapshot.py",
-        "in topic.floors.gaps] if has_gaps",
-        'in topic.floors.gaps if gap.reason != "ttl"] if has_gaps',
+        "in topic.floors.gaps] if not is_rest",
+        'in topic.floors.gaps if gap.reason != "ttl"] if not is_rest',
         "passing",
     ),
     Mutant(
@@ -1803,16 +1803,53 @@ MUTANTS = (
         (
             (
                 "engine/shared/topic_snapshot.py",
-                "        self._gaps: list",
-                "        self._floors = FloorMarks.of(topic.floors)\n        self._gaps: list",
+                "        self._gaps = _Members()",
+                "        self._floors = FloorMarks.of(topic.floors)\n        self._gaps = _Members()",
             ),
             (
                 "engine/shared/topic_snapshot.py",
-                "image_of(self._topic, now_ms, has_gaps=False)",
-                "msgspec.structs.replace(image_of(self._topic, now_ms, has_gaps=False), floors=self._floors)",
+                "image_of(self._topic, self._now_ms, is_rest=True)",
+                "msgspec.structs.replace(image_of(self._topic, self._now_ms, is_rest=True), floors=self._floors)",
             ),
         ),
         hunt=_IMAGES,
+    ),
+    Mutant(
+        "attempts of a snapshot from before its leases",
+        (
+            (
+                "engine/shared/topic_snapshot.py",
+                "for leases in topic.queue.image_in_steps():\n                self._leases.add(leases)",
+                "for leases in topic.queue.attempts_in_steps():\n                self._attempts.add(leases)",
+            ),
+            (
+                "engine/shared/topic_snapshot.py",
+                "for attempts in topic.queue.attempts_in_steps():\n                self._attempts.add(attempts)",
+                "for attempts in topic.queue.image_in_steps():\n                self._leases.add(attempts)",
+            ),
+        ),
+        hunt=_IMAGES,
+    ),
+    _one(
+        "leases of a block left out of a snapshot",
+        "engine/state/leases.py",
+        "for number in list(self.jobs.blocks):",
+        "for number in list(self.jobs.blocks)[1:]:",
+        _IMAGES,
+    ),
+    _one(
+        "attempts of jobs that fail during a snapshot left out of it",
+        "engine/values/job.py",
+        "through, found = jobs[-1].failure, True",
+        "through = jobs[-1].failure",
+        _IMAGES,
+    ),
+    _one(
+        "an attempt left out of a snapshot",
+        "engine/values/job.py",
+        "if failure > through]",
+        "if failure > through + 1]",
+        _IMAGES,
     ),
     _one(
         "leases of very many deleted jobs counted as in flight",

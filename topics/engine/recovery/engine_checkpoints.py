@@ -16,6 +16,7 @@ from topics.engine.shared.topic_snapshot import (
     PlainTopics,
     PreparedSnapshot,
     Rest,
+    has_long_gaps,
     image_of,
     is_long,
     is_plain,
@@ -213,19 +214,20 @@ class EngineCheckpoints:
     def describe(self, topic_id: int) -> Iterator[bytes]:
         topic = self._topic(topic_id)
         assert topic is not None, "a topic that exists"
-        if is_long(topic):
-            image = LongImage(topic)
+        if has_long_gaps(topic):
+            image = LongImage(topic, None)
             for _ in image.steps():
                 yield b""
-            yield from image.end(None)
+            yield from image.end()
         else:
             yield msgspec.json.encode(image_of(topic, None))
 
     def prepare_snapshot(self, topics_a_step: int) -> Iterator[None]:
         """Encode topics, keys and producers, a bounded number a step.
 
-        Each topic is encoded in its state at its step; one with very many gaps takes several
-        (`LongImage`). Later changes are in the log after the cut, like those after the snapshot.
+        Each topic is encoded in its state at its step; one with very many gaps or leases takes
+        several (`LongImage`). Later changes are in the log after the cut, like those after the
+        snapshot.
 
         Reservations are released: seqs above those given out need a new reservation.
         """
@@ -279,11 +281,11 @@ class EngineCheckpoints:
         prepared.topics.append(b"".join(others))
 
     def _describe_long(self, prepared: PreparedSnapshot, topic: Topic, now_ms: int) -> Iterator[None]:
-        image = LongImage(topic)
+        image = LongImage(topic, now_ms)
         yield from image.steps()
         if topic.visible:
             topic.release_reservation()
-            prepared.topics += [b",", *image.end(now_ms)]
+            prepared.topics += [b",", *image.end()]
 
     def _image(self, topic: Topic, now_ms: int) -> bytes:
         image = image_of(topic, now_ms)

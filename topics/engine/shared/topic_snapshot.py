@@ -210,59 +210,92 @@ def key_rows_of(topic: Topic, now_ms: int) -> Iterator[list[KeyRow]]:
 
 
 def is_long(topic: Topic) -> bool:
-    """Return whether the image of a topic takes steps: see `LongImage`."""
+    """Return whether the image of a topic in a snapshot takes steps: see `LongImage`."""
+    return has_long_gaps(topic) or (topic.queue is not None and topic.queue.is_long)
+
+
+def has_long_gaps(topic: Topic) -> bool:
     return len(topic.floors.gaps) > _GAPS_A_STEP
 
 
 class LongImage:
-    """The image of a topic with very many gaps, encoded in bounded steps.
+    """The image of a topic with very many gaps or leases, encoded in bounded steps.
 
-    All gaps but the newest are encoded in steps; the last step encodes everything else, of one
-    instant. A gap that was encoded may change before that, and the snapshot stays correct: one that
-    has become part of a floor is also in the floors, and a start settles it again. A hole that
-    opens meanwhile is in the log after the cut. Only the newest gap can grow, and the last step has
-    it.
+    Leases are encoded first, then attempts, then all gaps but the newest; the last step encodes
+    everything else, of one instant. What was encoded may change before that, and the snapshot stays
+    correct:
+
+    - A lease that begins, is extended or ends meanwhile is in the log after the cut. No frame
+      states that a lease expired. If it expires before its step, its attempt exists at the later
+      step of attempts; if it expires after, a start finds that.
+    - Attempts come in the order of failures. A job that fails once more comes again with all its
+      attempts, or the log has the later one.
+    - A gap that has become part of a floor is also in the floors, and a start settles it again. A
+      hole that opens meanwhile is in the log after the cut. Only the newest gap can grow, and the
+      last step has it.
     """
 
-    def __init__(self, topic: Topic) -> None:
+    def __init__(self, topic: Topic, now_ms: int | None) -> None:
+        """now_ms: as in `image_of`."""
         self._topic = topic
-        self._gaps: list[bytes] = []
-        """Members of the array of gaps, a comma before the first of each piece but the first."""
+        self._now_ms = now_ms
+        self._gaps = _Members()
+        self._leases = _Members()
+        self._attempts = _Members()
         self._through = 0
         """The seq up to which gaps are encoded."""
 
     def steps(self) -> Iterator[None]:
-        """Encode gaps, until few are left."""
+        """Encode leases and attempts, and gaps until few are left."""
+        topic = self._topic
+        if self._now_ms is not None and topic.queue is not None and topic.keeps_leases:
+            for leases in topic.queue.image_in_steps():
+                self._leases.add(leases)
+                yield
+            for attempts in topic.queue.attempts_in_steps():
+                self._attempts.add(attempts)
+                yield
         while len(some := self._next()) > _GAPS_A_STEP:
-            self._add(some[:-1])
+            self._gaps.add(some[:-1])
             self._through = some[-2].last
             yield
 
     def _next(self) -> list[Gap]:
         return self._topic.floors.gaps_after(self._through, _GAPS_A_STEP + 1)
 
-    def _add(self, gaps: list[Gap]) -> None:
-        if gaps:
-            self._gaps.append((b"," if self._gaps else b"") + msgspec.json.encode(gaps)[1:-1])
+    def end(self) -> list[bytes]:
+        """Encode the rest, of this instant, and return all pieces."""
+        self._gaps.add(self._next())
+        pieces = [msgspec.json.encode(image_of(self._topic, self._now_ms, is_rest=True))[:-1]]
+        for name, members in ((b"gaps", self._gaps), (b"leases", self._leases), (b"attempts", self._attempts)):
+            if members.pieces:
+                pieces += [b',"%b":[' % name, *members.pieces, b"]"]
+        return [*pieces, b"}"]
 
-    def end(self, now_ms: int | None) -> list[bytes]:
-        """Encode the rest, of this instant, and return all pieces. now_ms: as in `image_of`."""
-        self._add(self._next())
-        image = msgspec.json.encode(image_of(self._topic, now_ms, has_gaps=False))
-        return [image[:-1], b',"gaps":[', *self._gaps, b"]}"]
+
+class _Members:
+    """Members of a JSON array, encoded some at a time."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+        """A comma before the first member of each piece but the first."""
+
+    def add(self, some: Sequence[object]) -> None:
+        if some:
+            self.pieces.append((b"," if self.pieces else b"") + msgspec.json.encode(some)[1:-1])
 
 
-def image_of(topic: Topic, now_ms: int | None, *, has_gaps: bool = True) -> TopicImage:
+def image_of(topic: Topic, now_ms: int | None, *, is_rest: bool = False) -> TopicImage:
     """Return the committed state of a topic, without idempotency keys.
 
-    now_ms: None for the description in its files.
+    now_ms: None for the description in its files. is_rest: without gaps, leases and attempts.
     """
     producers: list[ProducerRow] = []
     if now_ms is None and topic.producers is not None:
         producers = topic.producers.described()
     leases: list[LeaseRow] = []
     attempts: list[AttemptRow] = []
-    if now_ms is not None and topic.queue is not None and topic.keeps_leases:
+    if now_ms is not None and topic.queue is not None and topic.keeps_leases and not is_rest:
         leases, attempts = topic.queue.image(), topic.queue.attempts()
     return TopicImage(
         topic.name,
@@ -272,7 +305,7 @@ def image_of(topic: Topic, now_ms: int | None, *, has_gaps: bool = True) -> Topi
         topic.head,
         topic.last_ts,
         FloorMarks.of(topic.floors),
-        [(gap.first, gap.last, gap.reason) for gap in topic.floors.gaps] if has_gaps else [],
+        [(gap.first, gap.last, gap.reason) for gap in topic.floors.gaps] if not is_rest else [],
         0 if topic.reserved == NO_RESERVATION else topic.reserved,
         topic.generation,
         [],

@@ -312,7 +312,8 @@ class CheckpointCatalog(Protocol):
 
         It has names, ids, configs, heads, floors, gaps, reservations, idempotency keys inside their
         window, producers, the next topic id and the order number. The state is committed, and each
-        topic's is as it was at one instant since `prepare_snapshot` began.
+        topic's is as it was at an instant since `prepare_snapshot` began; its leases and holes may
+        be older, so that a replay of the log after the cut completes them.
         """
 
     def prepare_deletions(self) -> Iterator[None]:
