@@ -16,7 +16,7 @@ from topics.loop.loop import Loop
 from topics.loop.signals import install_signal_handlers
 from topics.server.access_log_file import check_access_log
 from topics.server.app import Server
-from topics.server.heap import tend_heap
+from topics.server.heap import freeze_recovered, tend_heap
 from topics.server.port_file import shown_address
 from topics.server.process_numbers import read_process
 from topics.server.service_manager import ServiceReports, service_manager_of
@@ -46,6 +46,10 @@ def serve(config: Config) -> int:
         for each in reports:
             each.look()
 
+    def on_ready() -> None:
+        freeze_recovered()
+        report()
+
     def on_end(code: int) -> None:
         codes.append(code)
         loop.stop()
@@ -61,7 +65,7 @@ def serve(config: Config) -> int:
                 partial(StoredEngine.open, directory=directory),
                 max_connections=limit,
                 read_process=read_process,
-                on_ready=report,
+                on_ready=on_ready,
                 on_end=on_end,
             )
             config = server.config

@@ -5,6 +5,9 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+from pathlib import Path
+
+import topics
 
 PROGRAM = """
 import gc
@@ -31,3 +34,35 @@ assert (gc.get_threshold(), list(gc.callbacks)) == before
 def test_a_full_collection_sees_a_bounded_number_of_objects_however_many_live() -> None:
     assert "freeze" in dir(gc)
     subprocess.run([sys.executable, "-c", PROGRAM], check=True, timeout=60)
+
+
+SERVED = """
+import gc
+import logging
+import os
+import signal
+import sys
+from topics.cli import main
+
+class OnReady(logging.Handler):
+    def emit(self, record):
+        if record.getMessage().startswith("ready after"):
+            print(max((len(each) for each in gc.get_objects() if type(each) is list), default=0))
+            os.kill(os.getpid(), signal.SIGTERM)
+
+logging.getLogger("topics.server").addHandler(OnReady())
+main()
+"""
+
+
+def test_the_names_of_all_topics_are_out_of_its_sight_before_the_first_request(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data") as log:
+        for number in range(2000):
+            log.put_topic(f"t{number}")
+    ran = subprocess.run(
+        [sys.executable, "-c", SERVED, "serve", "--data-dir", str(tmp_path / "data"), "--port", "0"],
+        check=True,
+        timeout=60,
+        stdout=subprocess.PIPE,
+    )
+    assert int(ran.stdout) < 1000
