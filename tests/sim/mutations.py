@@ -1313,6 +1313,20 @@ MUTANTS = (
         _CARRIED,
     ),
     _one(
+        "a carried step in another batch than its write",
+        "engine/routers/carried_step.py",
+        " or append.batch_number != core.log.batch_number(source.id)",
+        "",
+        _CARRIED,
+    ),
+    _one(
+        "a step carried past a delete in its source",
+        "engine/routers/carried_step.py",
+        "if len(source.pending) == 1 and",
+        "if source.pending and",
+        _CARRIED,
+    ),
+    _one(
         "the damaged frame of a copy shown by a plain read",
         "store/format/frames.h",
         "f->type != TYPE_RECORD || !frame_is_sound(p, length)) return 0;",

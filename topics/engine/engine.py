@@ -102,7 +102,7 @@ class Engine:
         self._core = core = Core(loop, config, stored, store)
         self._scheduler = Scheduler(core)
         self._forwarding = forwarding = Forwarding(core, self._scheduler)
-        carrier = StepCarrier(core, self._scheduler)
+        self._carrier = StepCarrier(core, self._scheduler, forwarding.step_owner)
         self._bulk_reads = BulkReads(core)
         self._reads = SharedReads(core, self._bulk_reads.read_one)
         self._cohorts = Cohorts(loop, self._reads, forwarding.catch_up)
@@ -111,7 +111,7 @@ class Engine:
         self._lifecycle = Lifecycle(core, forwarding, sweeper.forget)
         format_wait = FormatWait(core.format, core.held_appends)
         stager = Stager(core, self._lifecycle, compared, sweeper)
-        self._appender = Appender(core, self._lifecycle, stager, format_wait, carrier.step_of)
+        self._appender = Appender(core, self._lifecycle, stager, format_wait, self._carrier.step_of)
         self._plain_appender = PlainAppender(core, format_wait)
         self._before_acks = partial(forwarding.before_consumption, bounded=True)
         before_moves = partial(forwarding.before_consumption, bounded=False)
@@ -502,6 +502,8 @@ class Engine:
     def flush(self) -> None:
         """End the pass: waiters of changed topics look again, batches take no more rows."""
         core = self._core
+        if core.routed:
+            self._carrier.carry()
         self._forwarding.flush()
         self._scheduler.drain()
         core.turns.next_pass()

@@ -100,6 +100,70 @@ def test_a_copy_is_there_when_the_write_is_and_costs_no_commit_of_its_own(source
     assert [row["data"] for row in msgspec.json.decode(b"[" + poll.get().records + b"]")] == [2, 3]
 
 
+@pytest.mark.parametrize(("source", "dest"), [pair for pair in CLASSES if pair[0] != "memory"])
+@pytest.mark.parametrize("count", [1, 40])
+def test_the_batch_of_writes_that_came_in_one_pass_carries_the_step_of_them_all(
+    source: str, dest: str, count: int
+) -> None:
+    world = Routed(source, dest)
+    poll, counters = world.poll(), world.real_store.log.counters
+    before = world.head, counters.commit.count, counters.frames
+    answers = [world.start_append(records(*range(2, 2 + count)), "source") for _ in range(2)]
+    world.engine.flush()
+    assert world.router.work is RouterWork.COMMITTING
+    world.settle()
+    assert [answer.get().count for answer in answers] == [count, count]
+    assert counters.commit.count == before[1] + 1
+    assert counters.frames == before[2] + 2 * count
+    assert (world.head, world.router.position) == (before[0] + 2 * count, 2 + 2 * count)
+    assert world.router.work is RouterWork.IDLE
+    assert world.wait(poll).count == 2 * count
+    copies = world.everything()
+    assert [row["data"] for row in copies[4:]] == 2 * list(range(2, 2 + count))
+    world.restart()
+    assert world.everything() == copies
+
+
+def test_writes_of_a_pass_that_fail_end_the_step_that_they_carry() -> None:
+    world = Routed()
+    poll, before = world.poll(), (world.head, world.router.position, world.router.forwarded)
+    world.ring.faults.fail("write", errno.ENOSPC, times=9, path_part="/wal/")
+    answers = [world.start_append(records(3), "source") for _ in range(2)]
+    world.engine.flush()
+    assert world.router.work is RouterWork.COMMITTING
+    world.settle()
+    for answer in answers:
+        with pytest.raises(StorageError):
+            answer.get()
+    assert (world.head, world.router.position, world.router.forwarded) == before
+    assert world.router.work is RouterWork.IDLE
+    assert not poll.given
+
+
+def test_a_delete_in_the_same_pass_is_not_passed_by_a_carried_step() -> None:
+    """R-DEL-9: what was deleted before it was forwarded is not forwarded."""
+    world = Routed()
+    world.poll()
+    world.start_append(records(2), "source")
+    world.start_delete(before_seq=4, name="source")
+    world.engine.flush()
+    assert world.router.work is RouterWork.IDLE
+    world.settle()
+    assert [row["data"] for row in world.everything()] == ["direct 0", 0, "direct 1", 1]
+
+
+def test_a_step_is_in_the_batch_of_its_write_or_in_one_of_its_own() -> None:
+    """A large body begins another batch in the middle of a pass."""
+    world = Routed()
+    world.poll()
+    world.start_append(records(2), "source")
+    world.real_store.log.begin_batch(world.router.dest.id)
+    world.engine._carrier.carry()
+    assert world.router.work is RouterWork.IDLE
+    world.settle()
+    assert [row["data"] for row in world.everything()][4:] == [2]
+
+
 NOT_CARRIED: dict[str, Callable[[Routed], object]] = {
     "no reader waits": lambda world: world.cancel(),
     "a write to the destination is on its way": lambda world: world.start_append(records(5), "dest"),
@@ -129,6 +193,13 @@ def test_a_write_that_carries_no_step_is_forwarded_by_one_after_it(why: str) -> 
     assert step_of(source, rows, None, 0) is not None
     NOT_CARRIED[why](world)
     assert step_of(source, rows, None, 0) is None
+    work = world.router.work
+    if why not in {"no reader waits", "a filter that does not match"}:
+        started = world.start_append(records("staged"), "source")
+        world.engine._carrier.carry()
+        assert world.router.work is work
+        world.settle()
+        assert started.given
     if world.write(rows) is None:
         world.append(2, name="source")
     copies = [row["data"] for row in world.everything()]
@@ -184,8 +255,9 @@ def test_carried_copies_are_those_of_a_step_after_the_write(seed: int) -> None:
             rows, node = chosen(rng, waited, value), rng.choice((None, b"from a header"))
             waited.poll()
             position = waited.router.position
+            is_lone = rng.random() < 0.5
             for world in (waited, plain):
-                if world.write(rows, node) is None:
+                if not is_lone or world.write(rows, node) is None:
                     world.start_append(rows, "source", node=node)
                     world.settle()
             carried += waited.router.position > position

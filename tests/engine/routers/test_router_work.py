@@ -95,6 +95,22 @@ def in_time() -> None:
     assert h.seqs(name="dest") == [1]
 
 
+def carried_by_a_write() -> None:
+    h = routed(DISK, DISK)
+    for _ in range(2):
+        publish(h)
+        forward(h)
+    h.start_append(records("direct"), "dest")
+    h.settle()
+    h.start_diff(h.state("dest").head_seq, "dest", wait_ms=20_000)
+    h.start_append(records("b"), "source")
+    h.engine.flush()
+    assert work_of(h) is RouterWork.COMMITTING
+    h.settle()
+    assert work_of(h) is RouterWork.IDLE
+    assert h.state("dest").count == 4
+
+
 def written_out() -> None:
     """A step that reads, for a reader that does not wait for the timer."""
     h = routed(MEMORY)
@@ -208,6 +224,7 @@ def exactly_once_without_room() -> None:
 
 LIVES = (
     in_time,
+    carried_by_a_write,
     written_out,
     deleted_while_it_was_read,
     changed_while_it_was_read,

@@ -40,7 +40,19 @@ class ForwardCore(AppendCore, EvictionCore, LogRoomCore, Protocol):
 class ForwardStep:
     """Content of one step, as far as it is known."""
 
-    __slots__ = ("blocked", "config", "found", "head", "hole_hops", "holes", "hops", "originals", "rows", "upto")
+    __slots__ = (
+        "blocked",
+        "carried",
+        "config",
+        "found",
+        "head",
+        "hole_hops",
+        "holes",
+        "hops",
+        "originals",
+        "rows",
+        "upto",
+    )
 
     def __init__(self, config: RouterConfig, upto: int, holes: list[tuple[int, int]], head: int) -> None:
         self.config = config
@@ -56,6 +68,8 @@ class ForwardStep:
         """Copies whose frames are written out."""
         self.originals: SelectedRows | None = None
         """Source rows, all in one file and at least one, that are copied by position."""
+        self.carried = 0
+        """Number of records that are copied by position, and are staged in the same batch."""
         self.hops: list[int] = []
         """Hops of each copy, or one number for all."""
         self.found = 0
@@ -71,7 +85,7 @@ class ForwardStep:
     def copies(self) -> int:
         if self.originals is not None:
             return len(self.originals.seqs)
-        return self.rows.count if self.rows is not None else 0
+        return self.rows.count if self.rows is not None else self.carried
 
 
 class StepOwner(Protocol):
@@ -133,7 +147,7 @@ class Forward(Append):
         )
         self.file_id = int(originals.file_ids[0])
         self.core.usage.placed(self.file_id, count)
-        self.add((count, False, _nothing), count, size, Framed(0, b""), ts, tags)
+        self.add((count, False, ignore), count, size, Framed(0, b""), ts, tags)
 
     def place(self, file_id: int, base: int) -> None:
         shared = self.shared
@@ -216,7 +230,7 @@ def _stage_copies(core: ForwardCore, forward: Forward, rows: Rows, ts: int, *, f
         forward.file_id, framed = core.memory.stage_records(topic.id, first, ts, rows, routed=routed)
     else:
         framed = core.log.stage_records(topic.id, first, ts, rows, fsync=fsync, counted=False, routed=routed)
-    forward.add((rows.count, False, _nothing), rows.count, rows.size, framed, ts, tags_in(rows))
+    forward.add((rows.count, False, ignore), rows.count, rows.size, framed, ts, tags_in(rows))
 
 
 def hole_runs(first: int, holes: list[tuple[int, int]]) -> list[Run]:
@@ -272,5 +286,5 @@ def tags_of(index: Index, seqs: NDArray[np.uint64]) -> list[bytes | None] | None
     return found
 
 
-def _nothing(_result: AppendResult | TopicsError) -> None:
+def ignore(_result: AppendResult | TopicsError) -> None:
     """Ignore a result: no client waits for a single copy."""

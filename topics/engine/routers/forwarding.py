@@ -21,6 +21,7 @@ from itertools import islice
 from typing import Protocol
 
 from topics.engine.routers.catch_up import CatchUp
+from topics.engine.routers.forward import StepOwner
 from topics.engine.routers.forward_steps import ForwardSteps, ForwardStepsCore
 from topics.engine.routers.kept import KeepCore, keep_frames
 from topics.engine.state.router import HOPS_MAX, RouterLife
@@ -84,6 +85,11 @@ class Forwarding:
         self._ran_ns = -(1 << 62)
         """Time of the timer's last round of steps."""
 
+    @property
+    def step_owner(self) -> StepOwner:
+        """The code that is called when a step ends which a write has carried."""
+        return self._steps
+
     # --- when --------------------------------------------------------------------------------------------------------
     def flush(self) -> None:
         """Note at the end of the pass that routers of sources with new records lag."""
@@ -98,6 +104,8 @@ class Forwarding:
         for router in list(islice(news, LOOKS_A_PASS)):
             del news[router]
             dest = router.dest
+            if router.work is RouterWork.IDLE and not (router.is_behind or router.waiting):
+                continue  # the write has carried its step
             # A router known to lag gets its step already, so a busy source costs only this check
             # for each.
             is_known = router.work is not RouterWork.IDLE

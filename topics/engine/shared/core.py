@@ -61,6 +61,8 @@ class Core:
         """Sources of routers with records published since the last look of the routers."""
         self.filled: list[Topic] = []
         """Topics whose batch takes no more rows after the end of the pass."""
+        self.routed: dict[Topic, None] = {}
+        """Topics with routers and staged records, of which the batch may carry a step."""
         self.turns = ReadTurns(loop, config.pass_read_bytes)
         self.searches = StepQueue(loop, config.pass_search_steps or 1 << 62)
         """Searches for records that are to be deleted."""

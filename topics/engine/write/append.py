@@ -65,6 +65,7 @@ class Append(Operation[AppendCore]):
 
     __slots__ = (
         "batch_number",
+        "carried",
         "counts",
         "decided",
         "delayed",
@@ -108,7 +109,9 @@ class Append(Operation[AppendCore]):
         self.fsync = fsync
         self.decided = decided
         self.batch_number = 0
-        """Number of the log's batch, if it takes the rows of further requests."""
+        """Number of the log's batch that has its rows; 0 if the rows are a batch by themselves."""
+        self.carried: Operation[AppendCore] | None = None
+        """The step of a router in the same batch, decided next (routers/carried_step.py)."""
         self.file_id = 0
         """The file of frames that exist already and count as rows of it: in memory (class
         `ephemeral`), or those that a router copies by position. 0: the commit states the file.
@@ -178,6 +181,8 @@ class Append(Operation[AppendCore]):
             settle(self.topic)
         else:
             settle_all(self, self.topics)
+        if self.carried is not None:
+            self.carried.on_commit(commit)
 
     def apply(self, commit: Commit) -> None:
         """Publish: extend indexes, show heads, apply caps, wake waiters, answer writers."""

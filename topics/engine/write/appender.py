@@ -60,6 +60,7 @@ class AppenderCore(AppendCore, QuotaCore, EvictionCore, LogRoomCore, IdentityCor
 
     memory: EphemeralFrames
     filled: list[Topic]
+    routed: dict[Topic, None]
     held_appends: HeldAppends
 
 
@@ -481,6 +482,8 @@ class Appender:
         append.batch_number = self._core.log.batch_number(topic.id)
         topic.fill(append)
         self._core.filled.append(topic)
+        if topic.routers:
+            self._core.routed[topic] = None
         return append
 
     def append_piece(self, topic: Topic, request: AppendRequest, identity: Identity, done: Done[AppendResult]) -> None:

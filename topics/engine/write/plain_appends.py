@@ -47,6 +47,7 @@ class PlainAppendCore(AppendCore, Protocol):
 
     clock: Clock
     registry: Registry
+    routed: dict[Topic, None]
 
 
 class PlainAppender:
@@ -137,6 +138,8 @@ class PlainAppender:
         if reserves:
             append.rely_on(reserved)
         append.hold_all()
+        append.batch_number = core.log.batch_number(topics[0].id)
+        core.routed.update(dict.fromkeys([topic for topic in topics if topic.routers]))
         core.log.when_committed(topics[0].id, fsync or reserves, append.on_commit)
         for topic, first in zip(topics, first_seqs, strict=True) if reserves else ahead:
             if topic.next_seq > topic.ample and topic.is_short(first):
