@@ -12,7 +12,7 @@ from tests.loop.handlers import Recorder
 from topics.loop import Connection, StreamLimits
 from topics.loop.connection import LARGE_BYTES, LINGER_NS
 from topics.loop.ring import F_MORE
-from topics.loop.traffic import ONE_SENDER_PASSES
+from topics.loop.traffic import LARGE_SENDS_BYTES, ONE_SENDER_PASSES
 
 LIMITS = StreamLimits(send_high_water_bytes=100, send_low_water_bytes=40)
 
@@ -108,6 +108,38 @@ def test_what_is_left_of_a_large_send_is_not_copied_and_its_end_goes_with_what_f
     on.run()
     assert on.ring.one("send").arguments == (10, b"\0end")
     assert on.conn.outbound_bytes == 4
+
+
+def test_of_many_large_sends_a_pass_queues_some_and_all_the_small_ones(on: Setup) -> None:
+    large = bytes(LARGE_SENDS_BYTES // 10)
+    connections = [on.conn] + [on.open(fd)[0] for fd in range(11, 36)]
+    for conn in connections[:-1]:
+        conn.write(large)
+    connections[-1].write(b"small")
+    on.run()
+    assert [send.arguments for send in on.ring.take("send")] == [(fd, large) for fd in range(10, 21)] + [(35, b"small")]
+    assert on.loop._wait_ns(None, 0) == 0, "the others wait for nothing"
+    connections[11].abort()
+    on.run()
+    assert [send.arguments[0] for send in on.ring.take("send")] == list(range(22, 33)), "less one that is gone"
+    on.run()
+    assert [send.arguments[0] for send in on.ring.take("send")] == [33, 34]
+
+
+def test_large_sends_go_on_though_only_a_small_one_has_completed(on: Setup) -> None:
+    large = bytes(LARGE_SENDS_BYTES)
+    connections = [on.conn] + [on.open(fd)[0] for fd in range(11, 21)]
+    connections[0].write(b"small")
+    for conn in connections[1:]:
+        conn.write(large)
+    on.run()
+    small, first = on.ring.take("send")
+    assert (small.arguments[0], first.arguments[0]) == (10, 11)
+    on.ring.complete(small, 5)
+    on.run()
+    assert [send.arguments[0] for send in on.ring.take("send")] == [12]
+    on.run()
+    assert [send.arguments[0] for send in on.ring.take("send")] == list(range(13, 21)), "few enough"
 
 
 def test_the_receives_of_a_pass_are_one_batch_and_their_buffers_go_back_after_it(on: Setup) -> None:

@@ -448,7 +448,7 @@ class Loop:
                             operations.accepting[user_data].on_accept(res, flags)
                 self._has_completed = more_to_do
                 has_rows = table is not None and table.count != 0
-                return more_to_do or has_rows or bool(used or self._ready or self._from_threads)
+                return more_to_do or has_rows or bool(used or self._ready or self._from_threads or self._traffic.sends)
             except Exception as error:
                 self._report(error, "completion")
 

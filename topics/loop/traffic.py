@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from operator import itemgetter
 
-from topics.loop.connection import OPEN, Connection, Row
+from topics.loop.connection import LARGE_BYTES, OPEN, Connection, Row
 from topics.loop.connection_table import ConnectionTable
 from topics.loop.operations import Operations
 from topics.loop.ring import F_BUFFER, F_MORE, Ring, Send, Single
@@ -25,6 +26,18 @@ ONE_SENDER_PASSES = 8
 
 Two connections that send by turns have it together after as many.
 """
+
+SENDS_ANY_SIZE = 8
+"""Sends that a pass queues whatever their size."""
+LARGE_SENDS_BYTES = 16 << 20
+"""Bytes of large sends that a pass queues if it has more sends than that, and the send that exceeds
+them.
+
+The kernel copies up to some megabytes of each in the loop's thread; the others come a pass later.
+"""
+
+_DATA = itemgetter(2)
+"""Returns the bytes of a send."""
 
 _TRY_AGAIN = frozenset((errno.ECANCELED, errno.EINTR, errno.EAGAIN))
 """Errors that end a receive and do not concern the connection."""
@@ -244,14 +257,35 @@ class Traffic:
         return 0 < inputs == settled and not (unusual or self.sends or self.staged)
 
     def flush_sends(self) -> None:
-        """Queue one gathered send for every connection that wrote, all in one call."""
+        """Queue one gathered send for every connection that wrote, all in one call.
+
+        Of many large ones some stay in `sends`, for the next pass.
+        """
         if self.staged:
             self._gather()
         sends = self.sends
         if sends:
+            later = self._beyond_large(sends) if len(sends) > SENDS_ANY_SIZE else None
+            if later:
+                kept = {send[0] for send in later}
+                sends = [send for send in sends if send[0] not in kept]
             self.stats.sends += len(sends)
             self.ring.queue_sends(sends)
-            sends.clear()
+            self.sends[:] = later or ()
+
+    def _beyond_large(self, sends: list[Send]) -> list[Send]:
+        """Return the large sends, in their order, that are left to the next pass."""
+        later: list[Send] = []
+        sizes = list(map(len, map(_DATA, sends)))
+        if sum(sizes) <= LARGE_SENDS_BYTES:
+            return later
+        count = 0
+        for send, size in zip(sends, sizes, strict=True):
+            if size >= LARGE_BYTES:
+                if count >= LARGE_SENDS_BYTES:
+                    later.append(send)
+                count += size
+        return later
 
     def send_now(self, conn: Connection, data: bytes) -> bytes | memoryview:
         """Send at once the first write to the pass's only sender, and the first to one other
