@@ -1445,7 +1445,7 @@ MUTANTS = (
     _one(
         "what caps took before a delete not taken by a replay",
         "engine/recovery/engine_catalog.py",
-        "            topic.enforce_caps(removal.upto, *removal.cap)\n",
+        "            topic.enforce_caps(upto, *removal.cap)\n",
         "",
         "again",
     ),
@@ -2092,6 +2092,13 @@ MUTANTS = (
         "given_out = min(given_out + self._skipped_seqs, SEQ_MAX)",
         "pass",
         _RESTORES,
+    ),
+    _one(
+        "a restored delete that takes a later record with the seq of a failed write",
+        "engine/recovery/engine_catalog.py",
+        "            upto = min(removal.upto, last)\n",
+        "            upto = removal.upto\n",
+        "tests/engine/recovery/test_engine_catalog.py",
     ),
     _one(
         "a restored topic keeps its incarnation",

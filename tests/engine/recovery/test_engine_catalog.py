@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 
 from tests.engine.harness import Answer, Harness, records
 from topics.engine.recovery.engine_catalog import EngineCatalog
+from topics.engine.shared.stored_state import StoredState
 from topics.engine.state.producer_part import Part
 from topics.engine.values.results import TopicState
 from topics.engine.values.topic_config import make_config
 from topics.store.format.catalog import RowColumns
 from topics.store.format.file_table import FileKind
 from topics.store.format.log_format import FrameType
+from topics.store.format.row_columns import select
 
 
 @pytest.fixture
@@ -361,3 +363,27 @@ def test_idempotency_keys_are_told_of_a_thousand_at_a_time() -> None:
     for key in (b"k0", b"k999", b"k1000", b"k2099", b"late"):
         assert h.append(9, key=key).deduped
     assert not h.append(9, key=b"other").deduped
+
+
+@pytest.mark.parametrize(("skipped_seqs", "left"), [(10, [4]), (0, [])])
+def test_a_restored_delete_leaves_a_record_that_got_the_seq_of_a_failed_write_after_it(
+    h: Harness, skipped_seqs: int, left: list[int]
+) -> None:
+    """Deletes of a router's destination are applied at the end. Only an archive has the log of several starts."""
+    h.append(1, 2, 3, 4)
+    (rows,) = h.catalog.checkpoints.rows_in_files(id_of(h), log_of(h))
+    stored = StoredState(h.loop, h.config)
+    catalog = EngineCatalog(h.loop, stored, skipped_seqs=skipped_seqs)
+    file_id = stored.files.add(FileKind.WAL, "wal").file_id
+    catalog.restore(None)
+    control(catalog, FrameType.TOPIC_CREATE, 1, 10, created())
+    catalog.log_begins({})
+    catalog._log_rows.tie(2, 1)
+    for chosen in (rows.seqs < 4, rows.seqs == 4):
+        part = select(rows._replace(file_id=file_id), chosen)
+        catalog.see_rows(1, part)
+        catalog.add_rows(1, part)
+        if chosen[0]:
+            control(catalog, FrameType.DELETE_RECORDS, 1, 4, {"upto": 4, "before": 5})
+    catalog.recovered(power_lost=False)
+    assert stored.registry.by_id[1].index.live_seqs(0, 9, 9) == left

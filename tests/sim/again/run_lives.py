@@ -7,6 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from tests.contract.world.sim_world import SimWorld
@@ -14,6 +15,9 @@ from tests.sim import SimStoppedError
 from tests.sim.again.asks import TOPICS, Ask, Asks
 from tests.sim.again.promised import Promised
 from tests.sim.again.seen_state import Seen, look_when_still
+from topics.common.values.backup_result import SKIPPED_SEQS
+from topics.config import Config
+from topics.engine.stored_engine import StoredEngine
 from topics.errors import UsageError
 from topics.loop import Loop
 from topics.store.archive.restore_archive import copy_point
@@ -289,6 +293,9 @@ class _Run:
             self.counts["restores refused"] += 1
         else:
             loop.run_task(copy_point(loop, point, target))
+            settled = replace(Config(), data_dir=target)
+            stored = loop.run_task(StoredEngine.open(loop, settled, skipped_seqs=SKIPPED_SEQS))
+            loop.run_task(stored.close())
             self.say(f"=== the archive of {at_ms} is opened")
             world.start(data_dir=target, archive_dir="", **self.other_shards(0.1))
             # The power was cut since the base, perhaps, and a restore leaves out seqs anyway.

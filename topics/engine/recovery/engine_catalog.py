@@ -271,12 +271,31 @@ class EngineCatalog:
         controls, self._log_rows.controls = self._log_rows.controls, []
         self._log_rows.clear()
         for control in controls:
-            self.apply_control(*control)
+            self._apply_control(*control)
 
     def apply_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
         if kind not in _AT_ONCE and self._log_rows.holds(topic_id):
-            self._log_rows.controls.append((kind, topic_id, seq, ts_ms, payload))
+            self._log_rows.controls.append((kind, topic_id, seq, ts_ms, payload, self._last_before(topic_id)))
             return
+        self._apply_control(kind, topic_id, seq, ts_ms, payload, SEQ_MAX)
+
+    def _last_before(self, topic_id: int) -> int:
+        """Return the last seq that a frame read now may concern, of a topic whose rows are held.
+
+        A failed write may have taken a later one, and a frame names it then. It was given out again
+        if a checkpoint and a kill came between, so in an archive, which has both, the record
+        follows the frame. There the frames of a topic come in their order, since all its log has
+        the same number of shards.
+        """
+        topic = self._topic(topic_id)
+        if not self._skipped_seqs or topic is None:
+            return SEQ_MAX
+        return max(self._log_rows.last_seq(topic_id), topic.index.last_seq)
+
+    def _apply_control(  # noqa: PLR0917 - parts of a frame
+        self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes, last: int
+    ) -> None:
+        """Apply a control frame to records up to `last`."""
         registry = self._stored.registry
         if kind == FrameType.LEASE_IDS:
             self._stored.lease_ids.restore(seq)
@@ -325,18 +344,19 @@ class EngineCatalog:
             # out again, the next replay of this frame would remove its record.
             topic.found_taken(seq)
             removal = msgspec.json.decode(payload, type=RemovalPayload)
-            topic.enforce_caps(removal.upto, *removal.cap)
+            upto = min(removal.upto, last)
+            topic.enforce_caps(upto, *removal.cap)
             if kind == FrameType.FLOORS:
-                topic.lose_through(cap=removal.evicted, ttl=removal.ttl)
+                topic.lose_through(cap=min(removal.evicted, last), ttl=min(removal.ttl, last))
                 if removal.seqs:
-                    seqs = from_runs(removal.seqs)
+                    seqs = [each for each in from_runs(removal.seqs) if each <= last]
                     lose_records(self._stored.deletions, topic, seqs)
                     self._expired.setdefault(topic_id, set()).update(seqs)
             elif kind == FrameType.CONSUME:
                 remove_jobs(self._stored, topic, removal.seqs)
                 self._routers.consumed(topic, removal.seqs)
             else:
-                delete_now(self._stored.deletions, topic, removal.upto, removal.before, removal.predicate())
+                delete_now(self._stored.deletions, topic, upto, removal.before, removal.predicate())
 
     def _is_described_later(self, topic: Topic, reader: str, ts_ms: int) -> bool:
         """Return whether a description that has this reader is later than a frame of it.

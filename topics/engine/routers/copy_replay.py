@@ -22,8 +22,8 @@ from topics.store.format.log_format import FLAG_COPY, FLAG_TAG
 
 Ref = tuple[int, int]
 """First and last of a run of neighbouring source seqs."""
-Control = tuple[int, int, int, int, bytes]
-"""A control frame: kind, topic id, seq, ts, payload."""
+Control = tuple[int, int, int, int, bytes, int]
+"""A control frame: kind, topic id, seq, ts, payload; and the last seq of the topic before it."""
 
 
 class CopyRows(NamedTuple):
@@ -61,6 +61,7 @@ class LogRows:
         self._held: set[int] = set()
         self._blocks: dict[int, list[CopyRows]] = {}
         self._forwards: dict[tuple[int, int, int], _Forwards] = {}
+        self._last_seqs: dict[int, int] = {}
         self.controls: list[Control] = []
         """Control frames of destinations, in order, applied once their rows are in the index."""
         self.copied_upto: Mapping[int, int] = {}
@@ -78,6 +79,7 @@ class LogRows:
         """Take rows of the log, live or not."""
         if not (self.everything or topic_id in self._held or topic_id in self._sources) or not len(rows.seqs):
             return
+        self._last_seqs[topic_id] = max(int(rows.seqs.max()), self.last_seq(topic_id))
         columns = SelectedRows(
             rows.seqs.copy(),
             np.full(len(rows.seqs), rows.file_id, np.uint32),
@@ -111,6 +113,11 @@ class LogRows:
             forwards.counts.append(count)
             forwards.ts.append(ts)
             first += count
+        self._last_seqs[dest_id] = max(first - 1, self.last_seq(dest_id))
+
+    def last_seq(self, topic_id: int) -> int:
+        """Return the last seq of a held topic that the log has stated so far; 0: none."""
+        return self._last_seqs.get(topic_id, 0)
 
     def pairs(self) -> set[tuple[int, int]]:
         """Return (source id, destination id) of all forwards seen."""
@@ -169,6 +176,7 @@ class LogRows:
     def clear(self) -> None:
         self._blocks.clear()
         self._forwards.clear()
+        self._last_seqs.clear()
         self._sources.clear()
         self._held.clear()
         self.everything = False
