@@ -1445,7 +1445,7 @@ MUTANTS = (
     _one(
         "what caps took before a delete not taken by a replay",
         "engine/recovery/engine_catalog.py",
-        "            topic.enforce_caps(upto, *removal.cap)\n",
+        "        topic.enforce_caps(upto, *removal.cap)\n",
         "",
         "again",
     ),
@@ -2096,8 +2096,8 @@ MUTANTS = (
     _one(
         "a restored delete that takes a later record with the seq of a failed write",
         "engine/recovery/engine_catalog.py",
-        "            upto = min(removal.upto, last)\n",
-        "            upto = removal.upto\n",
+        "        upto = min(removal.upto, last)\n",
+        "        upto = removal.upto\n",
         "tests/engine/recovery/test_engine_catalog.py",
     ),
     _one(

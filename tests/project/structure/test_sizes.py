@@ -9,7 +9,6 @@ LINES_MAX, LONG_MAX = 60, 95
 LONG = {
     "cli/commands/record_commands.py tail",
     "common/record_steps.py tail_many_steps",
-    "engine/recovery/engine_catalog.py apply_control",
     "engine/recovery/engine_catalog.py recovered",
     "engine/state/topic.py __init__",
     "http/plan/service.py __init__",

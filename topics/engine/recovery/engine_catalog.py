@@ -19,7 +19,7 @@ from topics.common.default_incarnation import incarnation_of_id
 from topics.common.values.reader_config import ReaderConfig
 from topics.engine.queue.job_removal import remove_jobs
 from topics.engine.recovery.engine_checkpoints import EngineCheckpoints
-from topics.engine.routers.copy_replay import runs_by_file
+from topics.engine.routers.copy_replay import Control, runs_by_file
 from topics.engine.routers.forward import add_hops, seq_runs
 from topics.engine.routers.router_recovery import ROUTER_TYPES, RouterRecovery
 from topics.engine.shared.dormant import Dormant, add_rows, run_of
@@ -271,13 +271,13 @@ class EngineCatalog:
         controls, self._log_rows.controls = self._log_rows.controls, []
         self._log_rows.clear()
         for control in controls:
-            self._apply_control(*control)
+            self._apply(control)
 
     def apply_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
         if kind not in _AT_ONCE and self._log_rows.holds(topic_id):
             self._log_rows.controls.append((kind, topic_id, seq, ts_ms, payload, self._last_before(topic_id)))
             return
-        self._apply_control(kind, topic_id, seq, ts_ms, payload, SEQ_MAX)
+        self._apply((kind, topic_id, seq, ts_ms, payload, SEQ_MAX))
 
     def _last_before(self, topic_id: int) -> int:
         """Return the last seq that a frame read now may concern, of a topic whose rows are held.
@@ -292,10 +292,9 @@ class EngineCatalog:
             return SEQ_MAX
         return max(self._log_rows.last_seq(topic_id), topic.index.last_seq)
 
-    def _apply_control(  # noqa: PLR0917 - parts of a frame
-        self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes, last: int
-    ) -> None:
-        """Apply a control frame to records up to `last`."""
+    def _apply(self, control: Control) -> None:
+        """Apply a control frame."""
+        kind, topic_id, seq, ts_ms, payload, last = control
         registry = self._stored.registry
         if kind == FrameType.LEASE_IDS:
             self._stored.lease_ids.restore(seq)
@@ -343,20 +342,23 @@ class EngineCatalog:
             # Seqs up to here were given out, perhaps only to writes that failed. If one were given
             # out again, the next replay of this frame would remove its record.
             topic.found_taken(seq)
-            removal = msgspec.json.decode(payload, type=RemovalPayload)
-            upto = min(removal.upto, last)
-            topic.enforce_caps(upto, *removal.cap)
-            if kind == FrameType.FLOORS:
-                topic.lose_through(cap=min(removal.evicted, last), ttl=min(removal.ttl, last))
-                if removal.seqs:
-                    seqs = [each for each in from_runs(removal.seqs) if each <= last]
-                    lose_records(self._stored.deletions, topic, seqs)
-                    self._expired.setdefault(topic_id, set()).update(seqs)
-            elif kind == FrameType.CONSUME:
-                remove_jobs(self._stored, topic, removal.seqs)
-                self._routers.consumed(topic, removal.seqs)
-            else:
-                delete_now(self._stored.deletions, topic, upto, removal.before, removal.predicate())
+            self._apply_removal(kind, topic, msgspec.json.decode(payload, type=RemovalPayload), last)
+
+    def _apply_removal(self, kind: int, topic: Topic, removal: RemovalPayload, last: int) -> None:
+        """Apply a frame that removes records, to those up to `last`."""
+        upto = min(removal.upto, last)
+        topic.enforce_caps(upto, *removal.cap)
+        if kind == FrameType.FLOORS:
+            topic.lose_through(cap=min(removal.evicted, last), ttl=min(removal.ttl, last))
+            if removal.seqs:
+                seqs = [each for each in from_runs(removal.seqs) if each <= last]
+                lose_records(self._stored.deletions, topic, seqs)
+                self._expired.setdefault(topic.id, set()).update(seqs)
+        elif kind == FrameType.CONSUME:
+            remove_jobs(self._stored, topic, removal.seqs)
+            self._routers.consumed(topic, removal.seqs)
+        else:
+            delete_now(self._stored.deletions, topic, upto, removal.before, removal.predicate())
 
     def _is_described_later(self, topic: Topic, reader: str, ts_ms: int) -> bool:
         """Return whether a description that has this reader is later than a frame of it.
