@@ -1095,7 +1095,7 @@ MUTANTS = (
         "log files that a checkpoint had no space for left out of the replay",
         "store/checkpoint/files_to_empty.py",
         "    cut.update((shard, ReplayStart(number)) for shard, number in first.items())\n",
-        "            pass\n",
+        "    pass\n",
         f"{_FULL_DISKS}::test_a_checkpoint_that_has_space_for_few_log_files_leaves_the_others_to_the_replay",
     ),
     _one(
