@@ -354,6 +354,13 @@ class FakeLoop:
         self.clock = ManualClock()
         self.timers: list[FakeTimer] = []
         self.random_bytes = (rng or random.Random(0)).randbytes
+        self._passes = 0
+
+    @property
+    def passes(self) -> int:
+        """Another number each time: each end of a pass is that of another one."""
+        self._passes += 1
+        return self._passes
 
     def call_later(self, delay_ns: int, fn: Callable[[], None]) -> FakeTimer:
         timer = FakeTimer(self.clock.monotonic_ns() + delay_ns, fn)

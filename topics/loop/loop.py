@@ -218,6 +218,11 @@ class Loop:
     def stats(self) -> LoopStats:
         return self._stats
 
+    @property
+    def passes(self) -> int:
+        """Number of passes so far, the one that ends among them."""
+        return self._stats.passes
+
     # --- scheduling --------------------------------------------------------------------------------------------------
     def call_soon(self, fn: Callable[[], None]) -> None:
         """Call `fn` with the ready tasks of this pass, or of the next if those have begun."""

@@ -35,6 +35,8 @@ class StepQueue:
         self.at_once = at_once
         """Whether work is done whole when it comes, as in recovery, which has no passes."""
         self._waiting: deque[tuple[Iterator[None], Callable[[], None]]] = deque()
+        self._continued = -1
+        """The pass in which the waiting work was continued."""
 
     def __len__(self) -> int:
         """Return the number of works that are not done."""
@@ -56,11 +58,17 @@ class StepQueue:
             another_pass(self._timers)
 
     def next_pass(self) -> None:
-        """End the pass: continue the waiting work with the steps of the next one."""
-        self._left = self._a_pass
+        """End the pass: continue the waiting work with the steps of the next one.
+
+        The hooks of the loop may end a pass several times. Only the first continues the work.
+        """
         if not self._waiting:
+            self._left = self._a_pass
             self._passes = 0
             return
+        if self._continued == (number := self._timers.passes):
+            return
+        self._continued = number
         self._passes += 1
         self._left = min(self._most, self._a_pass * (1 + self._passes // _PASSES))
         while self._waiting and self._ends(self._waiting[0][0]):

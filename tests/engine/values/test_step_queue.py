@@ -1,0 +1,42 @@
+"""Work in steps: a bounded number in a pass of the loop, however often its end is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tests.loop.fake_ring import fake_loop
+from topics.engine.values.step_queue import StepQueue
+from topics.loop.loop import Loop
+
+
+def _work(loop: Loop, count: int, done: list[int]) -> Iterator[None]:
+    for number in range(count):
+        done.append(number)
+        loop.again()  # as a commit that has ended does
+        yield
+
+
+def test_a_pass_whose_end_is_run_again_takes_the_steps_of_one() -> None:
+    loop, _ring = fake_loop()
+    queue = StepQueue(loop, 3)
+    loop.on_pass_end(queue.next_pass, 10)
+    done: list[int] = []
+    ended: list[int] = []
+    queue.run(_work(loop, 10, done), lambda: ended.append(len(done)))
+    counts = [len(done)]
+    while queue:
+        loop.run_pass(0)
+        counts.append(len(done))
+    assert counts == [3, 6, 9, 10]
+    assert ended == [10]
+
+
+def test_work_that_comes_when_none_waits_begins_at_once() -> None:
+    loop, _ring = fake_loop()
+    queue = StepQueue(loop, 3)
+    loop.on_pass_end(queue.next_pass, 10)
+    for _ in range(2):
+        done: list[int] = []
+        queue.run(_work(loop, 2, done))
+        assert len(done) == 2
+        loop.run_pass(0)
