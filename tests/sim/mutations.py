@@ -542,6 +542,7 @@ MUTANTS = (
         "store/store_start.py",
         "in_use_no_more = any(survey.used for",
         "in_use_no_more = any(True for",
+        "tests/store/recovery/test_recovery.py",
     ),
     # --- the chain of a commit ---------------------------------------------------------------------------------------
     _one(
