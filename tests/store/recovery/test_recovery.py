@@ -264,20 +264,6 @@ def test_a_start_with_more_shards_that_was_killed_while_it_flagged_is_made_up_fo
     again.check_every_record()
 
 
-def test_only_the_first_start_with_fewer_shards_takes_a_checkpoint() -> None:
-    world = StoreWorld(config=small_config(wal_shards=2)).open()
-    for topic_id in range(1, 4):
-        world.create(topic_id)
-        world.append(topic_id, 5)
-    taken = []
-    for _ in range(3):
-        world = world.next_life(config=small_config(wal_shards=1))
-        taken.append(world.store.checkpointer.snapshot_number)
-        world.append(1, 3, fsync=True)
-    assert "shard-01" in world.files("wal"), "it stays, empty"
-    assert taken == [taken[0]] * 3
-
-
 @pytest.mark.parametrize("shards", [1, 2])
 def test_a_start_that_fails_leaves_nothing_that_goes_on_writing(shards: int) -> None:
     """A program that embeds the library continues, and the next file it opens may get the same descriptor."""
