@@ -126,13 +126,18 @@ def test_a_record_of_a_topic_that_was_deleted_before_a_base_is_found(archive: Ar
         assert [record.data for record in log.page("t").records] == ["again"], "the newest record with this seq"
 
 
-def test_a_timeline_that_is_named_continues_above_the_seqs_of_the_others(archive: Archived, tmp_path: Path) -> None:
-    (first,) = archive.path.glob("*Z-*")
+def add_timeline(archive: Archived, tmp_path: Path) -> int:
+    """Restore to the third record, and continue that log in the same archive; return its last seq."""
     topics.restore(archive.path, tmp_path / "second", at=archive.after_third, skipped_seqs=SKIPPED)
     with topics.open(tmp_path / "second", archive_dir=str(archive.path), archive_every_ms=10, **SMALL) as log:
-        while len(list(archive.path.glob("*/bases/*Z"))) < 2:
+        while len(list(archive.path.glob("*/bases/*Z/backup.json"))) < 2:
             log.append("t2", ["a base is made beside this"])
-        known = log.append("t", [{"n": 40}]).last_seq
+        return log.append("t", [{"n": 40}]).last_seq
+
+
+def test_a_timeline_that_is_named_continues_above_the_seqs_of_the_others(archive: Archived, tmp_path: Path) -> None:
+    (first,) = archive.path.glob("*Z-*")
+    known = add_timeline(archive, tmp_path)
     made = topics.restore(first, tmp_path / "third", at=archive.after_third, skipped_seqs=SKIPPED)
     assert made.backup.startswith(str(first))
     with topics.open(tmp_path / "third", **SMALL) as log:
@@ -145,11 +150,7 @@ def test_a_timeline_is_restored_beside_one_whose_note_is_damaged(
 ) -> None:
     """It is the remedy that a restore of the archive names. Seqs of the damaged timeline count, too."""
     (first,) = archive.path.glob("*Z-*")
-    topics.restore(archive.path, tmp_path / "second", at=archive.after_third, skipped_seqs=SKIPPED)
-    with topics.open(tmp_path / "second", archive_dir=str(archive.path), archive_every_ms=10, **SMALL) as log:
-        while len(list(archive.path.glob("*/bases/*Z/backup.json"))) < 2:
-            log.append("t2", ["a base is made beside this"])
-        known = log.append("t", [{"n": 40}]).last_seq
+    known = add_timeline(archive, tmp_path)
     (second,) = set(archive.path.glob("*Z-*")) - {first}
     if text is None:
         (second / "archive.json").unlink()

@@ -17,7 +17,7 @@ from typing import Any
 from tests.long.powercut.disk import LoggedDisk
 from tests.long.soak.kill_loop import COMPRESSED, as_bytes_at_times, choose_settings, reader_call, whole_difference
 from tests.long.soak.model import Operation, Record, Topic, outcomes
-from tests.long.soak.server_client import Client, Gone, Server
+from tests.long.soak.server_client import Client, Gone, Server, run_until_gone
 
 WRITERS = 3
 STRICT_A_WRITER = 2
@@ -83,18 +83,12 @@ class Writer:
         self.error: BaseException | None = None
 
     def run(self, address: str) -> None:
-        client = Client(address)
-        try:
-            while True:
-                if self._rng.random() < _CHECKPOINT:
-                    self._checkpoint(client)
-                self._step(client, self._rng.choice(self.histories))
-        except Gone:
-            pass
-        except BaseException as error:
-            self.error = error
-        finally:
-            client.close()
+        self.error = run_until_gone(address, self._call)
+
+    def _call(self, client: Client) -> None:
+        if self._rng.random() < _CHECKPOINT:
+            self._checkpoint(client)
+        self._step(client, self._rng.choice(self.histories))
 
     def settle(self, client: Client) -> None:
         """After a restart by kill: which outcome the cut-off call had, and that nothing certain is missing."""

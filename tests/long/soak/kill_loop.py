@@ -24,7 +24,7 @@ from typing import Any
 
 from tests.long.soak.model import Operation, Record, Topic, outcomes
 from tests.long.soak.restores import Backup, Backups, Past, archive_settings, check_restores, now_ms
-from tests.long.soak.server_client import Client, Gone, Server
+from tests.long.soak.server_client import Client, Gone, Server, run_until_gone
 from topics.store.format.compressed_segment import is_compressed
 
 WRITERS = 4
@@ -102,19 +102,13 @@ class Writer:
 
     # --- writing -----------------------------------------------------------------------------------------------------
     def run(self, address: str) -> None:
-        client = Client(address)
-        try:
-            while True:
-                if self.rng.random() < 0.3:
-                    self._share(client)
-                else:
-                    self._step(client, self.rng.choice(self.topics))
-        except Gone:
-            pass
-        except BaseException as error:
-            self.error = error
-        finally:
-            client.close()
+        self.error = run_until_gone(address, self._call)
+
+    def _call(self, client: Client) -> None:
+        if self.rng.random() < 0.3:
+            self._share(client)
+        else:
+            self._step(client, self.rng.choice(self.topics))
 
     def _share(self, client: Client) -> None:
         data = self._data(10)

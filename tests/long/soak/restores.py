@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import topics
 from tests.long.soak.model import Operation, Record, Topic
-from tests.long.soak.server_client import Client, Gone
+from tests.long.soak.server_client import Client, run_until_gone
 
 _FAR = 1 << 62
 _ARCHIVED_S = 120.0
@@ -93,22 +93,16 @@ class Backups(threading.Thread):
         self.error: BaseException | None = None
 
     def run(self) -> None:
-        client = Client(self._address)
-        try:
-            while True:
-                time.sleep(self._rng.uniform(0, 0.3))
-                status, answer = client.ask("POST", "/v0/backups", {})
-                while status == 200 and answer["backup"]["state"] == "running":
-                    time.sleep(0.01)
-                    status, answer = client.ask("GET", "/v0/backups")
-                if status == 200 and answer["backup"]["state"] == "done":
-                    self.done.append(Backup(answer["backup"]["path"], answer["backup"]["taken_ms"]))
-        except Gone:
-            pass
-        except BaseException as error:
-            self.error = error
-        finally:
-            client.close()
+        self.error = run_until_gone(self._address, self._ask)
+
+    def _ask(self, client: Client) -> None:
+        time.sleep(self._rng.uniform(0, 0.3))
+        status, answer = client.ask("POST", "/v0/backups", {})
+        while status == 200 and answer["backup"]["state"] == "running":
+            time.sleep(0.01)
+            status, answer = client.ask("GET", "/v0/backups")
+        if status == 200 and answer["backup"]["state"] == "done":
+            self.done.append(Backup(answer["backup"]["path"], answer["backup"]["taken_ms"]))
 
 
 def archive_settings(directory: Path, rng: random.Random) -> dict[str, Any]:

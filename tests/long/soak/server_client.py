@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,20 @@ class Client:
 
     def close(self) -> None:
         self._connection.close()
+
+
+def run_until_gone(address: str, do: Callable[[Client], None]) -> BaseException | None:
+    """Call `do` again and again until the server is away. Return an error other than that."""
+    client = Client(address)
+    try:
+        while True:
+            do(client)
+    except Gone:
+        return None
+    except BaseException as error:
+        return error
+    finally:
+        client.close()
 
 
 class Server:
