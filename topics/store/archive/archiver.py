@@ -212,10 +212,12 @@ class Archiver:
 
     async def _make_last_base(self, timeline: str) -> None:
         try:
-            self._base = await self._backups.write_last(f"{timeline}/{BASES}")
+            base = await self._backups.write_last(f"{timeline}/{BASES}")
         except (OSError, StorageError) as error:
             log.error("a base of the archive could not be made, the next start makes one: %s", error)
-        else:
+            return
+        if base is not None:
+            self._base = base
             await self._run(Future())
 
     def _arm(self, ms: int) -> None:
