@@ -14,6 +14,7 @@ from topics.store.archive.archive_note import LOG
 from topics.store.archive.archived_log import (
     archived_directory,
     batches_in,
+    files_before_hole,
     files_until,
     scan,
     survey,
@@ -158,7 +159,7 @@ def _split(files: list[LogFile], last_batch_nos: list[int]) -> list[list[LogFile
     """Return files in parts without a hole. last_batch_nos: of the last batch before each hole."""
     parts = []
     for last_batch_no in last_batch_nos:
-        before = [file for file in files if file.header.first_batch_no <= last_batch_no]
+        before = files_before_hole(files, last_batch_no)
         parts.append(before)
         files = files[len(before) :]
     return [part for part in (*parts, files) if part]

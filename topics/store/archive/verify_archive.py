@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
-from topics.store.archive.archived_log import archived_directory, scan, survey_after_base
+from topics.store.archive.archived_log import archived_directory, files_before_hole, scan, survey_after_base
 from topics.store.archive.restore_point import END
 from topics.store.archive.timelines import Base, Timeline
 from topics.store.backup.restore_backup import check_backup
@@ -71,7 +71,7 @@ async def _verify_log(loop: Loop, timeline: Timeline, part: _Unbroken, shard: in
     try:
         used = await survey_after_base(loop, timeline.path, shard, first_no)
         if part.has_hole_after:  # what follows the hole is in another part
-            used = [file for file in used if file.header.first_batch_no <= last_no]
+            used = files_before_hole(used, last_no)
         replay = await scan(loop, used, lambda _path, _batches: None)
     except (CorruptError, FormatError) as error:
         return VerifiedTimelines(0, 0, 0, [str(error).removesuffix(f". {REMEDY}")])
