@@ -1753,8 +1753,8 @@ MUTANTS = (
     _one(
         "a job that its record delays claimable at once",
         "engine/write/append.py",
-        "            self.topic.queue.hold_back(self.delayed)\n",
-        "            pass\n",
+        "                self.topic.queue.hold_back(seqs, dues)\n",
+        "                pass\n",
         "queues",
     ),
     _one(

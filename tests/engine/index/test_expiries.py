@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.engine.fake_store import usage_of
+from tests.engine.index.seq_columns import columns
 from topics.engine.index import expiries as module
 from topics.engine.index import seq_times
 from topics.engine.index.expiries import Expiries
@@ -47,7 +48,7 @@ def test_records_expire_in_the_order_of_their_ends_each_once(seed: int, monkeypa
         if step < 0.4:
             new = [(seq, now + rng.choice((0, 1, 5, 40))) for seq in add(index, rng.randrange(1, 5))]
             new = [each for each in new if rng.random() < 0.8]
-            expiries.add(new)
+            expiries.add(*columns(new))
             ends |= new
             assert len(expiries.ends) <= 2 * index.live + 5 + 4
         elif step < 0.55 and index.live:
@@ -84,7 +85,7 @@ def test_a_look_takes_a_bounded_number_of_ends() -> None:
     index = new_index()
     expiries = Expiries(index)
     seqs = add(index, 3000)
-    expiries.add([(seq, 10_000 - seq) for seq in seqs])
+    expiries.add(*columns([(seq, 10_000 - seq) for seq in seqs]))
     assert expiries.take_due(20_000, NEVER) == seqs[-1024:]
     assert expiries.is_due(20_000, NEVER)
     assert not expiries.is_due(7000, NEVER)

@@ -8,10 +8,11 @@ import sys
 import numpy as np
 import pytest
 
+from tests.engine.index.seq_columns import columns
 from topics.engine.index import seq_times as module
 from topics.engine.index.seq_times import SeqTimes
 
-FOREVER = 1 << 60
+FOREVER = 1 << 50
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -32,12 +33,12 @@ def test_each_time_is_taken_once_in_order(seed: int, monkeypatch: pytest.MonkeyP
             for _ in range(rng.randrange(6)):
                 head += rng.choice((1, 1, 1, 9))
                 new.append((head, now + rng.choice((1, 2, 30))))
-            times.add(new)
+            times.add(*columns(new))
             known |= new
             waiting |= new
         elif step < 0.5 and known.keys() - waiting.keys():
             seq = min(known.keys() - waiting.keys())
-            times.add([(seq, known[seq])])
+            times.add(*columns([(seq, known[seq])]))
             waiting[seq] = known[seq]
         elif step < 0.65:
             gone = [seq for seq in known if rng.random() < 0.2]
@@ -73,7 +74,7 @@ def test_no_part_of_very_many_times_is_large() -> None:
     """R-DELAY-1: one dict of 2,800,000 delays copied itself for 140 ms, in the request that added to it."""
     times, count = SeqTimes(), 100_000
     for first in range(1, count, 10_000):
-        times.add([(seq, FOREVER + seq % 7) for seq in range(first, first + 10_000)])
+        times.add(*columns([(seq, FOREVER + seq % 7) for seq in range(first, first + 10_000)]))
         assert max(sys.getsizeof(chunk.times) for chunk in times._chunks.values()) < 300_000
         assert max(len(chunk.order) for chunk in times._chunks.values()) <= 4096
         assert len(times._order) < 200

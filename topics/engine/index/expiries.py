@@ -37,9 +37,9 @@ class Expiries:
         self._is_swept = False
         """Whether entries of dead records are being dropped, in steps."""
 
-    def add(self, ends: Sequence[tuple[int, int]]) -> None:
-        """Note records, (seq, end)."""
-        self.ends.add(ends)
+    def add(self, seqs: NDArray[np.uint64], ends: NDArray[np.uint64]) -> None:
+        """Note records, and the end of each."""
+        self.ends.add(seqs, ends)
         if len(self.ends) > 2 * self._index.live + _STALE_MIN and not self._is_swept:
             self._is_swept = True
             self._index.usage.reclaim.run(self._sweep())
@@ -83,7 +83,9 @@ class Expiries:
 
     def put_back(self, seqs: Sequence[int]) -> None:
         """Note records that were taken and have not expired after all."""
-        self.add([(seq, self.ends.get(seq)) for seq in seqs if seq in self.ends])
+        taken = np.array(seqs, np.uint64)
+        ends = self.ends.of(taken)
+        self.add(taken[ends > 0], ends[ends > 0])
 
     def forget(self, seqs: Sequence[int]) -> None:
         """Drop records that are gone."""
@@ -95,7 +97,7 @@ class Expiries:
 
     def recovered(self) -> None:
         """Build the heap after a recovery filled `ends`; entries of dead records are dropped."""
-        found = sorted([each for part in self.ends.parts() for each in part])
+        found = self.ends.columns()
         self.ends = SeqTimes()
-        alive = self._index.alive(np.array([seq for seq, _end in found], np.uint64))
-        self.add([each for each, lives in zip(found, alive.tolist(), strict=True) if lives])
+        alive = self._index.alive(found[0])
+        self.add(found[0][alive], found[1][alive])

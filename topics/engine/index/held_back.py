@@ -7,7 +7,10 @@ of the loop depends on their number.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from topics.engine.index.seq_times import SeqTimes
 
@@ -26,21 +29,19 @@ class HeldBack:
         self._runs: deque[tuple[int, int]] = deque()
         """Runs of seqs, (first, last), whose jobs were held back when the cursor was below them."""
 
-    def add(self, jobs: Sequence[tuple[int, int]]) -> None:
-        """Hold back jobs, (seq, due), whose seqs ascend and are above all others."""
-        self.dues.add(jobs)
-        runs = self._runs
-        first = last = 0
-        if runs:
-            first, last = runs.pop()
-        for seq, _due in jobs:
-            if seq != last + 1:
-                if last:
-                    runs.append((first, last))
-                first = seq
-            last = seq
-        if last:
-            runs.append((first, last))
+    def add(self, seqs: NDArray[np.uint64], dues: NDArray[np.uint64]) -> None:
+        """Hold back jobs, whose seqs ascend and are above all others.
+
+        dues: when each of them is due (ms).
+        """
+        if not len(seqs):
+            return
+        self.dues.add(seqs, dues)
+        cuts = np.flatnonzero(seqs[1:] != seqs[:-1] + np.uint64(1)) + 1
+        firsts, lasts = seqs[[0, *cuts.tolist()]].tolist(), seqs[[*(cuts - 1).tolist(), -1]].tolist()
+        if self._runs and self._runs[-1][1] + 1 == firsts[0]:
+            firsts[0] = self._runs.pop()[0]
+        self._runs.extend(zip(firsts, lasts, strict=True))
 
     def take_due(self, now_ms: int) -> list[int]:
         """Return seqs of jobs whose delay has ended: those that ended first, at most a thousand."""
@@ -61,6 +62,7 @@ class HeldBack:
         is_live: whether the record of a seq is there. leased: seqs.
         """
         self.dues.discard(leased)
-        found = sorted([each for part in self.dues.parts() for each in part])
+        seqs, dues = self.dues.columns()
         self.dues = SeqTimes()
-        self.add([(seq, due) for seq, due in found if is_live(seq)])
+        live = np.fromiter(map(is_live, seqs.tolist()), np.bool_, len(seqs))
+        self.add(seqs[live], dues[live])

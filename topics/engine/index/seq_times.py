@@ -18,6 +18,10 @@ _BITS = 12
 _MASK = (1 << _BITS) - 1
 _STALE_MIN = 64
 """A heap is rebuilt once it has this many more entries than twice the valid ones."""
+_PUSHED_MOST = 256
+"""Most entries that are pushed one by one; with more, the heap is built anew."""
+_LATEST = np.uint64((1 << 64 - _BITS) - 1)
+"""Times after this one, in the year 144683, count as this one in the order."""
 
 
 class _ChunkTimes:
@@ -28,6 +32,15 @@ class _ChunkTimes:
         """By seq."""
         self.order: list[int] = []
         """Heap of the times that were not taken, each `time << _BITS` plus the seq's last bits."""
+
+    def put(self, entries: list[int]) -> None:
+        """Add entries to `order`."""
+        if len(entries) > _PUSHED_MOST:
+            self.order += entries
+            heapify(self.order)
+        else:
+            for entry in entries:
+                heappush(self.order, entry)
 
 
 class SeqTimes:
@@ -67,21 +80,28 @@ class SeqTimes:
             if chunk is not None:
                 yield list(chunk.times.items())
 
-    def add(self, times: Iterable[tuple[int, int]]) -> None:
-        """Note (seq, time). A seq that has this time already, and was taken, can be taken again."""
-        number, chunk, first = -1, _ChunkTimes(), -1
-        for seq, time in times:
-            if seq >> _BITS != number:
-                self._count += len(chunk.times)
-                self._enter(number, chunk, first)
-                number = seq >> _BITS
-                chunk = self._chunks.get(number) or self._chunks.setdefault(number, _ChunkTimes())
-                first = chunk.order[0] >> _BITS if chunk.order else -1
-                self._count -= len(chunk.times)
-            chunk.times[seq] = time
-            heappush(chunk.order, time << _BITS | seq & _MASK)
-        self._count += len(chunk.times)
-        self._enter(number, chunk, first)
+    def columns(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Return all seqs, ascending, and their times."""
+        found = [each for _number, chunk in sorted(self._chunks.items()) for each in sorted(chunk.times.items())]
+        pairs = np.array(found, np.uint64).reshape(-1, 2)
+        return pairs[:, 0], pairs[:, 1]
+
+    def add(self, seqs: NDArray[np.uint64], times: NDArray[np.uint64]) -> None:
+        """Note a time for each seq. One that has it already, and was taken, can be taken again."""
+        if not len(seqs):
+            return
+        numbers = seqs >> np.uint64(_BITS)
+        entries = np.minimum(times, _LATEST) << np.uint64(_BITS) | seqs & np.uint64(_MASK)
+        cuts = (np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()
+        for at, upto in zip([0, *cuts], [*cuts, len(seqs)], strict=True):
+            number = int(numbers[at])
+            chunk = self._chunks.get(number) or self._chunks.setdefault(number, _ChunkTimes())
+            first = chunk.order[0] >> _BITS if chunk.order else -1
+            before = len(chunk.times)
+            chunk.times.update(zip(seqs[at:upto].tolist(), times[at:upto].tolist(), strict=True))
+            self._count += len(chunk.times) - before
+            chunk.put(entries[at:upto].tolist())
+            self._enter(number, chunk, first)
 
     def _enter(self, number: int, chunk: _ChunkTimes, before: int) -> None:
         """Enter a chunk in the heap of chunks if its first time is not `before`, that it had."""

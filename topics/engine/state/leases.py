@@ -193,11 +193,11 @@ class Leases:
         while self._end_some(now_ms, _ENDS_A_STEP):
             yield
 
-    def hold_back(self, jobs: Sequence[tuple[int, int]]) -> None:
-        """Hold back new jobs, (seq, due ms), ascending: claimable once now >= due."""
+    def hold_back(self, seqs: NDArray[np.uint64], dues: NDArray[np.uint64]) -> None:
+        """Hold back new jobs, ascending: each is claimable once now (ms) >= its due time."""
         if self.held is None:
             self.held = HeldBack()
-        self.held.add(jobs)
+        self.held.add(seqs, dues)
 
     def next_due(self) -> int | None:
         """Return a time (ms) before which no job becomes claimable, None for never."""
@@ -663,7 +663,7 @@ class Leases:
         """Restore the delays that have not ended, of the records that a recovery has found."""
         if self.held is None:
             self.held = HeldBack()
-        self.held.dues.add(zip(seqs.tolist(), dues.tolist(), strict=True))
+        self.held.dues.add(seqs, dues)
 
 
 def _freed(parts: list[object]) -> Iterator[None]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from enum import Enum
 from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from topics.config import DURABILITIES
 from topics.engine.index.expiries import Expiries
@@ -199,9 +202,9 @@ class Topic(TopicNumbers):
         self.expiries = expiries
         self.set_config(self.config, self.next_config)
 
-    def note_ends(self, ends: Sequence[tuple[int, int]]) -> None:
-        """Note visible records, (seq, last ms of its time), with a ttl of their own."""
-        self.made_expiries().add(ends)
+    def note_ends(self, seqs: NDArray[np.uint64], ends: NDArray[np.uint64]) -> None:
+        """Note visible records with a ttl of their own. ends: the last ms of the time of each."""
+        self.made_expiries().add(seqs, ends)
 
     def made_expiries(self) -> Expiries:
         """Return `expiries`, which are made if there are none."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.errors import TopicsError
-from topics.store.format.rows import Framed
+from topics.store.format.rows import Framed, RowTimes
 from topics.store.wal.write_batch import Commit
 
 NO_RESERVATION = (1 << 64) - 1
@@ -43,9 +43,7 @@ class TakesRows(Protocol):
     """Number of the log's batch with its rows: one commit ends it, so it takes none of another."""
 
     def add(self, write: Any, count: int, size: int, framed: Framed, ts: int, tags: Any) -> None: ...  # noqa: PLR0917
-    def note_times(
-        self, first: int, ts: int, delays: Sequence[tuple[int, int]], ttls: Sequence[tuple[int, int]]
-    ) -> None: ...
+    def note_times(self, first: int, ts: int, delays: RowTimes, ttls: RowTimes) -> None: ...
 
 
 class TopicNumbers:

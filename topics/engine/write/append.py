@@ -22,7 +22,7 @@ from topics.engine.state.topic_numbers import publish_each, stage_each
 from topics.engine.state.wakes import WakeCore, wake
 from topics.engine.values.results import AppendResult, Done
 from topics.errors import TopicsError
-from topics.store.format.rows import PLACED, PLACED_DTYPE, Framed
+from topics.store.format.rows import PLACED, PLACED_DTYPE, Framed, RowTimes
 from topics.store.format.topic_rows import place_rows
 from topics.store.wal.write_batch import Commit
 
@@ -120,10 +120,10 @@ class Append(Operation[AppendCore]):
         """Whether a reservation for each topic is in the same commit."""
         self.writes: list[Write] = []
         self.tags: Tags = None
-        self.delayed: list[tuple[int, int]] | None = None
-        """(seq, due ms) of the jobs that are not claimable at once; None without any."""
-        self.ends: list[tuple[int, int]] | None = None
-        """(seq, end ms) of the records with a ttl of their own; None without any."""
+        self.delayed: list[tuple[NDArray[np.uint64], NDArray[np.uint64]]] = []
+        """Seqs and due times (ms) of jobs that are not claimable at once, request by request."""
+        self.ends: list[tuple[NDArray[np.uint64], NDArray[np.uint64]]] = []
+        """Seqs and ends (ms) of the records with a ttl of their own, request by request."""
 
     # --- staged -------------------------------------------------------------------------------------------------------
     def add(self, write: Write, count: int, size: int, framed: Framed, ts: int, tags: Tags) -> None:  # noqa: PLR0917 - hot
@@ -138,14 +138,12 @@ class Append(Operation[AppendCore]):
         self.topic.take(count, size, ts)
         self.core.usage.pending_bytes += size
 
-    def note_times(
-        self, first: int, ts: int, delays: Sequence[tuple[int, int]], ttls: Sequence[tuple[int, int]]
-    ) -> None:
-        """Note the delays and ttls of the next rows, (index, ms) of those that have one."""
-        if delays:
-            self.delayed = (self.delayed or []) + [(first + at, ts + delay_ms) for at, delay_ms in delays]
-        if ttls:
-            self.ends = (self.ends or []) + [(first + at, ts + ttl_ms) for at, ttl_ms in ttls]
+    def note_times(self, first: int, ts: int, delays: RowTimes, ttls: RowTimes) -> None:
+        """Note the delays and ttls of the next rows."""
+        if len(delays.at):
+            self.delayed.append((delays.at.astype(np.uint64) + np.uint64(first), delays.ms + np.uint64(ts)))
+        if len(ttls.at):
+            self.ends.append((ttls.at.astype(np.uint64) + np.uint64(first), ttls.ms + np.uint64(ts)))
 
     def hold_all(self) -> None:
         """Give out the seqs of all topics, and queue the operation in each of them."""
@@ -194,11 +192,12 @@ class Append(Operation[AppendCore]):
         # Copies by position name the file of the originals.
         if not file_id or not core.usage.is_memory(file_id):
             core.in_log.update(map(_id_of, self.topics))
-        if self.delayed is not None and self.topic.queue is not None:
-            self.topic.queue.hold_back(self.delayed)
-        if self.ends is not None:
-            self.topic.note_ends(self.ends)
-            core.quiet_until_ms = min(core.quiet_until_ms, min([end for _seq, end in self.ends]) + 1)
+        if self.topic.queue is not None:
+            for seqs, dues in self.delayed:
+                self.topic.queue.hold_back(seqs, dues)
+        for seqs, ends in self.ends:
+            self.topic.note_ends(seqs, ends)
+            core.quiet_until_ms = min(core.quiet_until_ms, int(ends.min()) + 1)
         publish_each(self.topics, first_seqs, self.counts, self.sizes, self.stamps)
         unsynced = commit.unsynced
         for topic, first in zip(self.topics, first_seqs, strict=True):

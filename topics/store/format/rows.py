@@ -188,33 +188,39 @@ def any_timed(spans: bytes | memoryview) -> bool:
     return bool(bytes(spans[_TIMES_AT::ROW_BYTES]).strip(b"\0"))
 
 
+class RowTimes(NamedTuple):
+    """A time (ms) of each of some rows."""
+
+    at: NDArray[np.intp]
+    """Indexes of the rows, ascending."""
+    ms: NDArray[np.uint64]
+
+
 def any_delayed(spans: bytes | memoryview) -> bool:
     """Return whether any of the packed rows has a delay."""
-    return any_timed(spans) and any(times & _DELAY_BIT for times in bytes(spans[_TIMES_AT::ROW_BYTES]))
+    return any_timed(spans) and any(times & _DELAY_BIT for times in set(bytes(spans[_TIMES_AT::ROW_BYTES])))
 
 
-def delays_in(rows: Rows) -> list[tuple[int, int]]:
-    """Return (index, delay in ms) of each row that has a delay."""
+def delays_in(rows: Rows) -> RowTimes:
+    """Return the rows that have a delay, and the delays (ms)."""
     columns = rows.columns()
     which = np.flatnonzero(columns["flags"] & DELAY)
     return _times_at(rows.buffer, which, columns["data_off"][which] - np.uint32(TIME_BYTES))
 
 
-def ttls_in(rows: Rows) -> list[tuple[int, int]]:
-    """Return (index, ttl in ms) of each row that has a ttl."""
+def ttls_in(rows: Rows) -> RowTimes:
+    """Return the rows that have a ttl, and the ttls (ms)."""
     columns = rows.columns()
     which = np.flatnonzero(columns["flags"] & TTL)
     before = np.where(columns["flags"][which] & DELAY, np.uint32(2 * TIME_BYTES), np.uint32(TIME_BYTES))
     return _times_at(rows.buffer, which, columns["data_off"][which] - before)
 
 
-def _times_at(
-    buffer: bytes | bytearray | memoryview, which: NDArray[np.intp], starts: NDArray[np.uint32]
-) -> list[tuple[int, int]]:
-    return [
-        (at, int.from_bytes(buffer[start : start + TIME_BYTES], "little"))
-        for at, start in zip(which.tolist(), starts.tolist(), strict=True)
-    ]
+def _times_at(buffer: bytes | bytearray | memoryview, which: NDArray[np.intp], starts: NDArray[np.uint32]) -> RowTimes:
+    if not len(which):
+        return RowTimes(which, np.empty(0, np.uint64))
+    places = starts[:, None].astype(np.intp) + np.arange(TIME_BYTES)
+    return RowTimes(which, np.frombuffer(buffer, np.uint8)[places].view("<u8")[:, 0])
 
 
 def tags_in(rows: Rows) -> list[bytes | None] | None:
