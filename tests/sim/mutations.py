@@ -27,6 +27,7 @@ _MOVES = (
 _AUDIENCE = "tests/engine/delivery/test_audience.py"
 _CLAIMS = "tests/contract/queues/test_waiting_claims.py"
 _IMAGES = "tests/engine/shared/test_topic_snapshot.py"
+_FIRST_LEASES = "tests/engine/write/test_first_leases.py"
 _LEASES = "tests/engine/state/test_leases.py"
 _ATTEMPTS = "tests/contract/queues/test_attempts.py"
 _REDRIVE = "tests/contract/queues/test_redrive.py"
@@ -523,6 +524,27 @@ MUTANTS = (
         "if topic.queue is not None and _keeps_leases(topic.next_config) != _keeps_leases(config):",
         "if False:",
         "queues",
+    ),
+    _one(
+        "leases of an earlier process kept with those that begin to be logged",
+        "engine/write/first_leases.py",
+        "return LeasesPayload(leases.image(), forgotten=True, ",
+        "return LeasesPayload(leases.image(), ",
+        _FIRST_LEASES,
+    ),
+    _one(
+        "leases that change while they begin to be logged not logged",
+        "engine/write/first_leases.py",
+        "    leases.is_logged = True\n",
+        "",
+        _FIRST_LEASES,
+    ),
+    _one(
+        "attempts dropped that are older than those logged before them",
+        "engine/state/leases.py",
+        "            if is_image and self._most_attempts:\n",
+        "            if False:\n",
+        _FIRST_LEASES,
     ),
     _one(
         "copies shown before they are synced",

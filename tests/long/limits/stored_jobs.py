@@ -236,7 +236,6 @@ CASES: dict[str, Callable[[int], float]] = {
 
 KNOWN = {
     _START: "it serves no client",
-    "leases kept from now on": "one frame has all leases and attempts",
     "header of a segment with holes": "one buffer has all holes",
 }
 """Steps that may be longer, each with the reason."""

@@ -335,7 +335,7 @@ class EngineCatalog:
             for lease in change.leases:
                 topic.queue.restore(lease)
             for attempt in change.attempts:
-                topic.queue.restore_attempts(attempt)
+                topic.queue.restore_attempts(attempt, is_image=not change.ended)
             for ended in from_runs(change.ended):
                 topic.queue.restore_end(ended)
         elif kind in (FrameType.DELETE_RECORDS, FrameType.FLOORS, FrameType.CONSUME):

@@ -14,7 +14,7 @@ Nothing happens by itself: `apply_time` is called before each decision and each 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import chain, islice
 from typing import NamedTuple, Protocol
@@ -41,6 +41,7 @@ from topics.engine.values.job import (
 )
 from topics.engine.values.ports import TimerPort
 from topics.engine.values.topic_config import TopicConfig
+from topics.errors import TopicsError
 
 LEASED, DELAYED, RETURNED, ENDING, MOVING = JobState
 _STALE_MIN = 1024
@@ -106,9 +107,11 @@ class Leases:
         "delayed",
         "failed",
         "held",
+        "is_logged",
         "jobs",
         "leased",
         "streams",
+        "when_logged",
         "window",
     )
 
@@ -131,6 +134,10 @@ class Leases:
         self.held: HeldBack | None = None
         """The jobs whose record's delay has not ended; None if the queue never had such a job."""
         self.dead_lettered = 0
+        self.is_logged = False
+        """Whether changes are logged for a config that is not staged yet: write/first_leases.py."""
+        self.when_logged: list[Callable[[TopicsError | None], None]] | None = None
+        """Called when all leases are logged; None if no steps log them."""
         self.window: OpenWindow | None = None
         """The window in which claims wait for the same pass; None if none is open."""
         self.streams: dict[object, None] = {}
@@ -602,12 +609,23 @@ class Leases:
         for _ in chain(self.failed.clear(), self.jobs.clear()):
             pass
 
-    def restore_attempts(self, row: AttemptRow) -> None:
-        """Restore attempts of jobs whose leases were restored."""
+    def restore_attempts(self, row: AttemptRow, *, is_image: bool = False) -> None:
+        """Restore attempts of jobs whose leases were restored.
+
+        is_image: whether the rows come in the order of the jobs' last failures. While they were
+        logged in steps, later attempts may have been logged before them.
+        """
+        attempt = Attempt(row.delivery, row.node, row.ended, row.at, row.reason)
         for seq in from_runs(row.seqs):
             job = self.jobs.get(seq)
-            if job is not None:
-                self._add_attempt(job, Attempt(row.delivery, row.node, row.ended, row.at, row.reason))
+            if job is None:
+                continue
+            self._add_attempt(job, attempt)
+            if is_image and self._most_attempts:
+                if all(known.delivery != attempt.delivery for known in job.attempts):
+                    attempts = sorted((attempt, *job.attempts), key=_by_delivery)
+                    job.attempts = tuple(attempts[-self._most_attempts :])
+                self.failed.add(job)
 
     def restore_end(self, seq: int) -> None:
         """Restore the end of the lease on this seq: the job is ready."""
@@ -664,6 +682,10 @@ class Leases:
         if self.held is None:
             self.held = HeldBack()
         self.held.dues.add(seqs, dues)
+
+
+def _by_delivery(attempt: Attempt) -> int:
+    return attempt.delivery
 
 
 def _freed(parts: list[object]) -> Iterator[None]:

@@ -250,7 +250,12 @@ class Topic(TopicNumbers):
 
     @property
     def keeps_leases(self) -> bool:
-        """Whether leases survive a restart (R-DUR-11), by the current or the staged config."""
+        """Whether leases survive a restart (R-DUR-11), by the current or the staged config.
+
+        Also while they are logged for a config that will be staged.
+        """
+        if self.queue is not None and self.queue.is_logged:
+            return True
         wanted = self.config.leases_durable or self.next_config.leases_durable
         return wanted and self.stage_class != "ephemeral"
 

@@ -38,6 +38,7 @@ from topics.engine.values.results import DeleteTopicResult, Done, PatchResult, P
 from topics.engine.values.topic_config import DEFAULT, ConfigPatch, TopicConfig, check_dead_letter_of, make_config
 from topics.engine.write.admission import LogRoomCore, check_backlog, check_log
 from topics.engine.write.evictions import EvictionCore, is_busy, log_evictions
+from topics.engine.write.first_leases import all_leases, begin_to_log
 from topics.engine.write.reader_frames import log_positions
 from topics.engine.write.retention import ExpiryCore, expire, when_retained
 from topics.errors import TopicsError
@@ -333,6 +334,16 @@ class Lifecycle:
         if unchanged and not topic.config_doubtful:
             done(PutResult(False, config))
             return
+        if topic.queue is not None and _keeps_leases(config) and not _keeps_leases(topic.next_config):
+
+            def on_logged(error: TopicsError | None) -> None:
+                if error is None:
+                    again()
+                else:
+                    done(error)
+
+            if begin_to_log(core, topic, topic.queue, on_logged):
+                return
         with core.log.use_reserve():  # A smaller cap, or a ttl_ms, frees space.
             order = self._stage_configuration(topic, config, now_ms)
         leaves_disk = _leaves_disk(topic, config)
@@ -357,10 +368,10 @@ class Lifecycle:
         if topic.queue is not None and _keeps_leases(topic.next_config) != _keeps_leases(config):
             # From here on, either the existing leases survive a restart, too, or a restart forgets
             # them.
-            leases = LeasesPayload(forgotten=True)
-            if _keeps_leases(config):
-                leases = LeasesPayload(topic.queue.image(), attempts=topic.queue.attempts())
+            leases = all_leases(topic.queue) if _keeps_leases(config) else LeasesPayload(forgotten=True)
             core.log.stage_control(topic.id, FrameType.LEASES, before.upto, now_ms, encode(leases))
+        if topic.queue is not None and topic.queue.when_logged is None:
+            topic.queue.is_logged = False  # The config states it from here on.
         change = ConfigPayload(msgspec.Raw(config.as_json()), incarnation=topic.incarnation)
         if topic.stage_class == "ephemeral":
             change.head = topic.next_seq - 1
