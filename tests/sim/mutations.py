@@ -1989,8 +1989,8 @@ MUTANTS = (
     _one(
         "a record that expires a millisecond too early",
         "engine/write/append.py",
-        "[(first + at, ts + ttl_ms) for at, ttl_ms in ttls]",
-        "[(first + at, ts + ttl_ms - 1) for at, ttl_ms in ttls]",
+        "ttls.ms + np.uint64(ts)",
+        "ttls.ms + np.uint64(ts - 1)",
         _TTLS,
     ),
     _one(
