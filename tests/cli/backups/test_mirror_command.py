@@ -11,6 +11,7 @@ import pytest
 
 import topics
 from tests.cli.backups.mirror_processes import MirroredServer, Running
+from tests.cli.backups.small_disk import small_disk
 from tests.cli.commands.command_runs import run
 
 
@@ -118,6 +119,35 @@ def test_a_server_that_restarts_is_followed_on(pair: MirroredServer) -> None:
     pair.serve(TOPICS_ARCHIVE_DIR="")
     assert "this server has no archive: start it with TOPICS_ARCHIVE_DIR" in refused(pair, mirror)
     assert "2 records" in pair.promote("new").out
+
+
+def test_a_mirror_whose_disk_is_full_says_so_loses_nothing_and_goes_on_when_there_is_room(
+    pair: MirroredServer, tmp_path: Path
+) -> None:
+    with small_disk(tmp_path / "disk", 8 << 20) as disk, topics.connect(pair.url) as log:
+        pair.to = disk.root / "mirror"
+        mirror = pair.follow()
+        log.append("orders", list(range(100)))
+        pair.caught_up()
+        disk.fill()
+        log.append("orders", ["x" * 10_000] * 100)
+        mirror.read_to(f"{pair.to} needs more room, and the mirror continues once it is there")
+        shown = run(["mirror", "--status", "--to", str(pair.to)], pair.home)
+        assert (shown.code, "needs more room" in shown.out) == (0, True), shown
+        shown = run(["mirror", "--status", "--to", str(pair.to), "--metrics"], pair.home)
+        assert "\ntopics_mirror_failing 1.0\n" in shown.out
+        mirror.end()  # killed while it is full, it finds what it had
+        early = run(["restore", "--from", str(pair.to), "--to", str(pair.home / "early")], pair.home)
+        assert early.code == 0, early
+        mirror = pair.follow(until="needs more room")
+        disk.free()
+        mirror.read_to("follows http")
+        status = pair.caught_up()
+        assert (status["error"], status["holes"]) == ("", 0)
+        mirror.end()
+        assert "1 topic, 200 records" in pair.promote("new").out
+    with topics.open(pair.home / "early") as log:
+        assert [record.data for record in log.page("orders", limit=100).records] == list(range(100))
 
 
 def test_a_key_that_is_wrong_or_missing_is_refused_with_the_option(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import random
 import sys
@@ -31,6 +30,7 @@ from topics.common.values.archive_state import ArchiveState
 from topics.errors import RequestError, TopicsError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import is_timeline_name
+from topics.store.disk.disk_space import is_full
 from topics.store.mirror.mirror import Mirror
 from topics.store.mirror.mirror_source import MissingPartError
 
@@ -144,6 +144,6 @@ def _why(error: Exception, url: str, to: str) -> str:
     if isinstance(error, RequestError):
         message = error.message.replace("as `key`", "with --key-file or TOPICS_KEY")
         return message if url in message else f"{url} refuses: {message}"
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(error, OSError) and is_full(error):
         return f"{sentence(error)}: {to} needs more room, and the mirror continues once it is there"
     return sentence(error)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import Any
 
 import msgspec
@@ -11,9 +13,12 @@ from topics.cli.output.printer import bytes_text, count_text
 from topics.cli.output.record_text import time_text
 from topics.errors import CorruptError, UsageError
 from topics.loop.loop import Loop
-from topics.store.disk.whole_files import write_new_file
+from topics.store.disk.disk_space import is_full
+from topics.store.disk.whole_files import FileCalls, write_new_file
 
 STATUS_NAME = "status.json"
+_BLOCK_BYTES = 4096
+"""Blanks fill the file up to whole blocks, so that it can be written again on a full disk."""
 
 
 class MirrorStatus(msgspec.Struct):
@@ -40,10 +45,28 @@ class MirrorStatus(msgspec.Struct):
 
 
 async def write_status(loop: Loop, mirror: str, status: MirrorStatus) -> None:
-    """Replace the status file. Raises: OSError."""
+    """Replace the status file; on a full disk its contents only. Raises: OSError."""
     path = f"{mirror}/{STATUS_NAME}"
-    await write_new_file(loop.files, f"{path}.tmp", msgspec.json.encode(status), sync=False)
-    await loop.files.rename(f"{path}.tmp", path)
+    text = msgspec.json.encode(status)
+    text = text.ljust(-(-len(text) // _BLOCK_BYTES) * _BLOCK_BYTES)
+    try:
+        await write_new_file(loop.files, f"{path}.tmp", text, sync=False)
+        await loop.files.rename(f"{path}.tmp", path)
+    except OSError as error:
+        if not is_full(error):
+            raise
+        await _overwrite(loop.files, path, text)
+
+
+async def _overwrite(files: FileCalls, path: str, text: bytes) -> None:
+    """Write a file that is as long already, which takes no room on the disk."""
+    with contextlib.suppress(OSError):
+        await files.unlink(f"{path}.tmp")
+    fd = await files.open(path, os.O_WRONLY)
+    try:
+        await files.write_all(fd, text, 0)
+    finally:
+        await files.close(fd)
 
 
 def read_status(mirror: str) -> MirrorStatus:
