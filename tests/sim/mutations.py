@@ -1775,8 +1775,8 @@ MUTANTS = (
     _one(
         "a job that its record delays claimable at once",
         "engine/write/append.py",
-        "                self.topic.queue.hold_back(seqs, dues)\n",
-        "                pass\n",
+        "            self.topic.queue.hold_back(*self.delayed)\n",
+        "            pass\n",
         "queues",
     ),
     _one(
@@ -1989,8 +1989,8 @@ MUTANTS = (
     _one(
         "a record that expires a millisecond too early",
         "engine/write/append.py",
-        "ttls.ms + np.uint64(ts)",
-        "ttls.ms + np.uint64(ts - 1)",
+        "_with_times(self.ends, first, ts, ttls)",
+        "_with_times(self.ends, first, ts - 1, ttls)",
         _TTLS,
     ),
     _one(

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import numpy as np
-from numpy.typing import NDArray
 
-
-def columns(pairs: Iterable[tuple[int, int]]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def columns(pairs: Iterable[tuple[int, int]]) -> tuple[list[int], list[int]]:
     """Return the seqs, and the time of each."""
-    found = np.array(list(pairs), np.uint64).reshape(-1, 2)
-    return found[:, 0], found[:, 1]
+    found = list(pairs)
+    return [seq for seq, _time in found], [time for _seq, time in found]

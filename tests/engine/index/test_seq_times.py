@@ -12,7 +12,7 @@ from tests.engine.index.seq_columns import columns
 from topics.engine.index import seq_times as module
 from topics.engine.index.seq_times import SeqTimes
 
-FOREVER = 1 << 50
+FOREVER = 1 << 60
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -37,8 +37,8 @@ class Expiries:
         self._is_swept = False
         """Whether entries of dead records are being dropped, in steps."""
 
-    def add(self, seqs: NDArray[np.uint64], ends: NDArray[np.uint64]) -> None:
-        """Note records, and the end of each."""
+    def add(self, seqs: Sequence[int], ends: Sequence[int]) -> None:
+        """Note records, ascending, and the end of each."""
         self.ends.add(seqs, ends)
         if len(self.ends) > 2 * self._index.live + _STALE_MIN and not self._is_swept:
             self._is_swept = True
@@ -83,9 +83,8 @@ class Expiries:
 
     def put_back(self, seqs: Sequence[int]) -> None:
         """Note records that were taken and have not expired after all."""
-        taken = np.array(seqs, np.uint64)
-        ends = self.ends.of(taken)
-        self.add(taken[ends > 0], ends[ends > 0])
+        known = [seq for seq in seqs if seq in self.ends]
+        self.add(known, list(map(self.ends.get, known)))
 
     def forget(self, seqs: Sequence[int]) -> None:
         """Drop records that are gone."""
@@ -97,7 +96,8 @@ class Expiries:
 
     def recovered(self) -> None:
         """Build the heap after a recovery filled `ends`; entries of dead records are dropped."""
-        found = self.ends.columns()
+        noted = self.ends
         self.ends = SeqTimes()
-        alive = self._index.alive(found[0])
-        self.add(found[0][alive], found[1][alive])
+        seqs = np.array(noted.seqs(), np.uint64)
+        live = seqs[self._index.alive(seqs)].tolist()
+        self.add(live, list(map(noted.get, live)))

@@ -7,10 +7,7 @@ of the loop depends on their number.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Callable, Iterable, Sequence
 
 from topics.engine.index.seq_times import SeqTimes
 
@@ -29,19 +26,24 @@ class HeldBack:
         self._runs: deque[tuple[int, int]] = deque()
         """Runs of seqs, (first, last), whose jobs were held back when the cursor was below them."""
 
-    def add(self, seqs: NDArray[np.uint64], dues: NDArray[np.uint64]) -> None:
+    def add(self, seqs: Sequence[int], dues: Sequence[int]) -> None:
         """Hold back jobs, whose seqs ascend and are above all others.
 
         dues: when each of them is due (ms).
         """
-        if not len(seqs):
-            return
         self.dues.add(seqs, dues)
-        cuts = np.flatnonzero(seqs[1:] != seqs[:-1] + np.uint64(1)) + 1
-        firsts, lasts = seqs[[0, *cuts.tolist()]].tolist(), seqs[[*(cuts - 1).tolist(), -1]].tolist()
-        if self._runs and self._runs[-1][1] + 1 == firsts[0]:
-            firsts[0] = self._runs.pop()[0]
-        self._runs.extend(zip(firsts, lasts, strict=True))
+        runs = self._runs
+        first = last = 0
+        if runs:
+            first, last = runs.pop()
+        for seq in seqs:
+            if seq != last + 1:
+                if last:
+                    runs.append((first, last))
+                first = seq
+            last = seq
+        if last:
+            runs.append((first, last))
 
     def take_due(self, now_ms: int) -> list[int]:
         """Return seqs of jobs whose delay has ended: those that ended first, at most a thousand."""
@@ -62,7 +64,7 @@ class HeldBack:
         is_live: whether the record of a seq is there. leased: seqs.
         """
         self.dues.discard(leased)
-        seqs, dues = self.dues.columns()
+        noted = self.dues
         self.dues = SeqTimes()
-        live = np.fromiter(map(is_live, seqs.tolist()), np.bool_, len(seqs))
-        self.add(seqs[live], dues[live])
+        live = list(filter(is_live, noted.seqs()))
+        self.add(live, list(map(noted.get, live)))

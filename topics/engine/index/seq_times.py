@@ -7,6 +7,7 @@ pass of the loop depends on how many times there are.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import takewhile
@@ -20,8 +21,6 @@ _STALE_MIN = 64
 """A heap is rebuilt once it has this many more entries than twice the valid ones."""
 _PUSHED_MOST = 256
 """Most entries that are pushed one by one; with more, the heap is built anew."""
-_LATEST = np.uint64((1 << 64 - _BITS) - 1)
-"""Times after this one, in the year 144683, count as this one in the order."""
 
 
 class _ChunkTimes:
@@ -33,8 +32,10 @@ class _ChunkTimes:
         self.order: list[int] = []
         """Heap of the times that were not taken, each `time << _BITS` plus the seq's last bits."""
 
-    def put(self, entries: list[int]) -> None:
-        """Add entries to `order`."""
+    def put(self, seqs: Sequence[int], times: Sequence[int]) -> None:
+        """Note a time for each seq."""
+        self.times.update(zip(seqs, times, strict=True))
+        entries = [time << _BITS | seq & _MASK for seq, time in zip(seqs, times, strict=True)]
         if len(entries) > _PUSHED_MOST:
             self.order += entries
             heapify(self.order)
@@ -80,28 +81,26 @@ class SeqTimes:
             if chunk is not None:
                 yield list(chunk.times.items())
 
-    def columns(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Return all seqs, ascending, and their times."""
-        found = [each for _number, chunk in sorted(self._chunks.items()) for each in sorted(chunk.times.items())]
-        pairs = np.array(found, np.uint64).reshape(-1, 2)
-        return pairs[:, 0], pairs[:, 1]
+    def seqs(self) -> list[int]:
+        """Return all seqs that have a time, ascending."""
+        return sorted([seq for chunk in self._chunks.values() for seq in chunk.times])
 
-    def add(self, seqs: NDArray[np.uint64], times: NDArray[np.uint64]) -> None:
-        """Note a time for each seq. One that has it already, and was taken, can be taken again."""
-        if not len(seqs):
-            return
-        numbers = seqs >> np.uint64(_BITS)
-        entries = np.minimum(times, _LATEST) << np.uint64(_BITS) | seqs & np.uint64(_MASK)
-        cuts = (np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist()
-        for at, upto in zip([0, *cuts], [*cuts, len(seqs)], strict=True):
-            number = int(numbers[at])
+    def add(self, seqs: Sequence[int], times: Sequence[int]) -> None:
+        """Note a time for each seq; the seqs ascend.
+
+        A seq that has this time already, and was taken, can be taken again.
+        """
+        at = 0
+        while at < len(seqs):
+            number = seqs[at] >> _BITS
+            upto = bisect_left(seqs, number + 1 << _BITS, at)
             chunk = self._chunks.get(number) or self._chunks.setdefault(number, _ChunkTimes())
             first = chunk.order[0] >> _BITS if chunk.order else -1
             before = len(chunk.times)
-            chunk.times.update(zip(seqs[at:upto].tolist(), times[at:upto].tolist(), strict=True))
+            chunk.put(seqs[at:upto], times[at:upto])
             self._count += len(chunk.times) - before
-            chunk.put(entries[at:upto].tolist())
             self._enter(number, chunk, first)
+            at = upto
 
     def _enter(self, number: int, chunk: _ChunkTimes, before: int) -> None:
         """Enter a chunk in the heap of chunks if its first time is not `before`, that it had."""

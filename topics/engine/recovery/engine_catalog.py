@@ -228,7 +228,7 @@ class EngineCatalog:
                 topic.queue.restore_held(seqs[runs], dues[runs])
         if ends.any():
             noted = topic.made_expiries().ends
-            noted.add(seqs[ends > 0], ends[ends > 0])
+            noted.add(seqs[ends > 0].tolist(), ends[ends > 0].tolist())
 
     def add_pack(self, pack: PackRows) -> None:
         left = self._stored.registry.dormant.add_pack(pack) if len(pack.topic_ids) else []

@@ -200,7 +200,7 @@ class Leases:
         while self._end_some(now_ms, _ENDS_A_STEP):
             yield
 
-    def hold_back(self, seqs: NDArray[np.uint64], dues: NDArray[np.uint64]) -> None:
+    def hold_back(self, seqs: Sequence[int], dues: Sequence[int]) -> None:
         """Hold back new jobs, ascending: each is claimable once now (ms) >= its due time."""
         if self.held is None:
             self.held = HeldBack()
@@ -681,7 +681,7 @@ class Leases:
         """Restore the delays that have not ended, of the records that a recovery has found."""
         if self.held is None:
             self.held = HeldBack()
-        self.held.dues.add(seqs, dues)
+        self.held.dues.add(seqs.tolist(), dues.tolist())
 
 
 def _by_delivery(attempt: Attempt) -> int:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
 from typing import Protocol
-
-import numpy as np
-from numpy.typing import NDArray
 
 from topics.config import DURABILITIES
 from topics.engine.index.expiries import Expiries
@@ -202,8 +199,8 @@ class Topic(TopicNumbers):
         self.expiries = expiries
         self.set_config(self.config, self.next_config)
 
-    def note_ends(self, seqs: NDArray[np.uint64], ends: NDArray[np.uint64]) -> None:
-        """Note visible records with a ttl of their own. ends: the last ms of the time of each."""
+    def note_ends(self, seqs: Sequence[int], ends: Sequence[int]) -> None:
+        """Note visible records, ascending, with a ttl of their own. ends: the last ms of each."""
         self.made_expiries().add(seqs, ends)
 
     def made_expiries(self) -> Expiries:

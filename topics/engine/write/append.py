@@ -120,10 +120,10 @@ class Append(Operation[AppendCore]):
         """Whether a reservation for each topic is in the same commit."""
         self.writes: list[Write] = []
         self.tags: Tags = None
-        self.delayed: list[tuple[NDArray[np.uint64], NDArray[np.uint64]]] = []
-        """Seqs and due times (ms) of jobs that are not claimable at once, request by request."""
-        self.ends: list[tuple[NDArray[np.uint64], NDArray[np.uint64]]] = []
-        """Seqs and ends (ms) of the records with a ttl of their own, request by request."""
+        self.delayed: tuple[list[int], list[int]] | None = None
+        """Seqs and due times (ms) of the jobs that are not claimable at once; None without any."""
+        self.ends: tuple[list[int], list[int]] | None = None
+        """Seqs and ends (ms) of the records with a ttl of their own; None without any."""
 
     # --- staged -------------------------------------------------------------------------------------------------------
     def add(self, write: Write, count: int, size: int, framed: Framed, ts: int, tags: Tags) -> None:  # noqa: PLR0917 - hot
@@ -140,10 +140,10 @@ class Append(Operation[AppendCore]):
 
     def note_times(self, first: int, ts: int, delays: RowTimes, ttls: RowTimes) -> None:
         """Note the delays and ttls of the next rows."""
-        if len(delays.at):
-            self.delayed.append((delays.at.astype(np.uint64) + np.uint64(first), delays.ms + np.uint64(ts)))
-        if len(ttls.at):
-            self.ends.append((ttls.at.astype(np.uint64) + np.uint64(first), ttls.ms + np.uint64(ts)))
+        if delays.at:
+            self.delayed = _with_times(self.delayed, first, ts, delays)
+        if ttls.at:
+            self.ends = _with_times(self.ends, first, ts, ttls)
 
     def hold_all(self) -> None:
         """Give out the seqs of all topics, and queue the operation in each of them."""
@@ -192,12 +192,11 @@ class Append(Operation[AppendCore]):
         # Copies by position name the file of the originals.
         if not file_id or not core.usage.is_memory(file_id):
             core.in_log.update(map(_id_of, self.topics))
-        if self.topic.queue is not None:
-            for seqs, dues in self.delayed:
-                self.topic.queue.hold_back(seqs, dues)
-        for seqs, ends in self.ends:
-            self.topic.note_ends(seqs, ends)
-            core.quiet_until_ms = min(core.quiet_until_ms, int(ends.min()) + 1)
+        if self.delayed is not None and self.topic.queue is not None:
+            self.topic.queue.hold_back(*self.delayed)
+        if self.ends is not None:
+            self.topic.note_ends(*self.ends)
+            core.quiet_until_ms = min(core.quiet_until_ms, min(self.ends[1]) + 1)
         publish_each(self.topics, first_seqs, self.counts, self.sizes, self.stamps)
         unsynced = commit.unsynced
         for topic, first in zip(self.topics, first_seqs, strict=True):
@@ -252,6 +251,16 @@ class Append(Operation[AppendCore]):
 def append_to(core: AppendCore, topic: Topic, *, fsync: bool) -> Append:
     """Build an append for one topic, without rows."""
     return Append(core, [topic], [topic.next_seq], [0], [0], [0], bytearray(), fsync=fsync)
+
+
+def _with_times(
+    noted: tuple[list[int], list[int]] | None, first: int, ts: int, times: RowTimes
+) -> tuple[list[int], list[int]]:
+    """Add to the seqs and times that are noted those of the rows from the seq `first` on."""
+    seqs, ends = noted or ([], [])
+    seqs += [first + at for at in times.at]
+    ends += [ts + ms for ms in times.ms]
+    return seqs, ends
 
 
 # --- publication ------------------------------------------------------------------------------------------------------

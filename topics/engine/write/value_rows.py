@@ -127,7 +127,7 @@ def _with_payloads(rows: Rows, payloads: list[tuple[int, bytes]], scanner: Write
     size, end = rows.size, len(rows.buffer)
     times: dict[int, bytes] = {}
     for kind in (ttls_in(rows), delays_in(rows)):  # a delay comes after a ttl
-        for at, time_ms in zip(kind.at.tolist(), kind.ms.tolist(), strict=True):
+        for at, time_ms in zip(*kind, strict=True):
             times[at] = times.get(at, b"") + time_ms.to_bytes(TIME_BYTES, "little")
     all_bytes = end + sum([len(payload) + len(times.get(at, b"")) for at, payload in payloads])
     if all_bytes > BUFFER_MAX:

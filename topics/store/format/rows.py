@@ -191,9 +191,9 @@ def any_timed(spans: bytes | memoryview) -> bool:
 class RowTimes(NamedTuple):
     """A time (ms) of each of some rows."""
 
-    at: NDArray[np.intp]
+    at: list[int]
     """Indexes of the rows, ascending."""
-    ms: NDArray[np.uint64]
+    ms: list[int]
 
 
 def any_delayed(spans: bytes | memoryview) -> bool:
@@ -217,10 +217,12 @@ def ttls_in(rows: Rows) -> RowTimes:
 
 
 def _times_at(buffer: bytes | bytearray | memoryview, which: NDArray[np.intp], starts: NDArray[np.uint32]) -> RowTimes:
-    if not len(which):
-        return RowTimes(which, np.empty(0, np.uint64))
-    places = starts[:, None].astype(np.intp) + np.arange(TIME_BYTES)
-    return RowTimes(which, np.frombuffer(buffer, np.uint8)[places].view("<u8")[:, 0])
+    if len(which) < _MANY:
+        times = [int.from_bytes(buffer[start : start + TIME_BYTES], "little") for start in starts.tolist()]
+    else:
+        places = starts[:, None].astype(np.intp) + np.arange(TIME_BYTES)
+        times = np.frombuffer(buffer, np.uint8)[places].view("<u8")[:, 0].tolist()
+    return RowTimes(which.tolist(), times)
 
 
 def tags_in(rows: Rows) -> list[bytes | None] | None:
