@@ -1,4 +1,4 @@
-"""The status of a mirror: a file beside it that the running mirror replaces after each step."""
+"""The status of a mirror: a file beside it that the running mirror writes anew after each step."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def write_status(loop: Loop, mirror: str, status: MirrorStatus) -> None:
 
 
 async def _overwrite(files: FileCalls, path: str, text: bytes) -> None:
-    """Write a file that is as long already, which takes no room on the disk."""
+    """Write a file that is as long already: most file systems need no room for that."""
     with contextlib.suppress(OSError):
         await files.unlink(f"{path}.tmp")
     fd = await files.open(path, os.O_WRONLY)
