@@ -232,6 +232,7 @@ def test_a_connection_between_requests_holds_no_buffers(echo: Echo) -> None:
         b"HTTP/1.1\r\nHost: a\r\nOrigin: http://a",
         b"HTTP/1.1\r\nHost: a\r\nOrigin: http://a\r\nConnection: close",
         b"HTTP/1.0",
+        b"HTTP/1.0\r\nConnection: keep-alive",
     ],
 )
 @pytest.mark.parametrize("size", [0, 100, 70_000])
@@ -262,6 +263,19 @@ def test_large_shared_bytes_are_written_as_they_are_unless_they_are_compressed()
         assert any(part is shared for part in written) == is_itself
         peer.send(b"GET /park HTTP/1.1\r\nHost: a\r\n\r\n")
         assert echo.parked.pop().answered is False, "the next request is served"
+
+
+@pytest.mark.parametrize("head", [b"1.1\r\nHost: a\r\nConnection: close", b"1.0", b"1.0\r\nConnection: keep-alive"])
+def test_large_shared_bytes_are_not_copied_for_a_connection_that_closes_after_them(head: bytes) -> None:
+    echo = Echo()
+    shared = b"1" * 100_000
+    peer = Peer(make_service(echo.routes()))
+    written: list[bytes] = []
+    peer.wire.write = written.append  # type: ignore[method-assign]
+    peer.send(b"GET /park HTTP/%b\r\n\r\n" % head)
+    echo.parked.pop().reply_around(b"[", shared, b"]")
+    assert any(part is shared for part in written)
+    assert peer.wire.closed is (b"keep-alive" not in head)
 
 
 def test_a_client_that_left_is_not_answered_around_anything() -> None:

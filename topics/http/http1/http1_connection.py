@@ -494,15 +494,23 @@ class HttpConnection:
             raise PHASES.error(self.phase, HEAD)
         plan = self._plan
         assert plan is not None
-        if not self._keeps(plan) or plan.is_head or plan.request.framing.version_minor != 1:
+        if plan.is_head:
             self.respond(200, b"".join(parts), JSON, headers)
             return
         self._call = None
+        keeps = self._keeps(plan)
+        if not keeps:
+            headers = b"%bConnection: close\r\n" % headers
+        elif plan.request.framing.version_minor != 1:
+            headers = b"%bConnection: keep-alive\r\n" % headers
         head = self.service.writer.json_start(sum(map(len, parts)), headers)
         self.transport.write(head + parts[0])
         for part in parts[1:]:
             self.transport.write(part)
-        self._next()
+        if keeps:
+            self._next()
+        else:
+            self._close()
 
     def taken(self) -> None:
         """Note that the lane has taken requests and will call `answer` once for all of them."""
