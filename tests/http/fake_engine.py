@@ -18,6 +18,15 @@ class FakeReaders:
         return iter(())
 
 
+class FakeArchive:
+    """The archive of an engine that has none."""
+
+    state = None
+
+    def mirror_lags_ms(self) -> list[tuple[str, int]]:
+        return []
+
+
 class FakeEngine:
     """`answers[operation]` is the result or the error; an operation without one stays unanswered in `waiting`."""
 
@@ -28,6 +37,7 @@ class FakeEngine:
         self.cancelled = 0
         self.refuses_writes = False
         self.readers = FakeReaders()
+        self.archive = FakeArchive()
         self.throttle_window_ns = 0
 
     def _ask(self, operation: str, done: Done[Any], *arguments: Any) -> None:

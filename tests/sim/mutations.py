@@ -2215,6 +2215,13 @@ MUTANTS = (
         _MIRRORS,
     ),
     _one(
+        "a mirror that states more than it has",
+        "store/mirror/mirror.py",
+        "state(self.end.upto_ms)\n        if not",
+        "state(self.end.upto_ms + 5000)\n        if not",
+        _MIRRORS,
+    ),
+    _one(
         "a mirror that goes on over a missing part of the log",
         "store/mirror/mirror.py",
         "self._chains is None or self._followed.holes != len(state.holes)",

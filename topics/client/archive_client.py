@@ -19,8 +19,10 @@ from topics.errors import NoAnswerError
 class ArchiveClient:
     """One connection to a server with an archive. A call is one request, without repetitions."""
 
-    def __init__(self, url: str, key: str | None, *, quiet_seconds: float = 10.0) -> None:
-        """quiet_seconds: without a byte of the answer after which a request is given up.
+    def __init__(self, url: str, key: str | None, *, mirror: str = "", quiet_seconds: float = 10.0) -> None:
+        """mirror: the name under which the server shows what it has; "": it does not.
+
+        quiet_seconds: without a byte of the answer after which a request is given up.
 
         Raises: UsageError, an address or a key that cannot be used.
         """
@@ -28,13 +30,16 @@ class ArchiveClient:
         self._options = options_of({"key": key, "attempt_timeout": quiet_seconds})
         self._sockets = Sockets(self._address, self._options)
         self._quiet = quiet_seconds
+        self._mirror = mirror
 
-    def state(self) -> ArchiveState:
+    def state(self, upto_ms: int = 0) -> ArchiveState:
         """Return how far the archive is.
 
+        upto_ms: Unix ms up to which the mirror has it, durably; 0: it has nothing.
         Raises: NoAnswerError, there is none now; RequestError, it is refused; StorageError.
         """
-        body = self._ask("/v0/archive")
+        stated = f"?{urlencode({'mirror': self._mirror, 'upto_ms': upto_ms})}" if self._mirror else ""
+        body = self._ask(f"/v0/archive{stated}")
         try:
             raw: dict[str, Any] = msgspec.json.decode(body)["archive"]
             return ArchiveState(

@@ -111,6 +111,8 @@ class ServerMetrics:
         yield _rendered(InfoMetricFamily("topics_build", "The build that runs", self._build))
         for family in _process_families(now, process):
             yield _rendered(family)
+        for family in _mirror_families(now, within):
+            yield _rendered(family)
         yield from _topic_families(now, within)
         yield from _reader_families(now, within)
 
@@ -381,6 +383,16 @@ def _archive_families(archive: ArchiveStats) -> Iterator[Metric]:
     yield GaugeMetricFamily("topics_archive_holes", "Holes of the archive", archive.holes)
     yield CounterMetricFamily("topics_archive_failures_total", "Steps and bases that failed", archive.failures)
     yield CounterMetricFamily("topics_archive_copied_bytes_total", "Bytes of log archived", archive.copied_bytes)
+
+
+def _mirror_families(now: MetricsValues, within: Prefixes) -> Iterator[Metric]:
+    """Yield the lag of each mirror, except to a key with prefixes: a mirror has all topics."""
+    lags = now.backend.engine.archive.mirror_lags_ms() if now.backend is not None and not within else []
+    for unit, text, per in (("ms", "Age of the newest time that a mirror has", 1), ("seconds", "The same", 1000)):
+        family = GaugeMetricFamily(f"topics_archive_mirror_lag_{unit}", f"{text} in {unit}", labels=["mirror"])
+        for name, lag_ms in lags:
+            family.add_metric([name], lag_ms / per)
+        yield family
 
 
 def _damage_families(now: MetricsValues) -> Iterator[Metric]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
+import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +61,23 @@ def test_a_mirror_that_was_killed_continues_and_is_promoted_after_its_server_was
         lost = log.page("orders", 3).tombstone
         assert lost is not None
         assert (lost.gap_from, lost.gap_to, lost.reason) == (4, first - 1, "crash")
+
+
+def test_the_first_server_shows_how_late_its_mirror_is(pair: MirroredServer) -> None:
+    """R-ARC-4: as late as what is on the mirror's disk."""
+    mirror = pair.follow("--name", "the cellar")
+    with topics.connect(pair.url) as log:
+        log.append("orders", [1])
+    pair.caught_up()
+    pair.caught_up()  # of which the server knows by the step after the first
+    mirror.end()
+    asked_ms = time.time_ns() // 1_000_000
+    with urllib.request.urlopen(f"{pair.url}/v0/metrics") as answer:
+        found = re.search(r'^topics_archive_mirror_lag_ms{mirror="the cellar"} (\S+)$', answer.read().decode(), re.M)
+    assert found is not None
+    assert asked_ms - pair.status()["upto_ms"] <= float(found[1]) < 120_000
+    bad = run(["mirror", pair.url, "--to", str(pair.home / "other"), "--name", "n" * 201], pair.home)
+    assert (bad.code, "--name has 201 characters: give one of at most 200" in bad.err) == (1, True), bad
 
 
 def test_a_mirror_is_promoted_once_and_does_not_follow_on(pair: MirroredServer) -> None:

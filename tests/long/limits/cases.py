@@ -296,9 +296,10 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
         operation: _query()
         for operation in (
             *("GET /v0/health", "GET /healthz", "GET /v0/ready", "GET /readyz", "GET /v0/metrics"),
-            *("GET /openapi.json", "GET /docs", "GET /", "GET /ui", "GET /v0/backups", "GET /v0/archive"),
+            *("GET /openapi.json", "GET /docs", "GET /", "GET /ui", "GET /v0/backups"),
         )
     },
+    "GET /v0/archive": _query("mirror", "upto_ms"),
     "GET /v0/archive/file": _query("timeline", "path", "offset", "bytes"),
     "WS ping": _COMMAND,
     "WS subscribe": _COMMAND

@@ -45,7 +45,8 @@ class FakeSource:
         if self._run.cut_rng.random() < self._run.cut_share:
             raise NoAnswerError("no answer: cut off")
 
-    async def state(self) -> ArchiveState:
+    async def state(self, upto_ms: int) -> ArchiveState:
+        self._run.stated_ms = max(self._run.stated_ms, upto_ms)
         self._cut()
         found = self._run.world.store.archive.state
         assert found is not None

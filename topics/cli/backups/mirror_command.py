@@ -30,6 +30,7 @@ from topics.common.values.archive_state import ArchiveState
 from topics.errors import RequestError, TopicsError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import is_timeline_name
+from topics.store.archive.known_mirrors import NAME_CHARS_MAX
 from topics.store.disk.disk_space import is_full
 from topics.store.mirror.mirror import Mirror
 from topics.store.mirror.mirror_source import MissingPartError
@@ -46,8 +47,8 @@ class _HttpSource:
         self._client = client
         self.server_ms = self.answered_ms = 0
 
-    async def state(self) -> ArchiveState:
-        found = self._client.state()
+    async def state(self, upto_ms: int) -> ArchiveState:
+        found = self._client.state(upto_ms)
         self.server_ms, self.answered_ms = found.now_ms, SystemClock().now_ms()
         return found
 
@@ -71,6 +72,7 @@ def mirror(  # noqa: PLR0917 - typer makes options of them
     timeline: Annotated[str, typer.Option(help="Follow this log of the server, instead of the one before.")] = "",
     every_ms: Annotated[int, typer.Option(min=10, help="Pause between two steps.")] = 1000,
     retain_ms: Annotated[int, typer.Option(min=0, help="Keep so much of the past for `topics restore --at`.")] = 0,
+    name: Annotated[str, typer.Option(help="Name in the server's metrics, by default that of this machine.")] = "",
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for the next bytes of an answer.")] = 10.0,
     key_file: KeyFile = None,
 ) -> None:
@@ -87,7 +89,10 @@ def mirror(  # noqa: PLR0917 - typer makes options of them
         raise UsageError("no server is named: give its URL, as http://host:4000, or --status")
     if timeline and not is_timeline_name(timeline):
         raise UsageError(f"--timeline is {timeline[:200]!r}: give the name that the mirror printed when it was refused")
-    client = ArchiveClient(url, key_of(key_file, os.environ) or None, quiet_seconds=timeout)
+    if len(name) > NAME_CHARS_MAX:
+        raise UsageError(f"--name has {len(name)} characters: give one of at most {NAME_CHARS_MAX}")
+    name = name or os.uname().nodename
+    client = ArchiveClient(url, key_of(key_file, os.environ) or None, mirror=name, quiet_seconds=timeout)
     source = _HttpSource(client)
     check_free(to)
     with locked_mirror(to) as loop:

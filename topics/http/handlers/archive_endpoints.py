@@ -15,6 +15,8 @@ _OCTETS = b"application/octet-stream"
 def get_archive(call: Call) -> None:
     """Answer how far the archive is (7.20)."""
     state = _state(call)
+    query = call.plan.query
+    call.service.engine.archive.note_mirror(query.get("mirror", ""), unsigned(query, "upto_ms", 0))
     archive = {
         "timeline": state.timeline,
         "now_ms": state.now_ms,

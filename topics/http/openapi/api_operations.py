@@ -429,7 +429,15 @@ OPERATIONS: dict[str, ApiOperation] = {
         ),
     ),
     "GET /v0/backups": ApiOperation("Get how far the newest backup is", "7.19", {200: _BACKUP}),
-    "GET /v0/archive": ApiOperation("Get how far the archive is", "7.20", {200: _ARCHIVE}),
+    "GET /v0/archive": ApiOperation(
+        "Get how far the archive is",
+        "7.20",
+        {200: _ARCHIVE},
+        query={
+            "mirror": text("name of the mirror that asks, for `topics_archive_mirror_lag_ms`; at most 200 characters"),
+            "upto_ms": u64("Unix ms: all that was acknowledged until then is on its disk", default=0),
+        },
+    ),
     "GET /v0/archive/file": ApiOperation(
         "Get a piece of a file of the archive",
         "7.21",

@@ -17,6 +17,7 @@ from topics.errors import RequestError, StorageError, TopicsError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import is_timeline_name
 from topics.store.archive.archiver import Archiver
+from topics.store.archive.known_mirrors import KnownMirrors
 
 _PATH_BYTES_MAX = 512
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
@@ -48,6 +49,7 @@ class ServedArchive:
         self._archiver = archiver
         self._wanted: deque[_Wanted] = deque()
         self._reads = False
+        self._mirrors = KnownMirrors()
 
     @property
     def state(self) -> ArchiveState | None:
@@ -64,6 +66,14 @@ class ServedArchive:
             holes=tuple((hole.from_ms, hole.to_ms) for hole in note.holes),
             bases=archiver.bases,
         )
+
+    def note_mirror(self, name: str, upto_ms: int) -> None:
+        """Note that a mirror has all that was acknowledged until a time, Unix ms; 0: nothing."""
+        self._mirrors.note(name, upto_ms, self._loop.clock.now_ms())
+
+    def mirror_lags_ms(self) -> list[tuple[str, int]]:
+        """Return the name of each mirror that has asked, and by how many ms it is late."""
+        return self._mirrors.lags_ms(self._loop.clock.now_ms())
 
     def read(self, timeline: str, path: str, offset: int, most: int, done: Done) -> None:
         """Read bytes of a file of the archive, at most so many, fewer at its end.

@@ -180,7 +180,7 @@ class Mirror:
         Raises: UsageError, the server has another log now; CorruptError, FormatError, the archive
             is not sound; StorageError, OSError, this disk failed; TopicsError, there is no answer.
         """
-        state = await self._source.state()
+        state = await self._source.state(self.end.upto_ms)
         if not state.timeline or not state.upto_ms:
             self._waits_for = "the server's archive, which is empty yet"
             return False
@@ -266,7 +266,7 @@ class Mirror:
         name = self._base.name
         self._base = None
         manifest = await read_manifest(self._files, f"{self._path}/{BASES}/{name}")
-        state = await self._source.state()  # it is later now
+        state = await self._source.state(self.end.upto_ms)  # it is later now
         await self._check(state)
         newest_hole = state.holes[-1][1] if state.holes else 0
         if newest_hole is None or newest_hole > manifest.taken_ms:

@@ -17,7 +17,7 @@ async function metrics(wanted, signal) {
 }
 
 const OF_TEXT = ["pressure", "disk_full", "checkpoint_failing", "cold_failed", "checksum_failures_total",
-  "http_requests_total", "reader_lag", "reader_lag_ms"];
+  "http_requests_total", "reader_lag", "reader_lag_ms", "archive_mirror_lag_ms"];
 
 async function showOverview(main, _args, signal) {
   const [failure, failed] = failures();
@@ -54,6 +54,9 @@ async function showOverview(main, _args, signal) {
     for (const { labels, value } of lags.slice(0, 3)) {
       const age = late.get(`${labels.topic}/${labels.reader}`) ?? 0;
       said.push([age > 60000 ? "warn" : "good", ["The reader ", h("b", {}, labels.reader), " of ", linkTo(labels.topic, "/readers"), ` lags by ${many(value, "record")}, the oldest of ${span(age)} ago.`]]);
+    }
+    for (const { labels, value } of families?.get("archive_mirror_lag_ms") ?? []) {
+      said.push([value > 60000 ? "warn" : "good", ["The mirror ", h("b", {}, labels.mirror), ` is ${span(value)} late.`]]);
     }
     if (!said.some(([kind]) => kind !== "good")) said.unshift(["good", h("strong", {}, "All is well: the server takes requests, and nothing failed.")]);
     set(verdict, h("ul", {}, said.map(([kind, text]) => h(`li.${kind}`, {}, text))));
