@@ -34,6 +34,7 @@ import pytest
         "pipelines",
         "client_tail",
         "cli_help",
+        "cold_lines",
     ],
 )
 def test_a_tiny_run_of_each_measurement_gives_its_figures(question: str) -> None:
