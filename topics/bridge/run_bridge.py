@@ -11,10 +11,11 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from topics.bridge.bridge_numbers import BridgeNumbers
-from topics.bridge.carried import BridgePosition, BridgeTarget, TargetDownError, TargetSession
+from topics.bridge.carried import BridgePosition, BridgeTarget, SourceDownError, TargetDownError, TargetSession
 from topics.bridge.carry_in import CarryIn, Opened
 from topics.bridge.carry_out import CarryOut, Retries, TakenBatches
-from topics.bridge.jetstream.jetstream_link import NatsPlace
+from topics.bridge.incoming import BridgeMark
+from topics.bridge.jetstream.jetstream_link import JetStreamLink, NatsPlace
 from topics.bridge.jetstream.jetstream_source import JetStreamSource
 from topics.bridge.jetstream.jetstream_target import JetStreamTarget, StreamChoice
 from topics.bridge.kafka.kafka_place import KafkaPlace
@@ -104,16 +105,16 @@ def carry_in(log: AnyLog, options: BridgeOptions, numbers: BridgeNumbers, clock:
         skips_oversize=options.skips_oversize,
     )
     retries = Retries(stop, numbers, random.random)
-    CarryIn(_opened(log, options), sink, numbers=numbers, clock=clock, retries=retries, stop=stop).run()
+    CarryIn(_opened(log, options, clock), sink, numbers=numbers, clock=clock, retries=retries, stop=stop).run()
 
 
-def _opened(log: AnyLog, options: BridgeOptions) -> Opened:
+def _opened(log: AnyLog, options: BridgeOptions, clock: Clock) -> Opened:
     """Return what opens the side that `--from` names. Raises: UsageError."""
     patterns, scheme = TopicPatterns.parse(options.topics), urlsplit(options.source).scheme
     if scheme == "kafka":
         kafka = KafkaPlace.parse(options.source, options.settings)
         return lambda mark: KafkaSource(
-            kafka, patterns, mark, is_once=options.is_once, batch_messages=options.batch_records
+            kafka, patterns, mark, is_once=options.is_once, batch_messages=options.batch_records, clock=clock
         )
     if scheme not in {"nats", "tls"}:
         raise UsageError(f"--from is {options.source!r}: use kafka://HOST:PORT or nats://HOST:PORT")
@@ -126,9 +127,16 @@ def _opened(log: AnyLog, options: BridgeOptions) -> Opened:
             raise TargetDownError(str(error)) from error
         return sorted({*names, *patterns.names})
 
-    return lambda mark: JetStreamSource(
-        place, options.stream, options.prefix, patterns, mark=mark, topics=here(), is_once=options.is_once
-    )
+    def opened(mark: Callable[[str], BridgeMark | None]) -> JetStreamSource:
+        topics = here()
+        try:
+            link = JetStreamLink(place)
+        except TargetDownError as error:
+            raise SourceDownError(str(error)) from error
+        stream, prefix = options.stream, options.prefix
+        return JetStreamSource(link, stream, prefix, patterns, mark=mark, topics=topics, is_once=options.is_once)
+
+    return opened
 
 
 def carry_out(log: AnyLog, options: BridgeOptions, numbers: BridgeNumbers, clock: Clock, stop: threading.Event) -> None:
@@ -167,10 +175,10 @@ class PlannedCarry:
     is_recreated: bool
 
 
-def planned_in(log: AnyLog, options: BridgeOptions) -> Mapping[str, int]:
+def planned_in(log: AnyLog, options: BridgeOptions, clock: Clock) -> Mapping[str, int]:
     """Return how many messages would be carried here, by topic or stream, and change nothing."""
     sink = TopicSink(_client(log), options.id, "", values=options.values, adopts=True, skips_oversize=True)
-    session = _opened(log, options)(sink.mark)
+    session = _opened(log, options, clock)(sink.mark)
     try:
         return session.left()
     finally:

@@ -59,6 +59,10 @@ class JetStreamLink:
             raise
         self.jetstream: Any = self.nats.jetstream(timeout=_ANSWER_S, publish_async_max_pending=1 << 16)
 
+    @property
+    def url(self) -> str:
+        return self._place.url
+
     def run(self, call: Coroutine[Any, Any, R], timeout_s: float = _ANSWER_S + 1) -> R:
         """Run a call. Raises: TargetDownError; errors of JetStream's answers as they are."""
         import nats.errors  # noqa: PLC0415 - an optional package

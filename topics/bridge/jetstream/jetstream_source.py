@@ -12,7 +12,7 @@ from typing import Any
 
 from topics.bridge.carried import SourceDownError, TargetDownError
 from topics.bridge.incoming import BridgeMark, IncomingBatch, IncomingMessage
-from topics.bridge.jetstream.jetstream_link import JetStreamLink, NatsPlace
+from topics.bridge.jetstream.jetstream_link import JetStreamLink
 from topics.bridge.topic_source import TopicPatterns
 from topics.errors import UsageError
 
@@ -21,11 +21,14 @@ _FETCH_MAX = 1000
 
 
 class JetStreamSource:
-    """One consumer of the subjects with the prefix. topics: those here that may have marks."""
+    """One consumer of the subjects with the prefix. topics: those here that may have marks.
+
+    The link is the source's own: it is closed with it, and if it cannot begin.
+    """
 
     def __init__(
         self,
-        place: NatsPlace,
+        link: JetStreamLink,
         stream: str,
         prefix: str,
         patterns: TopicPatterns,
@@ -34,7 +37,7 @@ class JetStreamSource:
         topics: Iterable[str],
         is_once: bool,
     ) -> None:
-        self._place = place
+        self._link = link
         self._stream = stream
         self._prefix = prefix
         self._patterns = patterns
@@ -42,19 +45,11 @@ class JetStreamSource:
         self._is_once = is_once
         self._have: dict[str, int] = {}
         """By topic: the sequence up to which it has all."""
-        at = 0
-        for topic in topics:
-            found = self._look(topic)
-            if found is not None:
-                at = max(at, found.at.get(_FROM, 0))
-        self._at = at
         self._due: Any = None
         self._expected = 1
         try:
-            self._link = JetStreamLink(place)
-        except TargetDownError as error:
-            raise SourceDownError(str(error)) from error
-        try:
+            marks = [self._look(topic) for topic in topics]
+            self._at = max((found.at.get(_FROM, 0) for found in marks if found is not None), default=0)
             self._left = self._pending = self._run(self._begin())
         except BaseException:
             self._link.close()
@@ -71,7 +66,7 @@ class JetStreamSource:
         for message in messages:
             sequence = message.metadata.sequence
             if sequence.consumer != self._expected:
-                raise SourceDownError(f"{self._place.url} has left out a message before {sequence.stream}")
+                raise SourceDownError(f"{self._link.url} has left out a message before {sequence.stream}")
             self._expected += 1
             self._left -= 1
             self._pending = message.metadata.num_pending
@@ -108,7 +103,7 @@ class JetStreamSource:
         try:
             await jetstream.stream_info(self._stream)
         except nats.js.errors.NotFoundError:
-            raise UsageError(f"{self._place.url} has no stream {self._stream!r}: name one with --stream") from None
+            raise UsageError(f"{self._link.url} has no stream {self._stream!r}: name one with --stream") from None
         config = ConsumerConfig(
             deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
             opt_start_seq=self._at + 1,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,8 +11,9 @@ from topics.bridge.carried import GAP, SourceDownError
 from topics.bridge.incoming import BridgeMark, IncomingBatch, IncomingMessage
 from topics.bridge.kafka.kafka_place import ANSWER_S, KafkaPlace, text_of
 from topics.bridge.topic_source import TopicPatterns
+from topics.clock import Clock
 
-_LOOK_S = 5.0
+_LOOK_NS = 5_000_000_000
 """How often new topics and partitions are looked for."""
 _OWN = ("__", "topics-bridge-")
 
@@ -29,10 +29,12 @@ class KafkaSource:
         *,
         is_once: bool,
         batch_messages: int,
+        clock: Clock,
     ) -> None:
         from confluent_kafka import Consumer  # noqa: PLC0415 - an optional package
 
         self._place = place
+        self._clock = clock
         self._patterns = patterns
         self._mark = mark
         self._is_once = is_once
@@ -53,7 +55,7 @@ class KafkaSource:
         """The offset after the last record of each, as of its start."""
         self._unread: set[tuple[str, int]] = set()
         self._gaps: list[IncomingBatch] = []
-        self._next_look = 0.0
+        self._next_look_ns = 0
         self._has_looked = False
 
     @property
@@ -64,7 +66,7 @@ class KafkaSource:
         from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - an optional package
 
         try:
-            if time.monotonic() >= self._next_look and not (self._is_once and self._has_looked):
+            if self._clock.monotonic_ns() >= self._next_look_ns and not (self._is_once and self._has_looked):
                 self._look()
             if self._gaps:
                 gaps, self._gaps = self._gaps, []
@@ -124,7 +126,7 @@ class KafkaSource:
         if added:
             self._consumer.incremental_assign(added)
         self._has_looked = True
-        self._next_look = time.monotonic() + _LOOK_S
+        self._next_look_ns = self._clock.monotonic_ns() + _LOOK_NS
 
     def _start(self, topic: str, partition: int, at: dict[str, int]) -> int:
         """Return the offset to begin at. Note the mark of a gap if records before it are lost."""

@@ -101,7 +101,7 @@ def _show_in(call: CliCall, options: BridgeOptions) -> None:
     from topics.bridge.run_bridge import planned_in  # noqa: PLC0415 - as in `bridge`
 
     with call.log() as log:
-        for name, left in sorted(planned_in(log, options).items()):
+        for name, left in sorted(planned_in(log, options, SystemClock()).items()):
             call.printer.said({"from": name, "left": left}, f"{name}: up to {count_text(left, 'message')}")
 
 
