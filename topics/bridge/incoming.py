@@ -72,6 +72,10 @@ class IncomingSession(Protocol):
         """
         ...
 
+    def count(self) -> Mapping[str, int]:
+        """Return how many messages would be carried now, by topic. Raises: as `next`."""
+        ...
+
     def close(self) -> None: ...
 
 

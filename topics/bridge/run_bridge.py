@@ -28,7 +28,7 @@ from topics.bridge.topic_source import TopicPatterns, TopicSource
 from topics.client.sync_client import Client
 from topics.clock import Clock
 from topics.common.any_log import AnyLog
-from topics.errors import NoAnswerError, RequestError, UsageError
+from topics.errors import UsageError
 
 _BATCHES = 4
 """Batches that are read before they are taken, as a share of the memory."""
@@ -120,21 +120,13 @@ def _opened(log: AnyLog, options: BridgeOptions, clock: Clock) -> Opened:
         raise UsageError(f"--from is {options.source!r}: use kafka://HOST:PORT or nats://HOST:PORT")
     place = NatsPlace.parse(options.source, options.settings)
 
-    def here() -> list[str]:
-        try:
-            names = [state.name for prefix in patterns.prefixes for state in log.topics(prefix)]
-        except (NoAnswerError, RequestError) as error:
-            raise TargetDownError(str(error)) from error
-        return sorted({*names, *patterns.names})
-
     def opened(mark: Callable[[str], BridgeMark | None]) -> JetStreamSource:
-        topics = here()
         try:
             link = JetStreamLink(place)
         except TargetDownError as error:
             raise SourceDownError(str(error)) from error
         stream, prefix = options.stream, options.prefix
-        return JetStreamSource(link, stream, prefix, patterns, mark=mark, topics=topics, is_once=options.is_once)
+        return JetStreamSource(link, stream, prefix, patterns, mark=mark, is_once=options.is_once)
 
     return opened
 
@@ -176,11 +168,11 @@ class PlannedCarry:
 
 
 def planned_in(log: AnyLog, options: BridgeOptions, clock: Clock) -> Mapping[str, int]:
-    """Return how many messages would be carried here, by topic or stream, and change nothing."""
+    """Return how many messages would be carried here, by topic, and change nothing."""
     sink = TopicSink(_client(log), options.id, "", values=options.values, adopts=True, skips_oversize=True)
     session = _opened(log, options, clock)(sink.mark)
     try:
-        return session.left()
+        return session.count()
     finally:
         session.close()
 

@@ -264,7 +264,7 @@ class FakeProducer:
 
 
 class FakeConsumer:
-    """A consumer of committed messages, which tells each time that it comes to an end."""
+    """A consumer of committed messages, which reports each end that it comes to."""
 
     def __init__(self, broker: FakeBroker, config: dict[str, Any]) -> None:
         assert config["isolation.level"] == "read_committed"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.cli.bridge.fake_jetstream import FakeLink
 from topics.bridge.carried import BridgeMessage, BridgePosition, FencedError, OversizeError, TargetDownError, TopicBatch
 from topics.bridge.jetstream.jetstream_target import JetStreamSession, SentSeqs, StreamChoice
 from topics.errors import UsageError
@@ -44,23 +44,6 @@ class FakeStream:
             if found == subject:
                 return SimpleNamespace(headers=headers, seq=sequence)
         raise nats_errors.NotFoundError(code=404, err_code=10037, description="no message found")
-
-
-class FakeLink:
-    """A connection to the stream, whose calls run at once."""
-
-    def __init__(self, stream: FakeStream, max_payload: int) -> None:
-        self.jetstream = stream
-        self.nats = SimpleNamespace(max_payload=max_payload)
-
-    def run(self, call: Coroutine[Any, Any, Any], timeout_s: float = 0) -> Any:
-        return asyncio.run(call)
-
-    async def until_closed(self, call: Coroutine[Any, Any, Any]) -> Any:
-        return await call
-
-    def close(self) -> None:
-        pass
 
 
 def session(

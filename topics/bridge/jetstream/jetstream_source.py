@@ -1,14 +1,14 @@
-"""A stream of JetStream, read from the sequence that the marks here name.
+"""A stream of JetStream, read from the sequences that the marks here name.
 
-The stream is cut into chunks, whose messages are appended topic by topic. Each mark has the bounds
-of its chunk, so a start begins with the newest chunk that any topic has, and leaves out what the
-topic itself has of it.
+Each mark has the sequence up to which its topic has all of its subject. So a start begins with the
+first message that any topic lacks, and leaves out what other topics have after it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
 from topics.bridge.carried import SourceDownError, TargetDownError
 from topics.bridge.incoming import BridgeMark, IncomingBatch, IncomingMessage
@@ -16,12 +16,17 @@ from topics.bridge.jetstream.jetstream_link import JetStreamLink
 from topics.bridge.topic_source import TopicPatterns
 from topics.errors import UsageError
 
-_FROM, _TO = "from", "to"
+T = TypeVar("T")
+_TO = "to"
 _FETCH_MAX = 1000
+_ASKED_AT_ONCE = 100
+"""Requests for single subjects that are on their way."""
+_SUBJECTS_MAX = 100_000
+"""Subjects of which a server of NATS lists the names."""
 
 
 class JetStreamSource:
-    """One consumer of the subjects with the prefix. topics: those here that may have marks.
+    """One consumer of the subjects with the prefix.
 
     The link is the source's own: it is closed with it, and if it cannot begin.
     """
@@ -34,7 +39,6 @@ class JetStreamSource:
         patterns: TopicPatterns,
         *,
         mark: Callable[[str], BridgeMark | None],
-        topics: Iterable[str],
         is_once: bool,
     ) -> None:
         self._link = link
@@ -48,8 +52,7 @@ class JetStreamSource:
         self._due: Any = None
         self._expected = 1
         try:
-            marks = [self._look(topic) for topic in topics]
-            self._at = max((found.at.get(_FROM, 0) for found in marks if found is not None), default=0)
+            self._at = self._start()
             self._left = self._pending = self._run(self._begin())
         except BaseException:
             self._link.close()
@@ -62,7 +65,7 @@ class JetStreamSource:
     def next(self, wait_s: float) -> list[IncomingBatch]:
         messages = self._run(self._fetch(wait_s))
         found: dict[str, list[IncomingMessage]] = {}
-        begin, at = self._at, self._at
+        at = self._at
         for message in messages:
             sequence = message.metadata.sequence
             if sequence.consumer != self._expected:
@@ -72,46 +75,89 @@ class JetStreamSource:
             self._pending = message.metadata.num_pending
             at = sequence.stream
             topic = message.subject[len(self._prefix) :]
-            if not self._patterns.match(topic):
-                continue
-            if topic not in self._have:
-                self._look(topic)
-            if at > self._have[topic]:
+            if self._patterns.match(topic) and at > self._had(topic):
                 headers = [(name, text.encode()) for name, text in (message.headers or {}).items()]
                 place = f"message {at} of stream {self._stream}"
                 found.setdefault(topic, []).append(IncomingMessage(message.data, None, headers, place))
         self._at = at
-        return [IncomingBatch(topic, rows, {_FROM: begin, _TO: at}) for topic, rows in found.items()]
+        return [IncomingBatch(topic, rows, {_TO: at}) for topic, rows in found.items()]
 
     def left(self) -> Mapping[str, int]:
         return {self._stream: max(0, self._pending)}
 
+    def count(self) -> Mapping[str, int]:
+        topics, _ = self._topics()
+        return dict(zip(topics, self._run_each(self._count_of, topics), strict=True))
+
     def close(self) -> None:
         self._link.close()
 
-    def _look(self, topic: str) -> BridgeMark | None:
-        found = self._mark(topic)
-        self._have[topic] = 0 if found is None else found.at.get(_TO, 0)
-        return found
+    def _had(self, topic: str) -> int:
+        """Return the sequence up to which a topic here has all; 0: it has nothing."""
+        if topic not in self._have:
+            found = self._mark(topic)
+            self._have[topic] = 0 if found is None else found.at.get(_TO, 0)
+        return self._have[topic]
 
-    async def _begin(self) -> int:
-        """Make the consumer. Return how many messages it has now. Raises: UsageError."""
+    def _topics(self) -> tuple[list[str], int]:
+        """Return the topics of which the stream has messages, and its last sequence."""
+        subjects, last = self._run(self._subjects())
+        topics = sorted(subject[len(self._prefix) :] for subject in subjects)
+        found = [topic for topic in topics if self._patterns.match(topic)]
+        for topic in found:
+            self._had(topic)
+        return found, last
+
+    def _start(self) -> int:
+        """Return the sequence before the first message that any topic lacks."""
+        topics, last = self._topics()
+        if not any(self._have.values()):
+            return 0
+        return min([last, *self._run_each(self._before_first_lacking, topics)])
+
+    async def _subjects(self) -> tuple[list[str], int]:
+        """Return the subjects with the prefix, and the last sequence. Raises: UsageError."""
         import nats.js.errors  # noqa: PLC0415 - an optional package
-        from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy  # noqa: PLC0415
 
-        jetstream = self._link.jetstream
+        every = f"{self._prefix}>"
         try:
-            await jetstream.stream_info(self._stream)
+            state = (await self._link.jetstream.stream_info(self._stream, subjects_filter=every)).state
         except nats.js.errors.NotFoundError:
             raise UsageError(f"{self._link.url} has no stream {self._stream!r}: name one with --stream") from None
-        config = ConsumerConfig(
-            deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
-            opt_start_seq=self._at + 1,
-            ack_policy=AckPolicy.NONE,
-            inactive_threshold=60.0,
-            mem_storage=True,
+        subjects = list(state.subjects or ())
+        if len(subjects) >= _SUBJECTS_MAX:
+            raise UsageError(
+                f"stream {self._stream} has {_SUBJECTS_MAX} subjects {every} or more: narrow --prefix, and use several "
+                "bridges, each with an --id of its own"
+            )
+        return subjects, state.last_seq
+
+    async def _before_first_lacking(self, topic: str) -> int:
+        """Return the sequence before the first message that a topic lacks; a high one: none."""
+        import nats.js.errors  # noqa: PLC0415 - an optional package
+
+        subject, after = f"{self._prefix}{topic}", self._have[topic]
+        try:
+            found = await self._link.jetstream.get_msg(self._stream, seq=after + 1, subject=subject, next=True)
+        except nats.js.errors.NotFoundError:
+            return 1 << 63
+        before: int = found.seq - 1
+        return before
+
+    async def _count_of(self, topic: str) -> int:
+        """Return how many messages a topic lacks."""
+        jetstream, subject = self._link.jetstream, f"{self._prefix}{topic}"
+        made = await jetstream.add_consumer(self._stream, _consumer(self._have[topic] + 1, subject))
+        await jetstream.delete_consumer(self._stream, made.name)
+        count: int = made.num_pending
+        return count
+
+    async def _begin(self) -> int:
+        """Make the consumer. Return how many messages it has now."""
+        every = f"{self._prefix}>"
+        self._due = await self._link.jetstream.pull_subscribe(
+            every, stream=self._stream, config=_consumer(self._at + 1, every)
         )
-        self._due = await jetstream.pull_subscribe(f"{self._prefix}>", stream=self._stream, config=config)
         left: int = (await self._due.consumer_info()).num_pending
         return left
 
@@ -124,10 +170,34 @@ class JetStreamSource:
             return []
         return found
 
-    def _run(self, call: Any) -> Any:
+    def _run(self, call: Coroutine[Any, Any, T]) -> T:
         import nats.js.errors  # noqa: PLC0415 - an optional package
 
         try:
             return self._link.run(call)
         except (TargetDownError, nats.js.errors.APIError) as error:
             raise SourceDownError(str(error)) from error
+
+    def _run_each(self, call: Callable[[str], Coroutine[Any, Any, int]], topics: Sequence[str]) -> list[int]:
+        found: list[int] = []
+        for first in range(0, len(topics), _ASKED_AT_ONCE):
+            found += self._run(_all_of([call(topic) for topic in topics[first : first + _ASKED_AT_ONCE]]))
+        return found
+
+
+def _consumer(start: int, subject: str) -> Any:
+    """Return the configuration of a consumer that begins at a sequence."""
+    from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy  # noqa: PLC0415 - an optional package
+
+    return ConsumerConfig(
+        deliver_policy=DeliverPolicy.BY_START_SEQUENCE,
+        opt_start_seq=start,
+        ack_policy=AckPolicy.NONE,
+        filter_subject=subject,
+        inactive_threshold=60.0,
+        mem_storage=True,
+    )
+
+
+async def _all_of(calls: Sequence[Coroutine[Any, Any, int]]) -> list[int]:
+    return await asyncio.gather(*calls)

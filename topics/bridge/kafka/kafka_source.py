@@ -103,6 +103,8 @@ class KafkaSource:
             raise SourceDownError(f"{self._place.url} does not answer: {text_of(error)}") from error
         return left
 
+    count = left
+
     def close(self) -> None:
         self._consumer.close()
 
