@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -11,6 +12,8 @@ from typing import Any
 
 from topics.pipelines.target import part_files
 
+HANGS_S = 120
+"""A forked process that takes longer writes the stacks of its threads, and fails the test."""
 OPERATIONS = ("open", "link", "rename", "unlink", "rmdir", "fsync", "makedirs", "pwrite", "ftruncate")
 
 
@@ -19,6 +22,7 @@ def survives(work: Callable[[], object], operation: int) -> bool:
     pid = os.fork()
     if not pid:
         try:
+            faulthandler.dump_traceback_later(HANGS_S, exit=True)
             _kill_at(operation)
             work()
         except BaseException:
