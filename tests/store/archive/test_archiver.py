@@ -13,6 +13,7 @@ from tests.store.archive.archive_world import ARCHIVE, archive_config, archived,
 from tests.store.store_world import StoreWorld
 from topics.engine.recovery.known_seqs import KnownSeqs
 from topics.errors import UsageError
+from topics.store.archive import archiver
 from topics.store.archive.archive_note import BASES, timeline_names
 from topics.store.archive.archive_retention import remove_old, remove_old_timelines
 from topics.store.archive.restore_archive import scan_after
@@ -20,7 +21,7 @@ from topics.store.archive.restore_point import END, point_at
 from topics.store.archive.timelines import find_timelines
 from topics.store.archive.verify_archive import verify_timelines
 from topics.store.backup.backup_manifest import backup_names
-from topics.store.disk.whole_files import list_if_there
+from topics.store.disk.whole_files import FileCalls, list_if_there
 
 
 def filled(**changes: object) -> StoreWorld:
@@ -197,6 +198,47 @@ def test_what_is_older_than_the_retention_is_removed() -> None:
     assert "wal-0000000000000001.log" not in log
     assert held(restored(world, at - 2500))
     assert held(restored(world, at)) == held(world)
+
+
+def named_bases(world: StoreWorld) -> tuple[list[str], list[str]]:
+    """The bases that the archive states, and those that are there."""
+    state = world.store.archive.state
+    assert state is not None
+    return list(state.bases), backup_names(world.loop.files, f"{ARCHIVE}/{state.timeline}/{BASES}")
+
+
+def test_bases_are_listed_only_after_one_was_made_or_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[str] = []
+
+    def names(files: FileCalls, root: str) -> list[str]:
+        listed.append(root)
+        return backup_names(files, root)
+
+    monkeypatch.setattr(archiver, "backup_names", names)
+    world = filled()
+    for _ in range(20):
+        world.append(1, 2)
+        wait(world, 100)
+    assert len(listed) == 2, "at the start, and after the first base"
+    stated, there = named_bases(world)
+    assert stated == there != []
+
+
+@pytest.mark.parametrize(("kind", "part"), [("unlink", f"/{BASES}/"), ("write", "archive.json"), ("open", BASES)])
+def test_bases_are_as_stated_after_a_removal_that_failed(kind: str, part: str) -> None:
+    world = filled(archive_base_every_ms=1000, archive_retain_ms=1000)
+    for _ in range(4):
+        world.append(1, 2)
+        wait(world, 500)
+    world.ring.faults.fail(kind, errno.EIO, times=3, path_part=part)
+    world.append(1, 2)
+    wait(world, 1100)
+    world.ring.faults.clear()
+    archived(world)
+    wait(world, 150)
+    stated, there = named_bases(world)
+    assert stated == there
+    assert len(there) > 1
 
 
 @pytest.mark.parametrize("kind", ["unlink", "remove_directory"])

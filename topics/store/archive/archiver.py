@@ -111,7 +111,9 @@ class Archiver:
         self._no_hole_base_before_ns = 0
         """Time of the loop before which no base is made after a hole."""
         self.bases: tuple[str, ...] = ()
-        """The names of the bases of the timeline, oldest first, after the last step."""
+        """The names of the bases of the timeline, oldest first."""
+        self._lists_bases = False
+        """Whether `bases` are to be listed: one was made, and older ones may have been removed."""
         self._waiting_bytes = 0
         self._copied_before = 0
         self._failures = 0
@@ -288,15 +290,21 @@ class Archiver:
             await self._write_note(copy.timeline, note)
         self._equal_ms = upto_ms
         if base is not None:
-            self._base, self._last_base_ms = None, base.taken_ms
+            self._base, self._last_base_ms, self._lists_bases = None, base.taken_ms, True
         whole = {(source.shard, source.number) for source in ends.sources if source.whole}
         await self._remove_waiting(lambda shard, number: (shard, number) in whole)
         if base is not None and self._config.archive_retain_ms:
             before_ms = ends.upto_ms - self._config.archive_retain_ms
             await remove_old_timelines(self._loop, copy.timeline, self._line, before_ms)
             await remove_old(self._loop, copy.timeline, before_ms)
-        self.bases = tuple(await self._files.to_thread(backup_names, self._files, f"{copy.timeline}/{BASES}"))
+        await self._list_bases(copy.timeline)
         self._make_base_if_due(copy.timeline)
+
+    async def _list_bases(self, timeline: str) -> None:
+        """List the bases if one was made or some may have been removed. Raises: OSError."""
+        if self._lists_bases:
+            self.bases = tuple(await self._files.to_thread(backup_names, self._files, f"{timeline}/{BASES}"))
+            self._lists_bases = False
 
     async def _is_as_noted(self, timeline: str) -> bool:
         """Return whether the target has the note that was written last.
@@ -335,7 +343,9 @@ class Archiver:
         self._leave_copy()
         self._base, self._beginnings = None, self._beginnings + 1
         self._note, self._last_base_ms, self._equal_ms = note, 0, note.upto_ms
-        for name in reversed(await files.to_thread(backup_names, files, f"{timeline}/{BASES}")):
+        self._lists_bases = True
+        await self._list_bases(timeline)
+        for name in reversed(self.bases):
             with suppress(CorruptError, FormatError, FileNotFoundError):  # an older one counts then
                 self._last_base_ms = (await read_manifest(files, f"{timeline}/{BASES}/{name}")).taken_ms
                 break
