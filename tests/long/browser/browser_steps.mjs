@@ -230,6 +230,11 @@ for (const scheme of ["light", "dark"]) {
   await page.goto(`${given.keyed}/ui#/topic/orders`);
   await page.reload();
   await page.waitForSelector(".live.live");
+  await page.goto(`${given.keyed}/ui`);
+  await page.waitForSelector(".verdict li:has-text('mirror')");
+  const mirrors = await page.locator(".verdict li:has-text('mirror') b").allInnerTexts();
+  const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+  await page.screenshot({ path: `${given.out}/mirrors-desktop-light.png` });
   const noted = page.noted.splice(0);
   const again = await page.locator("dialog[open]").count();
   const other = await open();
@@ -238,7 +243,7 @@ for (const scheme of ["light", "dark"]) {
   await other.locator("dialog input").fill("wrong");
   await other.keyboard.press("Enter");
   await other.waitForSelector("dialog[open]:has-text('refused')");
-  say("keys", { before, again, noted, secrets: asked.filter((path) => path.includes(given.key)) });
+  say("keys", { before, again, noted, mirrors, wide, secrets: asked.filter((path) => path.includes(given.key)) });
   await page.close();
   await other.close();
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
 from tests.contract.world.live_world import LiveWorld
 
@@ -16,6 +17,17 @@ HOSTILE: list[dict[str, Any]] = [
     {"data_base64": "AAECAwQ="},
     {"data": "long " * 400},
 ]
+
+MIRRORS = (MARKUP, 'quo"ted\\', "n" * 200)
+"""Names of mirrors that follow the server with keys."""
+
+
+def follow(world: LiveWorld, key: str) -> None:
+    """Ask for the archive as mirrors that have nothing do."""
+    for name in MIRRORS:
+        query = urlencode({"mirror": name, "upto_ms": 0})
+        answer = world.request("GET", f"/v0/archive?{query}", headers={"Authorization": f"Bearer {key}"})
+        assert answer.status == 200, answer.text
 
 
 def fill(world: LiveWorld, key: str = "", topics: int = TOPICS) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.contract.world.live_world import LiveWorld
-from tests.long.browser.filled_server import HOSTILE, MARKUP, fill
+from tests.long.browser.filled_server import HOSTILE, MARKUP, MIRRORS, fill, follow
 from tests.server.clients.test_javascript import node
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -54,13 +54,17 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, A
     """The findings of the browser, one dictionary for each step; of an idle page also `share` of a core."""
     program, script = chromium(), node()
     directory = tmp_path_factory.mktemp("browser")
-    plain, keyed = LiveWorld(directory / "plain"), LiveWorld(directory / "keyed", api_keys=f"{KEY},other:r")
+    plain, keyed = (
+        LiveWorld(directory / "plain"),
+        LiveWorld(directory / "keyed", api_keys=f"{KEY},other:r", archive_dir=str(directory / "archive")),
+    )
     for world in (plain, keyed):
         world.directory.mkdir()
         world.start()
     try:
         fill(plain)
         fill(keyed, KEY, topics=20)
+        follow(keyed, KEY)
         shutil.rmtree(OUT, ignore_errors=True)
         OUT.mkdir(parents=True)
         given = {
@@ -159,6 +163,11 @@ def test_the_keyboard_leads_to_every_part(steps: list[dict[str, Any]]) -> None:
 def test_a_key_is_asked_for_once_a_tab_and_sent_in_no_address(steps: list[dict[str, Any]]) -> None:
     found = only(steps, "keys")
     assert (found["before"], found["again"], found["secrets"]) == ([], 0, [])
+
+
+def test_mirrors_are_shown_by_their_names_whatever_these_are(steps: list[dict[str, Any]]) -> None:
+    found = only(steps, "keys")
+    assert (sorted(found["mirrors"]), found["wide"]) == (sorted(MIRRORS), 0)
 
 
 def test_an_idle_page_costs_the_server_under_one_percent_of_a_core(steps: list[dict[str, Any]]) -> None:

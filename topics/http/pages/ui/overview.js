@@ -9,7 +9,7 @@ async function metrics(wanted, signal) {
     const name = line.slice(7, line.search(/[{ ]/));
     if (!line.startsWith("topics_") || !found.has(name)) continue;
     const labels = {};
-    for (const [, key, value] of line.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)) labels[key] = value;
+    for (const [, key, value] of line.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)) labels[key] = value.replace(/\\(.)/g, (_, c) => (c === "n" ? "\n" : c));
     found.get(name).push({ labels, value: Number(line.slice(line.lastIndexOf(" ") + 1)) });
   }
   // A page of 1,000 topics costs the server 30 ms, so it is asked for every 17 s, and a short one every 2 s.
@@ -55,7 +55,8 @@ async function showOverview(main, _args, signal) {
       const age = late.get(`${labels.topic}/${labels.reader}`) ?? 0;
       said.push([age > 60000 ? "warn" : "good", ["The reader ", h("b", {}, labels.reader), " of ", linkTo(labels.topic, "/readers"), ` lags by ${many(value, "record")}, the oldest of ${span(age)} ago.`]]);
     }
-    for (const { labels, value } of families?.get("archive_mirror_lag_ms") ?? []) {
+    const mirrors = [...(families?.get("archive_mirror_lag_ms") ?? [])].sort((a, b) => b.value - a.value);
+    for (const { labels, value } of mirrors.slice(0, 3)) {
       said.push([value > 60000 ? "warn" : "good", ["The mirror ", h("b", {}, labels.mirror), ` is ${span(value)} late.`]]);
     }
     if (!said.some(([kind]) => kind !== "good")) said.unshift(["good", h("strong", {}, "All is well: the server takes requests, and nothing failed.")]);
