@@ -16,14 +16,16 @@ major() { "$java" -version 2>&1 | sed -n 's/.* version "\(1\.\)\{0,1\}\([0-9]*\)
 found=$(major || true)
 if [ "${found:-0}" -lt 17 ]; then
     [ -z "${JAVA_HOME:-}" ] || fail "JAVA_HOME is $JAVA_HOME, and Spark needs a Java from 17 on there: set it to one, or unset it"
-    package=openjdk-17-jre-headless  # Debian 12; where there is another default, that is newer
+    package=openjdk-17-jre-headless  # on Ubuntu 22.04 the default is 11; Debian 13 has 21 and not 17
     command -v apt-get >/dev/null || fail "Spark needs Java 17 or newer, and apt-get is not found: install one by hand"
     sudo=
     [ "$(id -u)" = 0 ] || sudo=sudo
     [ -z "$sudo" ] || command -v sudo >/dev/null || fail "not root and no sudo: run 'apt-get install $package' as root"
     export DEBIAN_FRONTEND=noninteractive
     $sudo apt-get update -qq || fail "apt-get update failed: check the network, then run again"
-    apt-cache show "$package" >/dev/null 2>&1 || package=default-jre-headless
+    case "$(LC_ALL=C apt-cache policy "$package" 2>/dev/null)" in
+        *"Candidate: ("* | "") package=default-jre-headless ;;
+    esac
     say "installing $package for the tests with Spark (SPARK=0 leaves it out)"
     $sudo apt-get install -y -qq --no-install-recommends "$package" >/dev/null \
         || fail "apt-get install $package failed: run it by hand to see why"

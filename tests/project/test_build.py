@@ -202,11 +202,12 @@ def test_an_old_java_or_none_is_replaced_and_said(tmp_path: Path, version: str |
     assert (done.returncode, "installing default-jre-headless" in done.stderr) == (0, True), (
         "none of that name is there"
     )
-    script(tmp_path / "apt-cache", "exit 0")
-    for name in ("dirname", "sed", "head"):
-        (tmp_path / name).unlink()
-    done = spark_setup(tmp_path)
-    assert (done.returncode, "installing openjdk-17-jre-headless" in done.stderr) == (0, True)
+    for candidate, installed in {"(none)": "default-jre-headless", "17.0.15+6-1": "openjdk-17-jre-headless"}.items():
+        script(tmp_path / "apt-cache", f"echo 'openjdk-17-jre-headless:'; echo '  Candidate: {candidate}'")
+        for name in ("dirname", "sed", "head"):
+            (tmp_path / name).unlink()
+        done = spark_setup(tmp_path)
+        assert (done.returncode, f"installing {installed}" in done.stderr) == (0, True)
 
 
 def test_the_half_gigabyte_is_said_while_it_loads_and_a_failure_says_how_to_do_without(tmp_path: Path) -> None:

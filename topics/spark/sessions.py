@@ -108,7 +108,7 @@ def check_java(environ: Mapping[str, str], on_path: str | None) -> None:
     on_path: the `java` that the PATH finds, or None.
     Raises: OptionError if there is no Java, or it is too old.
     """
-    remedy = f"install Java {JAVA_MIN} or newer (on Debian: apt-get install openjdk-17-jre-headless)"
+    remedy = f"install Java {JAVA_MIN} or newer (on Debian: apt-get install default-jre-headless)"
     home = environ.get("JAVA_HOME")
     java = Path(home, "bin", "java") if home else Path(on_path or "")
     if not home and on_path is None:
