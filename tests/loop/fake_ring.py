@@ -100,10 +100,10 @@ class FakeRing:
         for user_data, fd, data in sends:
             self.queue("send", user_data, fd, bytes(data))
 
-    def send_now(self, fd: int, data: bytes) -> int:
+    def send_now(self, fd: int, data: bytes | memoryview) -> int:
         """By default no socket takes anything, so that every send takes the usual way."""
         res = self.takes_now.pop(0) if self.takes_now else -errno.EAGAIN
-        self.sent_now.append((fd, data))
+        self.sent_now.append((fd, bytes(data)))
         return res
 
     def pinned(self) -> dict[int, int]:

@@ -10,7 +10,7 @@ import pytest
 from tests.loop.fake_ring import Call, fake_loop
 from tests.loop.handlers import Recorder
 from topics.loop import Connection, StreamLimits
-from topics.loop.connection import LARGE_BYTES, LINGER_NS
+from topics.loop.connection import LARGE_BYTES, LINGER_NS, PIECE_BYTES, PROBE_BYTES
 from topics.loop.ring import F_MORE
 from topics.loop.traffic import LARGE_SENDS_BYTES, ONE_SENDER_PASSES
 
@@ -77,53 +77,72 @@ def test_what_is_large_leaves_by_itself_so_that_others_may_send_the_same_bytes(o
     for part in (b"a", b"b", large, b"c", b"d"):
         on.conn.write(part)
     assert on.conn.large_sends() == [large]
-    sent = []
-    for expected in (b"ab", large, b"cd"):
-        on.run()
-        (send,) = on.ring.take("send")
-        sent.append(send.arguments[1])
-        assert on.conn.flying is large or expected is not large, "not a copy"
-        on.ring.complete(send, len(expected))
     on.run()
-    assert sent == [b"ab", large, b"cd"]
-    assert on.conn.outbound_bytes == 0
-    assert not on.conn.large_sends()
-    on.conn.write(b"next")
+    on.ring.complete(on.ring.one("send"), 2)
+    on.ring.takes_now = [-errno.EAGAIN]
     on.run()
-    assert on.ring.one("send").arguments == (10, b"next")
+    (_start, probe) = on.ring.sent_now[0][1][:2], on.ring.one("send")
+    assert probe.arguments == (10, large[:PROBE_BYTES])
+    assert all(isinstance(part, memoryview) and part.obj is large for part in on.conn.large_sends()), "no copy"
+    on.ring.complete(probe, PROBE_BYTES)
+    on.ring.takes_now = [LARGE_BYTES - PROBE_BYTES]
+    on.ring.sent_now.clear()
+    on.run()
+    assert on.ring.one("send").arguments == (10, large[PROBE_BYTES:] + b"cd"), "it is not large any more"
 
 
-def test_what_is_left_of_a_large_send_is_not_copied_and_its_end_goes_with_what_follows(on: Setup) -> None:
+def test_a_large_send_takes_what_the_socket_takes_at_once_and_its_end_goes_with_what_follows(on: Setup) -> None:
     large = bytes(3 * LARGE_BYTES)
+    on.ring.takes_now = [LARGE_BYTES, 2 * LARGE_BYTES - PROBE_BYTES]
     on.conn.write(large)
     on.conn.write(b"end")
     on.run()
-    on.ring.complete(on.ring.one("send"), LARGE_BYTES)
+    probe = on.ring.one("send")
+    assert probe.arguments == (10, bytes(PROBE_BYTES))
+    assert [len(part) for part in on.conn.large_sends()] == [PROBE_BYTES, 2 * LARGE_BYTES - PROBE_BYTES]
     on.run()
-    flying = on.conn.flying
-    assert isinstance(flying, memoryview)
-    assert flying.obj is large
-    assert on.conn.large_sends() == [flying]
-    on.ring.complete(on.ring.one("send"), 2 * LARGE_BYTES - 1)
+    assert len(on.ring.sent_now) == 1, "nothing more before there is room"
+    on.ring.complete(probe, PROBE_BYTES)
     on.run()
-    assert on.ring.one("send").arguments == (10, b"\0end")
-    assert on.conn.outbound_bytes == 4
+    assert on.ring.sent_now[1] == (10, bytes(2 * LARGE_BYTES - PROBE_BYTES))
+    on.run()
+    assert on.ring.one("send").arguments == (10, b"end")
+    assert on.conn.outbound_bytes == 3
 
 
-def test_of_many_large_sends_a_pass_queues_some_and_all_the_small_ones(on: Setup) -> None:
+@pytest.mark.parametrize("taken", [0, 10, LARGE_BYTES - 10])
+def test_full_sockets_leave_the_ring_a_few_bytes_each_however_much_they_are_sent(on: Setup, taken: int) -> None:
+    """The kernel copies what the ring has whenever a reader goes on, for all of them in one wait."""
+    large = bytes(8 << 20)
+    connections = [on.conn] + [on.open(fd)[0] for fd in range(11, 60)]
+    on.ring.takes_now = [taken or -errno.EAGAIN] * 1000
+    for conn in connections:
+        conn.write(large)
+    on.run()
+    on.run()
+    sends = on.ring.take("send")
+    assert len(sends) == len(connections)
+    assert {len(send.arguments[1]) for send in sends} == {PROBE_BYTES}
+    on.ring.takes_now = []
+
+
+def test_large_sends_take_turns_of_so_many_bytes_a_pass_and_small_ones_do_not_wait(on: Setup) -> None:
     large = bytes(LARGE_SENDS_BYTES // 10)
     connections = [on.conn] + [on.open(fd)[0] for fd in range(11, 36)]
     for conn in connections[:-1]:
         conn.write(large)
     connections[-1].write(b"small")
+    on.ring.takes_now = [len(large)] * 25
     on.run()
-    assert [send.arguments for send in on.ring.take("send")] == [(fd, large) for fd in range(10, 21)] + [(35, b"small")]
+    assert [fd for fd, _data in on.ring.sent_now] == list(range(10, 20))
+    assert on.ring.one("send").arguments == (35, b"small")
     assert on.loop._wait_ns(None, 0) == 0, "the others wait for nothing"
     connections[11].abort()
     on.run()
-    assert [send.arguments[0] for send in on.ring.take("send")] == list(range(22, 33)), "less one that is gone"
+    assert [fd for fd, _data in on.ring.sent_now[10:]] == [20, *range(22, 31)], "less one that is gone"
     on.run()
-    assert [send.arguments[0] for send in on.ring.take("send")] == [33, 34]
+    assert [fd for fd, _data in on.ring.sent_now[20:]] == [31, 32, 33, 34]
+    assert not any(conn.outbound_bytes for conn in connections[:-1])
 
 
 def test_large_sends_go_on_though_only_a_small_one_has_completed(on: Setup) -> None:
@@ -132,14 +151,49 @@ def test_large_sends_go_on_though_only_a_small_one_has_completed(on: Setup) -> N
     connections[0].write(b"small")
     for conn in connections[1:]:
         conn.write(large)
+    on.ring.takes_now = [PIECE_BYTES] * 1000
     on.run()
-    small, first = on.ring.take("send")
-    assert (small.arguments[0], first.arguments[0]) == (10, 11)
-    on.ring.complete(small, 5)
+    assert [fd for fd, _data in on.ring.sent_now] == [11, 12, 13, 14], "a piece each, in turn"
+    on.ring.complete(on.ring.one("send"), 5)
     on.run()
-    assert [send.arguments[0] for send in on.ring.take("send")] == [12]
+    assert [fd for fd, _data in on.ring.sent_now[4:]] == [15, 16, 17, 18]
+    for _ in range(100):
+        on.run()
+    assert not any(conn.outbound_bytes for conn in connections)
+    on.ring.takes_now = []
+
+
+def test_who_is_drained_by_a_large_send_hears_of_it_though_nothing_completes(on: Setup) -> None:
+    on.ring.takes_now = [LARGE_BYTES]
+    on.conn.write(bytes(LARGE_BYTES))
+    assert on.conn.over_high_water
     on.run()
-    assert [send.arguments[0] for send in on.ring.take("send")] == list(range(13, 21)), "few enough"
+    assert not on.conn.over_high_water
+    assert on.loop._wait_ns(None, 0) == 0
+    assert on.run() == [("drained", on.conn.id)]
+
+
+def test_an_error_of_a_large_send_ends_the_connection(on: Setup) -> None:
+    on.ring.takes_now = [-errno.EPIPE]
+    on.conn.write(bytes(LARGE_BYTES))
+    on.run()
+    on.ring.complete(on.ring.one("send"), -errno.EPIPE)
+    on.ring.answers["cancel"] = lambda target: 0
+    on.run()
+    assert on.conn.outbound_bytes == 0
+    on.ring.complete(on.recv, -errno.ECANCELED)
+    assert [*on.run(), *on.run(), *on.run()] == [("lost", on.conn.id, errno.EPIPE)]
+
+
+def test_a_connection_that_closes_sends_its_large_writes_before(on: Setup) -> None:
+    on.conn.write(bytes(2 * PIECE_BYTES))
+    on.conn.close()
+    on.ring.takes_now = [PIECE_BYTES, PIECE_BYTES]
+    on.run()
+    assert len(on.ring.sent_now) == 2
+    on.ring.answers.pop("shutdown")
+    on.run()
+    assert on.ring.one("shutdown").arguments == (10, True)
 
 
 def test_the_receives_of_a_pass_are_one_batch_and_their_buffers_go_back_after_it(on: Setup) -> None:
@@ -640,6 +694,13 @@ def test_whatever_sizes_are_written_and_taken_the_bytes_arrive_in_order(seed: in
     rng = random.Random(seed)
     on = Setup()
     written, arrived = bytearray(), bytearray()
+
+    def send_now(fd: int, data: bytes | memoryview) -> int:
+        taken: int = rng.choice((-errno.EAGAIN, len(data), len(data), rng.randint(1, len(data))))
+        arrived.extend(data[: max(taken, 0)])
+        return taken
+
+    on.ring.send_now = send_now  # type: ignore[method-assign]
     for step in range(300):
         for _ in range(rng.choice((0, 0, 1, 2, 5)) if step < 200 else 0):
             size = rng.choice((1, 10, 150, 2000, LARGE_BYTES - 1, LARGE_BYTES, 3 * LARGE_BYTES))
@@ -655,10 +716,8 @@ def test_whatever_sizes_are_written_and_taken_the_bytes_arrive_in_order(seed: in
         assert on.conn.outbound_bytes >= len(written) - len(arrived)
     for _ in range(3000):
         on.loop.run_pass(0)
-        sends = on.ring.take("send")
-        if not sends:
-            break
-        arrived += sends[0].arguments[1]
-        on.ring.complete(sends[0], len(sends[0].arguments[1]))
+        for send in on.ring.take("send"):
+            arrived += send.arguments[1]
+            on.ring.complete(send, len(send.arguments[1]))
     assert arrived == written
     assert on.conn.outbound_bytes == 0

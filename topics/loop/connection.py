@@ -18,6 +18,7 @@ given to a new connection at once, and because close(2) ends no pending operatio
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
@@ -35,7 +36,15 @@ LINGER_NS: Final = 1_000_000_000
 LARGE_BYTES: Final = 65_536
 """Size (bytes) from which a write, or the rest of one, is a send of its own.
 
-It is not copied, because other connections may be sending the same bytes.
+It is not copied, because other connections may be sending the same bytes. It is sent in pieces,
+which take turns with those of other connections (`Connection.send_piece`).
+"""
+PIECE_BYTES: Final = 1 << 20
+PROBE_BYTES: Final = 4096
+"""Bytes of a large write that wait in the ring for a full socket.
+
+With more of them, hundreds of readers that go on at once would have the kernel copy megabytes for
+each of them, in one wait.
 """
 LOOK_CLOSER: Final = -(1 << 20)
 """`expected` of a connection whose next send completion needs more than a comparison.
@@ -102,6 +111,7 @@ class ConnectionHost(Protocol):
     operations: Operations[Connection]
     call_later: Callable[[int, Callable[[], None]], Timer]
     sends: list[Send]
+    large: deque[Connection]
     staged: list[Connection]
     held: list[Row]
     dropped: list[Row]
@@ -141,6 +151,7 @@ class Connection:
         "flying",
         "high_water",
         "id",
+        "in_line",
         "inbox",
         "over_high_water",
         "owned",
@@ -180,7 +191,9 @@ class Connection:
         if traffic.table is not None:
             traffic.table.set(self)
         self.flying: bytes | memoryview | None = None
-        """Bytes of the one send: queued in this pass, or in flight."""
+        """Bytes of the one send: queued in this pass, in line, or in flight."""
+        self.in_line = False
+        """Whether that send is large, and waits for its turn."""
         self.expected = 0
         """Result of a send that leaves no work; 0: open and idle, so a write is sent directly.
 
@@ -217,7 +230,9 @@ class Connection:
         if self.expected == 0 and 0 < len(data) <= self.high_water:
             traffic = self._traffic
             rest = traffic.send_now(self, data) if traffic.sender_to_answer or traffic.may_answer_another else data
-            if rest:
+            if len(rest) >= LARGE_BYTES:
+                self._stage(rest)
+            elif rest:
                 self.expected = len(rest)
                 self.flying = rest
                 self._sends.append((self.send_data, self.fd, rest))
@@ -358,24 +373,61 @@ class Connection:
             self._staged.insert(0, memoryview(flying)[res:])
             self._staged_bytes += len(flying) - res
         if self._staged:
-            self._sends.append((self.send_data, self.fd, self._take_staged()))
+            self._send(self._take_staged())
         elif self.phase == FLUSHING:
             self._on_flushed()
             return
         else:
             self.expected = 0
+        self._note_drained()
+
+    def _note_drained(self) -> None:
         if self.over_high_water and self.outbound_bytes <= self._low_water:
             self.over_high_water = False
             if self.phase == OPEN:
                 self._traffic.drained.append(self)
 
-    def _stage(self, data: bytes) -> None:
+    def _send(self, data: bytes | memoryview) -> None:
+        """Queue the one send, or stand in line with it."""
+        self.flying = data
+        if len(data) < LARGE_BYTES:
+            self._sends.append((self.send_data, self.fd, data))
+        else:
+            self.in_line = True
+            self._traffic.large.append(self)
+
+    def send_piece(self) -> int:
+        """Send a piece of the large send in line, as much of it as the socket takes.
+
+        Return the number of bytes sent.
+        """
+        self.in_line = False
+        flying = self.flying
+        assert flying is not None, "in line without a send"
+        view = memoryview(flying)
+        piece = view[:PIECE_BYTES]
+        sent = max(self._traffic.ring.send_now(self.fd, piece), 0)
+        if sent == len(flying):
+            self.on_sent(sent)
+            return sent
+        if sent == len(piece):
+            self._send(view[sent:])
+        else:  # the socket is full, or has an error, which this send reports
+            rest = view[sent + PROBE_BYTES :]
+            if rest:
+                self._staged.insert(0, rest)
+                self._staged_bytes += len(rest)
+            self.expected = LOOK_CLOSER
+            self._send(view[sent : sent + PROBE_BYTES])
+        self._note_drained()
+        return sent
+
+    def _stage(self, data: bytes | memoryview) -> None:
         """Stage a write that cannot be sent directly: it is not the first, or too large."""
         assert not self.owned, "written to past the table that owns it"
         self.stop_sharing()
         if self.expected == 0:
-            self.flying = data
-            self._sends.append((self.send_data, self.fd, data))
+            self._send(data)
         else:
             if self.expected != LOOK_CLOSER or not self._staged:
                 self._traffic.staged.append(self)
@@ -482,8 +534,9 @@ class Connection:
         self._staged.clear()
         self._staged_bytes = 0
         self.expected = LOOK_CLOSER
-        if self.flying is not None and traffic.withdraw(self.send_data):
+        if self.flying is not None and (self.in_line or traffic.withdraw(self.send_data)):
             self.flying = None
+            self.in_line = False
         expect = traffic.operations.expect
         if self._linger is not None:
             self._linger.cancel()

@@ -404,7 +404,7 @@ class Loop:
     def _wait_ns(self, timeout_ns: int | None, now_ns: int) -> int | None:
         """Return the longest time of the next wait, in ns; None: no limit."""
         traffic = self._traffic
-        if self._ready or self._from_threads or traffic.sends or traffic.resumed or traffic.rearm or self._stopped:
+        if self._ready or self._from_threads or traffic.busy or self._stopped:
             return 0
         due_ns = self._timers.next_due_ns()
         if due_ns is None:
@@ -453,7 +453,7 @@ class Loop:
                             operations.accepting[user_data].on_accept(res, flags)
                 self._has_completed = more_to_do
                 has_rows = table is not None and table.count != 0
-                return more_to_do or has_rows or bool(used or self._ready or self._from_threads or self._traffic.sends)
+                return more_to_do or has_rows or bool(used or self._ready or self._from_threads) or self._traffic.busy
             except Exception as error:
                 self._report(error, "completion")
 

@@ -89,7 +89,7 @@ class Ring(Protocol):
         The caller has one send in flight per descriptor: the kernel may reorder several.
         """
 
-    def send_now(self, fd: int, data: bytes) -> int:
+    def send_now(self, fd: int, data: bytes | memoryview) -> int:
         """Send past the queue, before returning. Return the count, which may be short, or -errno.
 
         -EAGAIN: the socket takes no data now. Only for a descriptor without a send queued or in

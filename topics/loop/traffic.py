@@ -7,10 +7,10 @@ handlers are called from `deliver`, and sends are queued by `flush_sends`.
 from __future__ import annotations
 
 import errno
+from collections import deque
 from collections.abc import Callable
-from operator import itemgetter
 
-from topics.loop.connection import LARGE_BYTES, OPEN, Connection, Row
+from topics.loop.connection import OPEN, Connection, Row
 from topics.loop.connection_table import ConnectionTable
 from topics.loop.operations import Operations
 from topics.loop.ring import F_BUFFER, F_MORE, Ring, Send, Single
@@ -27,17 +27,13 @@ ONE_SENDER_PASSES = 8
 Two connections that send by turns have it together after as many.
 """
 
-SENDS_ANY_SIZE = 8
-"""Sends that a pass queues whatever their size."""
-LARGE_SENDS_BYTES = 16 << 20
-"""Bytes of large sends that a pass queues if it has more sends than that, and the send that exceeds
-them.
+LARGE_SENDS_BYTES = 4 << 20
+"""Bytes of large sends that a pass makes, and the piece that exceeds them.
 
-The kernel copies up to some megabytes of each in the loop's thread; the others come a pass later.
+The kernel copies them in the loop's thread, a megabyte in some half a millisecond.
 """
-
-_DATA = itemgetter(2)
-"""Returns the bytes of a send."""
+_SEND_COUNTS_BYTES = 16_384
+"""Bytes that a send counts as beside its own: it takes as long as copying so many."""
 
 _TRY_AGAIN = frozenset((errno.ECANCELED, errno.EINTR, errno.EAGAIN))
 """Errors that end a receive and do not concern the connection."""
@@ -63,6 +59,11 @@ class Traffic:
         self._groups: list[Streams] = []
         self.sends: list[Send] = []
         """Sends of this pass; queued in one call at its end."""
+        self.large: deque[Connection] = deque()
+        """Connections whose next send is large, in the order of their turns.
+
+        Those that were closed meanwhile are not `in_line` any more.
+        """
         self.staged: list[Connection] = []
         """Connections that wrote again after a send that is queued in this pass or in flight."""
         self.used: list[int] = []
@@ -126,7 +127,7 @@ class Traffic:
     @property
     def busy(self) -> bool:
         """Whether the next pass has work, whatever completes."""
-        return bool(self.sends or self.resumed or self.rearm)
+        return bool(self.sends or self.large or self.drained or self.resumed or self.rearm)
 
     # --- making ------------------------------------------------------------------------------------------------------
     def group(self, handler: StreamHandler, limits: StreamLimits) -> Streams:
@@ -259,33 +260,26 @@ class Traffic:
     def flush_sends(self) -> None:
         """Queue one gathered send for every connection that wrote, all in one call.
 
-        Of many large ones some stay in `sends`, for the next pass.
+        Large sends are made in place, in pieces; those beyond the bytes of a pass are left to the
+        next.
         """
         if self.staged:
             self._gather()
+        if self.large:
+            self._send_large()
         sends = self.sends
         if sends:
-            later = self._beyond_large(sends) if len(sends) > SENDS_ANY_SIZE else None
-            if later:
-                kept = {send[0] for send in later}
-                sends = [send for send in sends if send[0] not in kept]
             self.stats.sends += len(sends)
             self.ring.queue_sends(sends)
-            self.sends[:] = later or ()
+            sends.clear()
 
-    def _beyond_large(self, sends: list[Send]) -> list[Send]:
-        """Return the large sends, in their order, that are left to the next pass."""
-        later: list[Send] = []
-        sizes = list(map(len, map(_DATA, sends)))
-        if sum(sizes) <= LARGE_SENDS_BYTES:
-            return later
-        count = 0
-        for send, size in zip(sends, sizes, strict=True):
-            if size >= LARGE_BYTES:
-                if count >= LARGE_SENDS_BYTES:
-                    later.append(send)
-                count += size
-        return later
+    def _send_large(self) -> None:
+        large, left = self.large, LARGE_SENDS_BYTES
+        while large and left > 0:
+            conn = large.popleft()
+            if conn.in_line:
+                self.stats.sends += 1
+                left -= conn.send_piece() + _SEND_COUNTS_BYTES
 
     def send_now(self, conn: Connection, data: bytes) -> bytes | memoryview:
         """Send at once the first write to the pass's only sender, and the first to one other

@@ -202,8 +202,9 @@ class UringRing(BlockingCalls):
             self._pin(user_data, data)
             self._check(lib.tp_send(self._ring, user_data, fd, data, len(data)))
 
-    def send_now(self, fd: int, data: bytes) -> int:
-        return lib.tp_send_now(self._ring, fd, data, len(data))
+    def send_now(self, fd: int, data: bytes | memoryview) -> int:
+        chars = data if type(data) is bytes else ffi.from_buffer("char[]", data)
+        return lib.tp_send_now(self._ring, fd, chars, len(data))
 
     def pinned(self) -> dict[int, int]:
         joined = {user_data: pin for user_data, pin in self._pins.items() if type(pin) is _Joined}

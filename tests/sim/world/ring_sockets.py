@@ -218,7 +218,7 @@ class SimSockets:
 
         self._core.queue(user_data, "send", start)
 
-    def send_now(self, fd: int, data: bytes) -> int:
+    def send_now(self, fd: int, data: bytes | memoryview) -> int:
         """Takes effect when it returns, or not at all."""
         core = self._core
         if core.killed:
@@ -232,7 +232,7 @@ class SimSockets:
         assert fd not in self._queued, "a send overtakes one that is queued"
         assert endpoint not in self._sending, "two sends in flight on one connection: the kernel may reorder them"
         results = [-errno.EAGAIN]
-        core.take_effect(lambda: results.append(self._send(endpoint, data) or -errno.EAGAIN))
+        core.take_effect(lambda: results.append(self._send(endpoint, bytes(data)) or -errno.EAGAIN))
         return results[-1]
 
     def _send(self, endpoint: Endpoint, data: bytes) -> int:

@@ -86,7 +86,7 @@ class PortableRing(BlockingCalls):
         for send in sends:
             self._queue(send[0], self._sockets.send, send)
 
-    def send_now(self, fd: int, data: bytes) -> int:
+    def send_now(self, fd: int, data: bytes | memoryview) -> int:
         if self._refusal:
             raise RuntimeError(self._refusal)
         return self._sockets.send_now(fd, data)

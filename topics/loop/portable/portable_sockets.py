@@ -219,7 +219,7 @@ class SocketTable:
         except OSError as error:
             self._completions.add(user_data, -(error.errno or errno.EIO))
 
-    def send_now(self, fd: int, data: bytes) -> int:
+    def send_now(self, fd: int, data: bytes | memoryview) -> int:
         stream = self._streams.get(fd)
         if stream is None:
             return -errno.EBADF
