@@ -9,6 +9,8 @@ import pytest
 
 from tests.loop.fake_ring import Call, fake_loop
 from tests.loop.handlers import Recorder
+from topics.common import memory
+from topics.common.memory import MemoryReturns
 from topics.loop import Connection, StreamLimits
 from topics.loop.connection import LARGE_BYTES, LINGER_NS, PIECE_BYTES, PROBE_BYTES
 from topics.loop.ring import F_MORE
@@ -112,7 +114,7 @@ def test_a_large_send_takes_what_the_socket_takes_at_once_and_its_end_goes_with_
 
 @pytest.mark.parametrize("taken", [0, 10, LARGE_BYTES - 10])
 def test_full_sockets_leave_the_ring_a_few_bytes_each_however_much_they_are_sent(on: Setup, taken: int) -> None:
-    """The kernel copies what the ring has whenever a reader goes on, for all of them in one wait."""
+    """The kernel copies what the ring has as soon as readers read again, for all of them in one wait."""
     large = bytes(8 << 20)
     connections = [on.conn] + [on.open(fd)[0] for fd in range(11, 60)]
     on.ring.takes_now = [taken or -errno.EAGAIN] * 1000
@@ -183,6 +185,39 @@ def test_an_error_of_a_large_send_ends_the_connection(on: Setup) -> None:
     assert on.conn.outbound_bytes == 0
     on.ring.complete(on.recv, -errno.ECANCELED)
     assert [*on.run(), *on.run(), *on.run()] == [("lost", on.conn.id, errno.EPIPE)]
+
+
+@pytest.mark.parametrize("sent", [False, True])
+def test_the_answers_of_many_connections_are_freed_in_steps_whether_sent_or_not(
+    on: Setup, sent: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "_returns", None)
+    returns = MemoryReturns(on.loop.call_later)
+    freed = [0]
+
+    class Answer(bytes):
+        def __del__(self) -> None:
+            freed[0] += 1
+
+    connections = [on.conn] + [on.open(fd)[0] for fd in range(11, 60)]
+    size = 1 << 20
+    shared = Answer(size)
+    for conn in connections:
+        conn.write(Answer(size))
+        conn.write(shared)
+    del shared
+    if sent:
+        on.ring.takes_now = [size] * 1000
+    else:
+        for conn in connections:
+            conn.abort()
+    each_pass = []
+    while len(returns) or not each_pass or any(conn.outbound_bytes for conn in connections):
+        before = freed[0]
+        on.run()
+        each_pass.append(freed[0] - before)
+    assert sum(each_pass) == len(connections) + 1
+    assert max(each_pass) <= 5, "4 MiB; one of them is shared"
 
 
 def test_a_connection_that_closes_sends_its_large_writes_before(on: Setup) -> None:

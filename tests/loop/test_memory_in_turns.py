@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from topics.common import memory
-from topics.common.memory import LARGE_BYTES, GrowingBytes, MemoryReturns, PagedMemory, page_aligned
+from topics.common.memory import LARGE_BYTES, GrowingBytes, MemoryReturns, PagedMemory, let_go, page_aligned
 
 MIB = 1 << 20
 
@@ -104,6 +104,42 @@ def test_small_memory_and_what_was_closed_go_at_once(passes: Passes, returns: Me
         assert len(closed) == 9 * MIB
     del closed
     assert passes.due == []
+
+
+def test_bytes_that_are_let_go_of_are_dropped_in_steps_whose_size_grows_with_them(
+    passes: Passes, returns: MemoryReturns
+) -> None:
+    freed = [0]
+
+    class Large(bytes):
+        def __del__(self) -> None:
+            freed[0] += 1
+
+    for _ in range(100):
+        let_go(memoryview(Large(MIB))[5:])
+    let_go(bytes(100))
+    assert (freed[0], len(returns)) == (0, 100)
+    assert passes.run() == 25
+    assert freed[0] == 100
+    for _ in range(700):
+        let_go(Large(MIB))
+    due = passes.due.pop()
+    due()
+    assert freed[0] == 106, "a part of all that waits"
+    passes.run()
+    assert freed[0] == 800
+
+
+def test_bytes_that_many_let_go_of_wait_once(passes: Passes, returns: MemoryReturns) -> None:
+    shared = bytes(9 * MIB)
+    for _ in range(600):
+        let_go(shared)
+    assert len(returns) == 1
+    let_go(bytes(MIB))
+    let_go(memoryview(shared)[7:])
+    assert len(returns) == 3
+    passes.run()
+    assert len(returns) == returns._bytes == 0
 
 
 def test_memory_in_a_cycle_goes_back_in_steps_too(passes: Passes, returns: MemoryReturns) -> None:

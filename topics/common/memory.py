@@ -2,7 +2,8 @@
 
 The kernel needs a quarter of a microsecond or more to take a page back, so freeing 64 MiB blocks
 the calling thread for milliseconds. Large memory is therefore returned in steps, by a loop that
-takes them (`MemoryReturns`), whichever code held it last.
+takes them (`MemoryReturns`), whichever code held it last; bytes of Python if that code lets go of
+them by `let_go`.
 """
 
 from __future__ import annotations
@@ -12,12 +13,17 @@ import mmap
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sized
+from typing import Any
 
 LARGE_BYTES = 4 << 20
 """Smaller memory is returned at once."""
 _STEP_BYTES = 4 << 20
-"""Bytes returned in one step: some half a millisecond."""
+"""Bytes returned in one step at least: some half a millisecond."""
+_STEPS = 128
+"""A step returns at least this part of all that waits, so that it ends whatever comes."""
+_SLOW_BYTES = 128 << 10
+"""Bytes of Python from which the allocator gives their pages back to the kernel."""
 _FEW_BYTES = 1 << 20
 """Bytes up to this number are copied now and then as they grow."""
 
@@ -43,7 +49,9 @@ class MemoryReturns:
         global _returns  # noqa: PLW0603 - any code may free memory
         self._call_later = call_later
         self._thread = threading.get_ident()
-        self._waiting: deque[PagedMemory] = deque()
+        self._waiting: deque[Sized] = deque()
+        self._bytes = 0
+        """Bytes of all that waits; what others hold, too, is among them."""
         self._at = 0
         """Bytes of the first memory that are returned already."""
         _returns = weakref.ref(self)
@@ -52,22 +60,49 @@ class MemoryReturns:
         """Return the number of memories that are not returned yet."""
         return len(self._waiting)
 
-    def take(self, memory: PagedMemory) -> None:
-        """Return memory to the system in the next passes. No other code may use it any more."""
-        if threading.get_ident() == self._thread:
-            self._waiting.append(memory)
-            if len(self._waiting) == 1:
-                self._call_later(0, self._step)
+    def take(self, memory: Sized) -> None:
+        """Return memory to the system in the next passes, if no other code uses it any more.
+
+        Memory that is taken repeatedly, for one holder after another, waits once.
+        """
+        waiting = self._waiting
+        if threading.get_ident() != self._thread or (waiting and waiting[-1] is memory):
+            return
+        waiting.append(memory)
+        self._bytes += len(memory)
+        if len(waiting) == 1:
+            self._call_later(0, self._step)
 
     def _step(self) -> None:
-        memory = self._waiting[0]
-        memory.madvise(mmap.MADV_DONTNEED, self._at, min(_STEP_BYTES, len(memory) - self._at))
-        self._at += _STEP_BYTES
-        if self._at >= len(memory):
-            self._waiting.popleft()
-            self._at = 0
-        if self._waiting:
+        waiting = self._waiting
+        left = max(_STEP_BYTES, self._bytes // _STEPS)
+        while waiting and left > 0:
+            memory = waiting[0]
+            size = len(memory) - self._at
+            if isinstance(memory, PagedMemory):
+                size = min(size, -(-left // mmap.PAGESIZE) * mmap.PAGESIZE)
+                memory.madvise(mmap.MADV_DONTNEED, self._at, size)
+            self._at += size
+            self._bytes -= size
+            left -= size
+            if self._at >= len(memory):
+                del memory
+                self._at = 0
+                waiting.popleft()
+        if waiting:
             self._call_later(0, self._step)
+
+
+def let_go(data: bytes | memoryview) -> None:
+    """Drop bytes that are not needed any more, or a view of them; large ones in a later pass.
+
+    Another holder may have them still. The caller has no reference left when the pass ends.
+    """
+    whole: Any = data.obj if isinstance(data, memoryview) else data
+    if len(whole) >= _SLOW_BYTES and _returns is not None:
+        returns = _returns()
+        if returns is not None:
+            returns.take(whole)
 
 
 _returns: weakref.ref[MemoryReturns] | None = None

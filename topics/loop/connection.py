@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
+from topics.common.memory import let_go
 from topics.loop.operations import CONTROL, KIND_BITS, RECV, SEND, Operations, ignore
 from topics.loop.ring import Ring, Send
 from topics.loop.timers import Timer
@@ -43,8 +44,8 @@ PIECE_BYTES: Final = 1 << 20
 PROBE_BYTES: Final = 4096
 """Bytes of a large write that wait in the ring for a full socket.
 
-With more of them, hundreds of readers that go on at once would have the kernel copy megabytes for
-each of them, in one wait.
+With more of them, hundreds of readers that read again at once would have the kernel copy megabytes
+for each of them, in one wait.
 """
 LOOK_CLOSER: Final = -(1 << 20)
 """`expected` of a connection whose next send completion needs more than a comparison.
@@ -363,6 +364,7 @@ class Connection:
         flying = self.flying
         assert flying is not None, "a send's completion without a send"
         self.flying = None
+        let_go(flying)
         if self.phase >= CLOSING:
             self._finish()
             return
@@ -531,10 +533,13 @@ class Connection:
         self.paused = False
         self._held = None
         self.inbox = traffic.dropped
+        for part in self._staged:
+            let_go(part)
         self._staged.clear()
         self._staged_bytes = 0
         self.expected = LOOK_CLOSER
         if self.flying is not None and (self.in_line or traffic.withdraw(self.send_data)):
+            let_go(self.flying)
             self.flying = None
             self.in_line = False
         expect = traffic.operations.expect

@@ -60,10 +60,7 @@ class Traffic:
         self.sends: list[Send] = []
         """Sends of this pass; queued in one call at its end."""
         self.large: deque[Connection] = deque()
-        """Connections whose next send is large, in the order of their turns.
-
-        Those that were closed meanwhile are not `in_line` any more.
-        """
+        """Connections with a large send, by turns; those closed meanwhile are not `in_line`."""
         self.staged: list[Connection] = []
         """Connections that wrote again after a send that is queued in this pass or in flight."""
         self.used: list[int] = []

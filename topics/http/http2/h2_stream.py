@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from topics.common.memory import GrowingBytes
+from topics.common.memory import GrowingBytes, let_go
 from topics.errors import RequestError
 from topics.http.access.principal import Principal
 from topics.http.plan.call import SHARED_BYTES_MIN, Call
@@ -205,7 +205,7 @@ class Http2Stream:
             first = self._first
             part = out[0][first : first + room] if first or len(out[0]) > room else out[0]
             if first + len(part) == len(out[0]):
-                out.popleft()
+                let_go(out.popleft())
                 self._first = 0
             else:
                 self._first = first + len(part)
@@ -219,5 +219,7 @@ class Http2Stream:
         return [part for part in self._out if len(part) >= SHARED_BYTES_MIN]
 
     def clear(self) -> None:
+        for part in self._out:
+            let_go(part)
         self._out.clear()
         self.out_bytes = self._first = 0
