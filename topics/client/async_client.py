@@ -224,8 +224,8 @@ class AsyncClient(AwaitedComposedCalls):
         async def open_reader() -> AsyncClientReader:
             begin = calls.beginning(from_seq, from_, None)
             asked = opening(topic, name, delivery, commit_every, holds, trims, from_seq, begin)
-            state = await self._play(scripts.open_reader(asked))
-            return AsyncClientReader(HeldPages(asked, state, self._options.page_lease_ms, self._now), self._play)
+            put = await self._play(scripts.open_reader(asked))
+            return AsyncClientReader(HeldPages(asked, *put, self._options.page_lease_ms, self._now), self._play)
 
         return OpeningReader(open_reader())
 

@@ -395,6 +395,12 @@ def reader_state(body: bytes) -> ReaderState:
     return _reader_state(_object(body))
 
 
+def reader_put(body: bytes) -> tuple[ReaderState, str | None]:
+    """Return a reader that was made or changed, and the incarnation of its topic."""
+    raw = _object(body)
+    return _reader_state(raw), raw.get("incarnation")
+
+
 def reader_states(body: bytes) -> list[ReaderState]:
     return [_reader_state(raw) for raw in _object(body)["readers"]]
 

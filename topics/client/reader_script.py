@@ -32,11 +32,15 @@ class _Held(NamedTuple):
 class HeldPages:
     """The pages of one reader's object."""
 
-    def __init__(self, asked: Opening, state: ReaderState, lease_ms: int, now: Callable[[], float]) -> None:
+    def __init__(
+        self, asked: Opening, state: ReaderState, incarnation: str | None, lease_ms: int, now: Callable[[], float]
+    ) -> None:
         self.topic = asked.topic
         self.name = asked.name
         self.delivery = state.config.delivery
         self._commit_every = asked.commit_every
+        self._incarnation = incarnation
+        """The topic's, when the reader was opened: the only one that is meant; None: not known."""
         self._lease_ms = lease_ms
         self._now = now
         self._page: _Held | None = None
@@ -70,6 +74,7 @@ class HeldPages:
             wait_ms=wait_ms,
             lease_ms=self._lease_ms,
             peek=peek,
+            incarnation=self._incarnation,
         )
         if handed.token:
             self._page = _Held(handed.token, page.next_from_seq, len(page.records), began)
@@ -101,7 +106,7 @@ class HeldPages:
 
     def _commit_page(self, page: _Held, seq: int | None) -> Script[int]:
         try:
-            committed: int = yield calls.commit(self.topic, self.name, page.token, seq)
+            committed: int = yield calls.commit(self.topic, self.name, page.token, seq, incarnation=self._incarnation)
         except RequestError as error:
             known = (error.detail or {}).get("committed")
             upto = page.upto if seq is None else seq
@@ -124,7 +129,7 @@ class HeldPages:
                 self._page = None
             self._gap = None
         if committed is None:
-            state: ReaderState = yield calls.reader_state(self.topic, self.name)
+            state: ReaderState = yield calls.reader_state(self.topic, self.name, incarnation=self._incarnation)
             committed = state.committed
         if page is None and seq is not None and seq > committed:
             raise UsageError(f"seq is {seq}, and this reader has no page with it: read before you commit")
@@ -132,14 +137,14 @@ class HeldPages:
 
     def seek(self, seq: int) -> Script[int]:
         self.check()
-        position: int = yield calls.seek(self.topic, self.name, seq)
+        position: int = yield calls.seek(self.topic, self.name, seq, incarnation=self._incarnation)
         self._page, self._gap = None, None
         self._done.clear()
         return position
 
     def state(self) -> Script[ReaderState]:
         self.check()
-        state: ReaderState = yield calls.reader_state(self.topic, self.name)
+        state: ReaderState = yield calls.reader_state(self.topic, self.name, incarnation=self._incarnation)
         return state
 
     def close(self) -> Script[None]:

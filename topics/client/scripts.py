@@ -110,13 +110,16 @@ def backup(to: str | None) -> Script[BackupResult]:
     return progress.result
 
 
-def open_reader(asked: Opening) -> Script[ReaderState]:
-    """Make a named reader, or change the settings of it that are given."""
+def open_reader(asked: Opening) -> Script[tuple[ReaderState, str | None]]:
+    """Make a named reader, or change the settings of it that are given.
+
+    Returns: its state, and the incarnation of its topic.
+    """
     known: ReaderState | None = None
     try:
         known = yield calls.reader_state(asked.topic, asked.name)
     except RequestError as error:
         if error.code != "reader_not_found":
             raise
-    state: ReaderState = yield calls.put_reader(asked, known)
-    return state
+    put: tuple[ReaderState, str | None] = yield calls.put_reader(asked, known)
+    return put

@@ -547,9 +547,12 @@ def _reader_path(topic: str, name: str) -> str:
     return f"{_topic_path(topic)}/readers/{_segment('name', name)}"
 
 
-def put_reader(asked: Opening, known: ReaderState | None) -> ServerCall[ReaderState]:
-    """Return the call that makes a reader, or changes the settings that are given."""
-    body: dict[str, Any] = {}
+def put_reader(asked: Opening, known: ReaderState | None) -> ServerCall[tuple[ReaderState, str | None]]:
+    """Return the call that makes a reader, or changes the settings that are given.
+
+    Answer: its state, and the incarnation of its topic.
+    """
+    body: dict[str, Any] = {"incarnation": ""}
     config = None if known is None else known.config
     for name in ("delivery", "holds", "trims"):
         given = getattr(asked, name)
@@ -562,11 +565,12 @@ def put_reader(asked: Opening, known: ReaderState | None) -> ServerCall[ReaderSt
     else:
         body["from"] = _shown_begin(begin)
     request = ServerRequest("PUT", _reader_path(asked.topic, asked.name), _encode(body))
-    return ServerCall(request, parsing.reader_state, changes=True)
+    return ServerCall(request, parsing.reader_put, changes=True)
 
 
-def reader_state(topic: str, name: str) -> ServerCall[ReaderState]:
-    return ServerCall(ServerRequest("GET", _reader_path(topic, name)), parsing.reader_state)
+def reader_state(topic: str, name: str, *, incarnation: str | None = None) -> ServerCall[ReaderState]:
+    query = "" if incarnation is None else f"?incarnation={quote(incarnation)}"
+    return ServerCall(ServerRequest("GET", _reader_path(topic, name) + query), parsing.reader_state)
 
 
 def readers(topic: str) -> ServerCall[list[ReaderState]]:
@@ -580,7 +584,15 @@ def delete_reader(topic: str, name: str) -> ServerCall[bool]:
 
 
 def read_reader(
-    topic: str, name: str, *, limit: int, max_bytes: int, wait_ms: int, lease_ms: int, peek: bool
+    topic: str,
+    name: str,
+    *,
+    limit: int,
+    max_bytes: int,
+    wait_ms: int,
+    lease_ms: int,
+    peek: bool,
+    incarnation: str | None = None,
 ) -> ServerCall[tuple[Page, HandedOut]]:
     """Return the call for the next page of a named reader.
 
@@ -590,7 +602,7 @@ def read_reader(
     arguments.count("max_bytes", max_bytes)
     arguments.count("wait_ms", wait_ms)
     wait_ms = min(wait_ms, MAX_WAIT_MS)
-    body: dict[str, Any] = {"wait_ms": wait_ms, "lease_ms": lease_ms, "peek": peek}
+    body: dict[str, Any] = {"wait_ms": wait_ms, "lease_ms": lease_ms, "peek": peek, "incarnation": incarnation}
     if limit or max_bytes:
         body["limit"] = min(limit or MAX_LIMIT, MAX_LIMIT)
     if max_bytes:
@@ -602,8 +614,8 @@ def read_reader(
     )
 
 
-def commit(topic: str, name: str, token: str, seq: int | None) -> ServerCall[int]:
-    body = {"token": token, "seq": seq}
+def commit(topic: str, name: str, token: str, seq: int | None, *, incarnation: str | None = None) -> ServerCall[int]:
+    body = {"token": token, "seq": seq, "incarnation": incarnation}
     request = ServerRequest("POST", f"{_reader_path(topic, name)}/commit", _encode(body))
     return ServerCall(request, parsing.committed_seq, changes=True)
 
@@ -614,9 +626,10 @@ def release(topic: str, name: str, token: str) -> ServerCall[int]:
     return ServerCall(request, parsing.committed_seq, within=_RELEASE_S)
 
 
-def seek(topic: str, name: str, seq: int) -> ServerCall[int]:
+def seek(topic: str, name: str, seq: int, *, incarnation: str | None = None) -> ServerCall[int]:
     arguments.count("seq", seq)
-    request = ServerRequest("POST", f"{_reader_path(topic, name)}/seek", _encode({"seq": seq}))
+    body = {"seq": seq, "incarnation": incarnation}
+    request = ServerRequest("POST", f"{_reader_path(topic, name)}/seek", _encode(body))
     return ServerCall(request, parsing.committed_seq, Repeat.NEVER, changes=True)
 
 

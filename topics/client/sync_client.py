@@ -237,8 +237,8 @@ class Client(ComposedCalls):
     ) -> ClientReader:
         begin = calls.beginning(from_seq, from_, None)
         asked = opening(topic, name, delivery, commit_every, holds, trims, from_seq, begin)
-        state = self._play(scripts.open_reader(asked))
-        return ClientReader(HeldPages(asked, state, self._options.page_lease_ms, self._now), self._play)
+        put = self._play(scripts.open_reader(asked))
+        return ClientReader(HeldPages(asked, *put, self._options.page_lease_ms, self._now), self._play)
 
     def readers(self, topic: str) -> list[ReaderState]:
         return self._run(calls.readers(topic))

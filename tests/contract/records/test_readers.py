@@ -310,3 +310,29 @@ def test_a_new_reader_begins_by_from_and_both_are_refused(world: World) -> None:
     for body in ({"from": "first", "from_seq": 0}, {"from": "end"}, {"from": {"last": 10_001}}, {"from": 1}):
         assert world.request("PUT", f"{PATH}/wrong", body).status == 400
         assert world.request("GET", f"{PATH}/wrong").status == 404
+
+
+@pytest.mark.parametrize("is_made_again", [False, True], ids=["without a reader", "with a reader of the same name"])
+def test_a_reader_of_a_topic_that_was_created_again_is_not_found(world: World, is_made_again: bool) -> None:
+    """R-INC-6: to requests that name the incarnation; what has come after is as it was."""
+    world.write("t", 1, 2)
+    made = world.request("PUT", f"{PATH}/r", {"incarnation": ""})
+    known = made.json["incarnation"]
+    assert known == world.request("GET", "/v0/topics/t?incarnation=true").json["incarnation"]
+    assert "incarnation" not in world.request("PUT", f"{PATH}/r").json
+    named = {"incarnation": known}
+    page = ask(world, "read", named)
+    assert seqs(page) == [1, 2]
+    assert ask(world, "commit", {"token": page.json["token"]} | named).json["committed"] == 2
+    assert ask(world, "seek", {"seq": 1} | named).json["committed"] == 1
+    world.request("DELETE", "/v0/topics/t")
+    world.write("t", 3)
+    if is_made_again:
+        assert world.request("PUT", f"{PATH}/r").status == 201
+    detail = {"topic": "t", "reader": "r", "reason": "recreated"}
+    for action, body in (("read", {}), ("commit", {"token": "page_1"}), ("seek", {"seq": 0})):
+        assert ask(world, action, body | named).refusal == (404, "reader_not_found", detail), action
+    assert world.request("GET", f"{PATH}/r?incarnation={known}").refusal == (404, "reader_not_found", detail)
+    assert world.request("PUT", f"{PATH}/r", named).refusal == (404, "reader_not_found", detail)
+    assert [row["position"] for row in world.request("GET", PATH).json["readers"]] == ([0] if is_made_again else [])
+    assert ask(world, "read", {"incarnation": "9"}).refusal[:2] == (400, "invalid_request")

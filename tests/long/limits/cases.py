@@ -123,6 +123,7 @@ _PRODUCER = {
     **dict.fromkeys(("epoch", "part", "piece"), NUMBER),
     "last": FLAG,
 }
+_INCARNATION = (const("another", b'"0123456789abcdef"'), *TEXT)
 _WRITE = {
     "records": (
         many("as many as allowed", b'{"data":0}', "max_batch_records"),
@@ -139,7 +140,7 @@ _WRITE = {
     "config": OBJECT,
     **{f"config.{name}": values for name, values in _CONFIG.items()},
     "disable_backpressure": FLAG,
-    "incarnation": (const("another", b'"0123456789abcdef"'), *TEXT),
+    "incarnation": _INCARNATION,
     "producer": OBJECT,
     **{f"producer.{name}": values for name, values in _PRODUCER.items()},
 }
@@ -227,7 +228,7 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
         | {
             **_begin(""),
             "from_seq": NUMBER,
-            "incarnation": (const("another", b'"0123456789abcdef"'), *TEXT),
+            "incarnation": _INCARNATION,
             "wait_ms": (const("1", b"1"), LONG),
         }
     ),
@@ -236,7 +237,7 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
         {
             "topics": names("max_wait_topics", b"0"),
             "topics.*.seq": NUMBER,
-            "topics.*.incarnation": (const("another", b'"0123456789abcdef"'), *TEXT),
+            "topics.*.incarnation": _INCARNATION,
             "topics.*.unknown": (FIELDS,),
             "prefixes": (const("of all names", b'[""]'), *_LISTED_PREFIXES),
             "wait_ms": (const("1", b"1"), LONG),
@@ -256,15 +257,16 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
     "GET /v0/topics/:/work": _PATH | _query("node", "max", "lease_ms", "include_attempts", "token"),
     "PUT /v0/topics/:/readers/:": _PATH
     | _body({"delivery": word("at-most-once", "at-least-once"), "holds": FLAG, "trims": FLAG})
-    | _body({"from_seq": (HEAD, *NUMBER)} | _begin("")),
-    "GET /v0/topics/:/readers/:": _PATH,
+    | _body({"from_seq": (HEAD, *NUMBER), "incarnation": _INCARNATION} | _begin("")),
+    "GET /v0/topics/:/readers/:": _PATH | _query("incarnation"),
     "GET /v0/topics/:/readers": _PATH,
     "DELETE /v0/topics/:/readers/:": {"path": (const("the one because of which nothing is trimmed", b"slow"), *PLAIN)},
     "POST /v0/topics/:/readers/:/read": _PATH
     | _body({"limit": NUMBER, "max_batch_bytes": NUMBER, "wait_ms": (const("1", b"1"), LONG), "lease_ms": NUMBER})
-    | _body({"peek": FLAG}),
-    "POST /v0/topics/:/readers/:/commit": _PATH | _body({"token": TEXT, "seq": NUMBER, "release": FLAG}),
-    "POST /v0/topics/:/readers/:/seek": _PATH | _body({"seq": (HEAD, *NUMBER)}),
+    | _body({"peek": FLAG, "incarnation": _INCARNATION}),
+    "POST /v0/topics/:/readers/:/commit": _PATH
+    | _body({"token": TEXT, "seq": NUMBER, "release": FLAG, "incarnation": _INCARNATION}),
+    "POST /v0/topics/:/readers/:/seek": _PATH | _body({"seq": (HEAD, *NUMBER), "incarnation": _INCARNATION}),
     "PUT /v0/routers/:": _PATH
     | _body(
         {

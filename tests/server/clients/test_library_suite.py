@@ -48,6 +48,7 @@ from tests.embedded.test_library_readers import (
     test_a_mistake_is_told_with_argument_value_and_remedy,
     test_a_new_reader_begins_by_a_beginning_and_one_that_exists_where_it_is,
     test_a_read_waits_for_a_record_of_another_thread,
+    test_a_topic_that_was_deleted_and_created_again_is_told_as_recreated,
     test_at_most_once_every_page_is_committed_when_it_is_there,
     test_max_bytes_bounds_a_page_and_commit_takes_a_part_of_it,
     test_settings_that_are_not_given_stay,

@@ -299,7 +299,7 @@ def test_a_wrong_setting_is_the_error_that_the_library_raises() -> None:
 
 def test_a_commit_without_an_answer_is_made_by_the_next_one() -> None:
     state = ReaderState("r", ReaderConfig(), 0, 0, 0, 0, 0)
-    pages = HeldPages(opening("t", "r", None, 9, None, None, 0, None), state, 1000, lambda: 0.0)
+    pages = HeldPages(opening("t", "r", None, 9, None, None, 0, None), state, None, 1000, lambda: 0.0)
     for seq in (1, 2):
         read = pages.read(1, 0, 0, peek=False)
         next(read)

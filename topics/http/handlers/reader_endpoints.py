@@ -10,6 +10,7 @@ import msgspec
 from topics.common.values.begin import Begin
 from topics.common.values.reader_config import AT_LEAST_ONCE, DELIVERIES, ReaderConfig
 from topics.engine.readers.reader_results import ReaderPage, ReaderPut, ReaderQuery, ReaderState
+from topics.engine.values.incarnation import check_incarnation, is_shaped
 from topics.engine.values.json_fields import Fields
 from topics.engine.values.read_answer import ending
 from topics.engine.values.topic_config import clamped_lease_ms
@@ -30,13 +31,16 @@ def put_reader(call: Call) -> None:
         fields.boolean("trims", False),
     )
     begin = fields.begin(call.service.config, "from_seq") or Begin("seq", fields.u64("from_seq", 0))
+    known = _known_incarnation(fields)
 
     @call.or_fail
     def done(put: ReaderPut) -> None:
         created = b',"created":' + json_bool(put.created)
-        call.reply(_answer(call, created + b"," + _members(put.state)), 201 if put.created else 200)
+        shown = b"" if known is None else b',"incarnation":"%b"' % put.incarnation.encode()
+        call.reply(_answer(call, created + b"," + _members(put.state) + shown), 201 if put.created else 200)
 
-    call.service.engine.readers.put(call.name, call.plan.child, config, done, begin=begin)
+    put = call.service.engine.readers.put
+    put(call.name, call.plan.child, config, done, begin=begin, incarnation=known or None)
 
 
 def get_reader(call: Call) -> None:
@@ -46,7 +50,9 @@ def get_reader(call: Call) -> None:
     def done(state: ReaderState) -> None:
         call.reply(_answer(call, b"," + _members(state)))
 
-    call.service.engine.readers.state(call.name, call.plan.child, done)
+    named = call.plan.query.get("incarnation", "")
+    incarnation = named if is_shaped(named) else None
+    call.service.engine.readers.state(call.name, call.plan.child, done, incarnation=incarnation)
 
 
 def list_readers(call: Call) -> None:
@@ -84,6 +90,7 @@ def read(call: Call) -> None:
         lease_ms=clamped_lease_ms(fields.u64("lease_ms", _LEASE_MS)),
         passes_gaps=True,
     )
+    incarnation = _known_incarnation(fields) or None
 
     @call.or_fail
     def done(page: ReaderPage) -> None:
@@ -91,7 +98,7 @@ def read(call: Call) -> None:
         before = b'{"topic":%b,"reader":%b,%b"records":[' % (call.plan.name_json, _reader(call), lease)
         call.reply_around(before, page.result.records, ending(page.result, call.total_ms()))
 
-    cancel = call.service.engine.readers.read(call.name, call.plan.child, query, done)
+    cancel = call.service.engine.readers.read(call.name, call.plan.child, query, done, incarnation=incarnation)
     if not call.answered:
         call.on_disconnect = cancel
 
@@ -102,8 +109,10 @@ def commit(call: Call) -> None:
     token = _token(fields)
     upto = fields.nullable_u64("seq")
     gives_back = fields.boolean("release", False)
+    incarnation = _known_incarnation(fields) or None
     done = call.or_fail(partial(_committed, call))
-    call.service.engine.readers.commit(call.name, call.plan.child, token, upto, done, gives_back=gives_back)
+    engine_commit = call.service.engine.readers.commit
+    engine_commit(call.name, call.plan.child, token, upto, done, gives_back=gives_back, incarnation=incarnation)
 
 
 def seek(call: Call) -> None:
@@ -111,11 +120,24 @@ def seek(call: Call) -> None:
     fields = call.fields()
     fields.require("seq")
     seq = fields.u64("seq", 0)
-    call.service.engine.readers.seek(call.name, call.plan.child, seq, call.or_fail(partial(_committed, call)))
+    incarnation = _known_incarnation(fields) or None
+    done = call.or_fail(partial(_committed, call))
+    call.service.engine.readers.seek(call.name, call.plan.child, seq, done, incarnation=incarnation)
 
 
 def _committed(call: Call, committed: int) -> None:
     call.reply(_answer(call, b',"committed":%d' % committed))
+
+
+def _known_incarnation(fields: Fields) -> str | None:
+    """Return the incarnation that a request names: "" only asks, None neither names nor asks.
+
+    Raises: RequestError invalid_request.
+    """
+    known = fields.nullable_string("incarnation")
+    if known:
+        check_incarnation("incarnation", known)
+    return known
 
 
 def _token(fields: Fields) -> int:

@@ -174,7 +174,15 @@ _READER_SHOWN = _READER_SET | {
     "lag_ms": u64("age of the oldest of them"),
     "pages": u64("pages that are out"),
 }
-_READER_MADE = answer(topic=text(), reader=text(), created=boolean(), **_READER_SHOWN, performance=performance())
+_READER_OF = nullable(text("of the topic that is meant; empty: not known"))
+_READER_MADE = answer(
+    topic=text(),
+    reader=text(),
+    created=boolean(),
+    **_READER_SHOWN,
+    incarnation_Q=INCARNATION,
+    performance=performance(),
+)
 _READER_MOVED = answer(topic=text(), reader=text(), committed=u64(), performance=performance())
 _ROUTER = {
     "source": TOPIC_NAME,
@@ -590,6 +598,7 @@ OPERATIONS: dict[str, ApiOperation] = {
             **_READER_SET,
             from_seq=u64("where a new reader begins", default=0),
             **{"from": ref("Begin")},
+            incarnation=_READER_OF,
         )
         | {"not": {"required": ["from", "from_seq"]}},
     ),
@@ -598,6 +607,7 @@ OPERATIONS: dict[str, ApiOperation] = {
         "7.11",
         {200: answer(topic=text(), reader=text(), **_READER_SHOWN, performance=performance())},
         (404,),
+        {"incarnation": text("of the topic that is meant")},
     ),
     "GET /v0/topics/:/readers": ApiOperation(
         "The named readers of a topic",
@@ -644,6 +654,7 @@ OPERATIONS: dict[str, ApiOperation] = {
             wait_ms=u32("how long to wait for something; at most 30000", default=0),
             lease_ms=_LEASE | {"default": 30_000},
             peek=boolean(False, "show the page, and move nothing"),
+            incarnation=_READER_OF,
         ),
     ),
     "POST /v0/topics/:/readers/:/commit": ApiOperation(
@@ -656,6 +667,7 @@ OPERATIONS: dict[str, ApiOperation] = {
             token=text("of the page"),
             seq=nullable(u64("up to this record of the page")),
             release=boolean(False, "the rest of the page is handed out again at once; without `seq` all of it"),
+            incarnation=_READER_OF,
         ),
     ),
     "POST /v0/topics/:/readers/:/seek": ApiOperation(
@@ -663,7 +675,7 @@ OPERATIONS: dict[str, ApiOperation] = {
         "7.16",
         {200: _READER_MOVED},
         (404,),
-        body=question(("seq",), seq=u64("at most the head")),
+        body=question(("seq",), seq=u64("at most the head"), incarnation=_READER_OF),
     ),
     "PUT /v0/routers/:": ApiOperation(
         "Create or change a router",
