@@ -5,12 +5,14 @@ Data of bytes is `data_base64`; a reader in this process takes it apart from the
 
 from __future__ import annotations
 
+import mmap
 import struct
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
+from topics.common.memory import LARGE_BYTES, page_aligned
 from topics.store.format._codec import ffi, lib
 from topics.store.format.codec import ScanStop, unsound_frame
 
@@ -68,7 +70,7 @@ class JsonRenderer:
         self.payloads: list[Payload] = []
         self._taken = 0
         """Number of records that `take` has returned."""
-        self._out = bytearray()
+        self._out: bytearray | mmap.mmap = bytearray()
 
     @property
     def count(self) -> int:
@@ -120,7 +122,7 @@ class JsonRenderer:
                 frames = min(frames, _APART_ROOM)  # most of them may be payloads
             room = int(state.written) + frames + row_room * len(seqs) + int(state.needed)
             if len(self._out) < room:
-                self._out.extend(bytes(room - len(self._out)))
+                self._grow(room)
             out = ffi.from_buffer(self._out)
             rows = (
                 _column("uint32_t[]", offsets, np.uint32),
@@ -146,6 +148,13 @@ class JsonRenderer:
                 raise unsound_frame(int(state.topic_id), int(seqs[n]))
             if state.reason != ScanStop.ROOM:
                 return done
+
+    def _grow(self, room: int) -> None:
+        """Get memory for `room` bytes, with what was written."""
+        before, written = self._out, int(self._state.written)
+        self._out = bytearray(room) if room < LARGE_BYTES else page_aligned(room)
+        if written:
+            self._out[:written] = memoryview(before)[:written]
 
     def records(self) -> bytes:
         """Return the elements of the JSON array so far."""
