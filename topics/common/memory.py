@@ -93,6 +93,38 @@ class MemoryReturns:
             self._call_later(0, self._step)
 
 
+class GrowthWatch:
+    """Counts bytes that are held for clients as they come, and calls `on_growth` after `most`.
+
+    A process uses one object, the last one made. What is sent to one reader after another counts
+    once in a row.
+    """
+
+    def __init__(self, most: int, on_growth: Callable[[], None]) -> None:
+        global _growth  # noqa: PLW0603 - any code may hold memory for a client
+        self._most = most
+        self._left = most
+        self._last: object = None
+        self._on_growth = on_growth
+        _growth = weakref.ref(self)
+
+    def note(self, data: Sized, size: int) -> None:
+        if data is self._last:
+            return
+        self._last = data
+        self._left -= size
+        if self._left < 0:
+            self._last, self._left = None, self._most
+            self._on_growth()
+
+
+def note_held(data: Sized, size: int = 0) -> None:
+    """Note that large bytes are held for a client. size: of them, if not all."""
+    watch = None if _growth is None else _growth()
+    if watch is not None:
+        watch.note(data, size or len(data))
+
+
 def let_go(data: bytes | memoryview) -> None:
     """Drop bytes that are not needed any more, or a view of them; large ones in a later pass.
 
@@ -106,6 +138,7 @@ def let_go(data: bytes | memoryview) -> None:
 
 
 _returns: weakref.ref[MemoryReturns] | None = None
+_growth: weakref.ref[GrowthWatch] | None = None
 
 
 def page_aligned(size: int) -> mmap.mmap:
@@ -147,10 +180,13 @@ class GrowingBytes:
                 self._few += data
                 return self
             many = self._many = page_aligned(max(self._size, 2 * _FEW_BYTES))
+            note_held(many)
             many[:begin] = self._few
             self._few = bytearray()
         elif self._size > len(many):
-            many.resize(max(self._size, 2 * len(many)))
+            before = len(many)
+            many.resize(max(self._size, 2 * before))
+            note_held(many, len(many) - before)
         many[begin : self._size] = data
         return self
 

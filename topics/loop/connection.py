@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from topics.common.memory import let_go
+from topics.common.memory import let_go, note_held
 from topics.loop.operations import CONTROL, KIND_BITS, RECV, SEND, Operations, ignore
 from topics.loop.ring import Ring, Send
 from topics.loop.timers import Timer
@@ -428,6 +428,8 @@ class Connection:
         """Stage a write that cannot be sent directly: it is not the first, or too large."""
         assert not self.owned, "written to past the table that owns it"
         self.stop_sharing()
+        if len(data) >= LARGE_BYTES:
+            note_held(data)
         if self.expected == 0:
             self._send(data)
         else:

@@ -1,22 +1,25 @@
 """Time limits of connections, checked by one look over all of them each second: no timers.
 
+A look takes some connections a pass, and so does the end of those that are dropped.
+
 A connection is closed if its protocol has waited for the peer for too long (`overdue`: for a
 request head, more of a body, or a sign of life), or if the peer takes nothing of its answer. A body
 that arrives too slowly is cut off. If all connections together make the server hold too much
-memory, those that hold most are dropped.
+memory, those that hold most are dropped; that is looked at sooner where much has come for them.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from email.utils import formatdate
 
+from topics.common.memory import GrowthWatch
 from topics.config import Config
 from topics.http.plan.service import Service
 from topics.http.wire.transport import Waits
-from topics.loop.connection import Connection
+from topics.loop.connection import CLOSING, Connection
 from topics.loop.loop import Loop
 from topics.server.pace import BodyPace, Stalls
 
@@ -25,6 +28,14 @@ _log = logging.getLogger(__name__)
 LOOK_EVERY_MS = 1000
 _PACE_WINDOW_MS = 10_000
 """Time in which a body may pause without counting as slow."""
+CONNECTIONS_A_PASS = 256
+"""Connections that a pass looks at."""
+DROPS_A_PASS = 32
+"""Connections that a pass drops. The kernel frees what their sockets hold."""
+_GROWTH_PARTS = 16
+"""A look at the memory follows when this part of the limit has come since the last one."""
+
+Steps = Generator[None, None, None]
 
 
 class Sweep:
@@ -62,6 +73,11 @@ class Sweep:
         self._max_bytes = config.max_client_bytes
         self._stalls = Stalls()
         self._stopped = False
+        self._looks: Steps | None = None
+        """The look over all connections that is in progress."""
+        self._growth: GrowthWatch | None = None
+        if self._max_bytes:
+            self._growth = GrowthWatch(self._max_bytes // _GROWTH_PARTS, self._on_growth)
 
     def start(self) -> None:
         self._set_date()
@@ -79,29 +95,52 @@ class Sweep:
             return
         self._service.tick += 1
         self._set_date()
-        self._check()
+        self._begin(self._check())
         self._loop.trim()
         self._loop.call_later(self._every_ms * 1_000_000, self._look)
+
+    def _on_growth(self) -> None:
+        """Look at the memory once this pass has ended: its work may be half done."""
+        self._loop.call_later(0, self._look_at_memory)
+
+    def _look_at_memory(self) -> None:
+        if not self._stopped and self._looks is None:
+            self._begin(self._shed(self._loop.pinned()))
+
+    def _begin(self, looks: Steps) -> None:
+        """Take the steps of a look, one a pass, instead of those of the look before."""
+        self._looks = looks
+        self._go_on(looks)
+
+    def _go_on(self, looks: Steps) -> None:
+        if looks is self._looks and not self._stopped:
+            if next(looks, looks) is looks:
+                self._looks = None
+            else:
+                self._loop.call_later(0, lambda: self._go_on(looks))
 
     def _set_date(self) -> None:
         self._service.writer.set_date(formatdate(self._loop.clock.now_ms() / 1000, usegmt=True).encode())
 
-    def _check(self) -> None:
+    def _check(self) -> Steps:
         tick = self._service.tick
         pinned = self._loop.pinned()
         held = sum(pinned.values())
-        for conn in self._connections():
-            try:
-                held += self._look_at(conn, tick)
-            # the state of this connection is unknown; the others are still checked
-            except Exception:
-                _log.exception("looking at connection %d failed by a bug of ours; it is closed", conn.id)
-                conn.abort()
+        for number, conn in enumerate(list(self._connections()), 1):
+            if conn.phase < CLOSING:
+                try:
+                    held += self._look_at(conn, tick)
+                # the state of this connection is unknown; the others are still checked
+                except Exception:
+                    _log.exception("looking at connection %d failed by a bug of ours; it is closed", conn.id)
+                    conn.abort()
+            if number % CONNECTIONS_A_PASS == 0:
+                yield
         self._stalls.forget_others()
         if self._pace is not None:
             self._pace.forget_others()
         if 0 < self._max_bytes < held:
-            self._shed(pinned)
+            yield from self._shed(pinned)
 
     def _look_at(self, conn: Connection, tick: int) -> int:
         """Close a connection that has kept the server waiting too long; return its held bytes."""
@@ -119,7 +158,7 @@ class Sweep:
             conn.close()
         return held
 
-    def _shed(self, pinned: dict[int, int]) -> None:
+    def _shed(self, pinned: dict[int, int]) -> Steps:
         """Drop the largest connections until the memory held for clients is within its limit.
 
         Connections without an admitted request are dropped first, so that a client without a key
@@ -127,13 +166,19 @@ class Sweep:
 
         pinned: bytes that pending sends hold in addition, by send_data.
         """
-        connections = list(self._connections())
-        shared = _shared_out(connections)
-        sizes = [
-            (max(_held_for(conn) + pinned.get(conn.send_data, 0) + share, 0), conn)
-            for conn, share in zip(connections, shared, strict=True)
-        ]
+        shares = SharedOut()
+        rows: list[tuple[int, Connection]] = []
+        for number, conn in enumerate(list(self._connections()), 1):
+            if conn.phase < CLOSING:
+                shares.add(len(rows), conn)
+                rows.append((_held_for(conn) + pinned.get(conn.send_data, 0), conn))
+            if number % CONNECTIONS_A_PASS == 0:
+                yield
+        corrections = shares.corrections()
+        sizes = [(max(size + corrections.get(row, 0), 0), conn) for row, (size, conn) in enumerate(rows)]
         held = sum(size for size, _conn in sizes)
+        if held <= self._max_bytes:
+            return
         dropped = 0
         for size, conn in sorted(sizes, key=_first_to_go, reverse=True):
             if held <= self._max_bytes or not size:
@@ -141,6 +186,8 @@ class Sweep:
             held -= size
             dropped += 1
             conn.abort()
+            if dropped % DROPS_A_PASS == 0:
+                yield
         if dropped:
             _log.warning("%d connections dropped: clients held over %d bytes of memory", dropped, self._max_bytes)
 
@@ -150,22 +197,34 @@ def _first_to_go(row: tuple[int, Connection]) -> tuple[bool, int]:
     return not (conn.owned or conn.state.admitted), size
 
 
-def _shared_out(connections: Sequence[Connection]) -> list[int]:
-    """Return a correction for each connection, for the large buffers that several connections send.
+class SharedOut:
+    """Corrections for the large buffers that several connections send.
 
-    It is the connection's share of these buffers minus the bytes of them that it has still to send:
-    a buffer is held as a whole until its last sender is done.
+    One is the connection's share of these buffers minus the bytes of them that it has still to
+    send: a buffer is held as a whole until its last sender is done.
     """
-    users: Counter[int] = Counter()
-    sends: list[list[tuple[int, int, int]]] = []
-    for conn in connections:
-        found = []
+
+    def __init__(self) -> None:
+        self._users: Counter[int] = Counter()
+        self._sends: dict[int, list[tuple[object, int, int]]] = {}
+        """By row: the buffer, which keeps its id unique, its size, and the bytes to be sent."""
+
+    def add(self, row: int, conn: Connection) -> None:
+        found: list[tuple[object, int, int]] = []
         for part in (*conn.large_sends(), *conn.state.large_writes()):
             whole = part.obj if isinstance(part, memoryview) else part
-            found.append((id(whole), memoryview(whole).nbytes, len(part)))
-        users.update(key for key, _whole, _left in found)
-        sends.append(found)
-    return [sum(whole // users[key] - left for key, whole, left in found) for found in sends]
+            found.append((whole, memoryview(whole).nbytes, len(part)))
+        if found:
+            self._users.update(id(whole) for whole, _size, _left in found)
+            self._sends[row] = found
+
+    def corrections(self) -> dict[int, int]:
+        """Return the correction of each row that has one."""
+        users = self._users
+        return {
+            row: sum(size // users[id(whole)] - left for whole, size, left in found)
+            for row, found in self._sends.items()
+        }
 
 
 def _held_for(conn: Connection) -> int:

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from topics.common.memory import GrowingBytes, let_go
+from topics.common.memory import GrowingBytes, let_go, note_held
 from topics.errors import RequestError
 from topics.http.access.principal import Principal
 from topics.http.plan.call import SHARED_BYTES_MIN, Call
@@ -195,6 +195,8 @@ class Http2Stream:
     def queue(self, data: bytes) -> None:
         self._out.append(data)
         self.out_bytes += len(data)
+        if len(data) >= SHARED_BYTES_MIN:
+            note_held(data)
 
     def take(self, most: int) -> bytes:
         """Return up to `most` of the queued bytes; small writes are joined."""
