@@ -124,6 +124,19 @@ def test_the_node_of_a_batch_and_the_key_are_limited_too(world: World) -> None:
     assert world.request("POST", "/v0/topics/t", {"records": [{"data": 1}]}, long_key).refusal == INVALID
 
 
+def test_a_key_in_the_header_is_checked_before_the_records(world: World) -> None:
+    """7.5/3, 7.5/4: a key that is too long, or beside a producer, comes before a record that is too large."""
+    world.put("t")
+    body: dict[str, Any] = {"records": [{"data": "x" * (1 << 20)}]}
+    assert world.request("POST", "/v0/topics/t", body, {"Idempotency-Key": "k" * 256}).refusal[1] == "record_too_large"
+    assert world.request("POST", "/v0/topics/t", body, {"Idempotency-Key": "k" * 257}).refusal == INVALID
+    body["producer"] = {"id": "p", "epoch": 1, "part": 1}
+    assert world.request("POST", "/v0/topics/t", body).refusal[1] == "record_too_large"
+    assert world.request("POST", "/v0/topics/t", body, {"Idempotency-Key": "k"}).refusal == INVALID
+    many = {"records": [{"data": 1}] * 10_001}
+    assert world.request("POST", "/v0/topics/t", many, {"Idempotency-Key": "k" * 257}).refusal[1] == "batch_too_large"
+
+
 def test_lease_and_jitter_are_clamped_as_stored(world: World) -> None:
     """5.2: on logs too."""
     low = world.put("t", lease_ms=0, claim_jitter_ms=0)["config"]

@@ -82,9 +82,12 @@ def _identity(call: Call, body: WriteBody) -> _Found:
     if key is None:
         key = call.plan.request.headers.get(b"idempotency-key")
         if key is not None:
-            key, violation = _check_header_key(call, key, violation)
+            key, wrong = _check_header_key(call, key)
             if producer is not None and key is not None:
-                violation = violation or producer_and_key()
+                wrong = wrong or producer_and_key()
+            # Check 3 of 7.5, and the size of a record is check 4.
+            if wrong is not None and (violation is None or violation.code == "record_too_large"):
+                violation = wrong
     return producer if key is None else Key(key), violation
 
 
@@ -173,9 +176,7 @@ def _may_create_with(call: Call, config: TopicConfig) -> RequestError | Literal[
     return True
 
 
-def _check_header_key(
-    call: Call, key: bytes, violation: RequestError | None
-) -> tuple[bytes | None, RequestError | None]:
+def _check_header_key(call: Call, key: bytes) -> tuple[bytes | None, RequestError | None]:
     """Check an `Idempotency-Key` field. Return the key, and the violation.
 
     A key that is not visible ASCII is ignored, an empty one is a key (R-IDEM-1), and one above the
@@ -183,12 +184,11 @@ def _check_header_key(
     """
     limit = call.service.config.max_idempotency_key_bytes
     if not _VISIBLE_ASCII.fullmatch(key):
-        return None, violation
-    if len(key) > limit and violation is None:
-        violation = RequestError(
-            "invalid_request", f"Idempotency-Key has {len(key)} bytes: at most {limit} are allowed"
-        )
-    return key, violation
+        return None, None
+    if len(key) > limit:
+        message = f"Idempotency-Key has {len(key)} bytes: at most {limit} are allowed"
+        return key, RequestError("invalid_request", message)
+    return key, None
 
 
 def diff(call: Call) -> None:
