@@ -206,6 +206,36 @@ def test_a_commit_that_failed_is_made_again() -> None:
     assert readers.state().committed == 2
 
 
+def test_a_read_that_waits_gets_a_page_whose_commit_failed_when_its_lease_ends() -> None:
+    """R-READER-5, 7.14: the page was done when the read began to wait, and is out again."""
+    harness, readers = make()
+    readers.put()
+    page = readers.page(lease_ms=1000)
+    commit = readers.start_commit(page.token)
+    waiting = readers.start_read(wait_ms=20_000, lease_ms=1000)
+    harness.settle(StorageError("the disk is full"))
+    with pytest.raises(StorageError):
+        commit.get()
+    assert not waiting.given
+    harness.advance_ms(1001)
+    harness.settle()
+    assert seqs_of(waiting.get()) == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_look_that_waits_shows_a_page_that_comes_back_while_it_reads() -> None:
+    """7.14: it waits for the commit of an expiry, and the page is given back meanwhile."""
+    harness, readers = make(ttl_ms=1000)
+    harness.append("later")
+    readers.put()
+    page = readers.page()
+    harness.advance_ms(1001)
+    look = readers.start_read(peek=True, wait_ms=20_000)
+    readers.calls.give_back("t", "r", page.token)
+    harness.settle()
+    assert look.given
+    assert look.get().result.tombstone is not None
+
+
 def test_a_commit_that_a_full_disk_refused_leaves_the_page_out() -> None:
     """R-READER-5: a page that is neither committed nor late is its caller's."""
     harness, readers = make()

@@ -55,6 +55,7 @@ class PageRead(LinedUp):
         "_query",
         "_read_query",
         "_reader",
+        "_returns",
         "_source",
         "_taken",
         "_topic",
@@ -87,6 +88,8 @@ class PageRead(LinedUp):
         """The reader's seeks when the read began."""
         self._passed = 0
         """The look at the next page found nothing up to here, and moves nothing."""
+        self._returns = 0
+        """The reader's returns of pages when that look began."""
         # --- the answer
         self._taken: Interval | None = None
         """Records that are delivered at most once, until their position is committed."""
@@ -151,6 +154,8 @@ class PageRead(LinedUp):
             self._fail(refusal_of_gone(topic, reader))
             return
         reader.expire(self._core.clock.now_ms())
+        if not self._passed:
+            self._returns = reader.returns
         interval = self._interval = reader.next_interval(self._passed)
         self._moves = reader.moves
         after, upto = (max(reader.position, self._passed), 0) if interval is None else interval
@@ -260,11 +265,13 @@ class PageRead(LinedUp):
     # --- waiting -----------------------------------------------------------------------------------------------------
     def _park(self, wait: PageWait, head: int) -> None:
         topic, reader = self._topic, self._reader
+        self._passed = 0
         is_new = topic.head != head or topic.floors.lost > reader.position
-        if is_new or (reader.next_interval() is not None and not self._query.peek):
+        # A look leaves intervals without live records where they are.
+        came_back = reader.returns != self._returns if self._query.peek else reader.next_interval() is not None
+        if is_new or came_back:
             self._line_up()
             return
-        self._passed = 0
         wait.park(reader.next_deadline())
 
     def _on_topic_gone(self) -> None:

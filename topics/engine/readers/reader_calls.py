@@ -354,7 +354,7 @@ class ReaderCalls:
             if page is not None and gives_back:
                 done = self._giving_back(topic, reader, token, page, max(upto or 0, page.after), done)
             elif page is not None:
-                done = _reopening(reader, token, page, done)
+                done = self._reopening(topic, reader, token, page, done)
                 reader.finish(token, upto)
             stage_position(self._core, topic, reader, _committed(reader, done))
         except TopicsError as error:
@@ -381,6 +381,23 @@ class ReaderCalls:
         def on_commit(committed: int | TopicsError) -> None:
             if isinstance(committed, TopicsError) and reader.moves == moves and after < upto:
                 reader.give_back_interval(Interval(after, upto))
+                wake(self._core, topic)
+            done(committed)
+
+        return on_commit
+
+    def _reopening(self, topic: Topic, reader: NamedReader, token: int, page: HandedPage, done: Done[int]) -> Done[int]:
+        """Return a callback that lets a page be out again if its commit failed, and answers.
+
+        Its caller may commit it again. If that does not happen, it is handed out again, to reads
+        that wait, too, which hear of the end of its lease.
+        """
+        after, moves = page.after, reader.moves
+
+        def on_commit(committed: int | TopicsError) -> None:
+            if isinstance(committed, TopicsError) and reader.moves == moves and reader.committed < page.upto:
+                page.after = after
+                reader.put_out(token, page)
                 wake(self._core, topic)
             done(committed)
 
@@ -446,22 +463,6 @@ def _committed(reader: NamedReader, done: Done[int]) -> Then:
         done(error if error is not None else reader.committed)
 
     return then
-
-
-def _reopening(reader: NamedReader, token: int, page: HandedPage, done: Done[int]) -> Done[int]:
-    """Return a callback that lets a page be out again if its commit failed, and answers.
-
-    Its caller may commit it again, and it is handed out again if that does not happen.
-    """
-    after, moves = page.after, reader.moves
-
-    def on_commit(committed: int | TopicsError) -> None:
-        if isinstance(committed, TopicsError) and reader.moves == moves and reader.committed < page.upto:
-            page.after = after
-            reader.put_out(token, page)
-        done(committed)
-
-    return on_commit
 
 
 def _nothing() -> None:

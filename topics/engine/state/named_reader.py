@@ -80,6 +80,7 @@ class NamedReader:
         "name",
         "pages",
         "position",
+        "returns",
         "staged",
     )
 
@@ -100,6 +101,8 @@ class NamedReader:
         """Number of records done since the last position was staged."""
         self.moves = 0
         """The number of seeks. A read that sees it change begins again."""
+        self.returns = 0
+        """The number of times that records came back, to be handed out again."""
         self.gone = False
         self.holding: int | None = None
         """Seq above which records are noted as held by this reader (`TopicReaders.hold`)."""
@@ -186,6 +189,7 @@ class NamedReader:
 
     def give_back_interval(self, interval: Interval) -> None:
         insort(self._intervals, interval)
+        self.returns += 1
 
     def expire(self, now_ms: int) -> None:
         """Take back the pages whose leases have ended."""
