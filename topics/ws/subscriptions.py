@@ -67,10 +67,8 @@ class Subscriptions:
 
         taken_in: dict[str, Begin] = {}
         if command.prefixes:
-            most = self._host.config.max_watch_topics
-            names = self._host.engine.topics_with(tuple(command.prefixes), within, most)
-            others = (name for name in names if name not in command.starts)
-            taken_in = {name: of_longest_prefix(command.prefixes, name) for name in others}
+            names = self._to_take_in(command, within)
+            taken_in = {name: of_longest_prefix(command.prefixes, name) for name in names}
 
         def on_found(found: Found | Exception) -> None:
             self._look_up = None
@@ -82,6 +80,29 @@ class Subscriptions:
 
         self._look_up = LookUp(self._host.engine, command.starts, taken_in, on_found, lenient=command.lenient)
         self._look_up.go_on()
+
+    def _to_take_in(self, command: Subscribe, within: Prefixes) -> list[str]:
+        """Return the topics that the prefixes of a command take in now.
+
+        As many as may have a place beside those that are named. Of topics that were named before,
+        the first ones begin again.
+        """
+        most, watch = self._host.config.max_watch_topics, self._feed.prefixes
+        named = self._feed.subscriptions.keys() - (() if watch is None else watch.taken.keys())
+        room = most + len(command.starts) + len(named)
+        names = self._host.engine.topics_with(tuple(command.prefixes), within, room)
+        found: list[str] = []
+        left = most
+        for at, name in enumerate(names):
+            if name in command.starts:
+                continue
+            if name in named:
+                if at < most:
+                    found.append(name)
+            elif left:
+                left -= 1
+                found.append(name)
+        return found
 
     def _follow(self, command: Subscribe, within: Prefixes, found: Found) -> bytes:
         query = DiffQuery(
@@ -107,6 +128,8 @@ class Subscriptions:
             watch = self._feed.watch_prefixes(within, config.max_watch_topics, config.ws_max_subscriptions or 1 << 62)
             others = {name: beginning.from_seq for name, beginning in found.items() if name not in named}
             followed += watch.add(command.prefixes, query, others)
+        elif watch is not None:
+            watch.fill_places()
         self._keep(query)
         topics = {name: found[name]._asdict() for name in followed}
         return replies.subscribed(command.request_id, topics, list(command.prefixes))
@@ -146,6 +169,8 @@ class Subscriptions:
             watch.drop(prefixes)
         for name in names:
             self._feed.unsubscribe(name)
+        if watch is not None:
+            watch.fill_places()
 
     def pause(self) -> None:
         """Stop deliveries until `go_on`."""

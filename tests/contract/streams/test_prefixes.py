@@ -199,6 +199,16 @@ def test_a_free_place_is_for_the_first_that_was_left_out(make_world: MakeWorld) 
     assert get(stream, 1) == [("left-out", "e")]
 
 
+def test_an_absent_topic_that_is_named_takes_no_place(make_world: MakeWorld) -> None:
+    """R-PREFIX-3: the topics that are there begin as their prefix says, as many as have a place."""
+    world = make_world(max_watch_topics=1)
+    world.write("a", 1, 2)
+    body = {"topics": {"absent": {}}, "prefixes": {"a": {"tail": True}}}
+    answer = world.request("POST", "/v0/watch?lenient=true", body)
+    assert answer.json["topics"] == {"a": {"from_seq": 2, "head_seq": 2, "earliest_seq": 1}}
+    assert get(EventStream(world, answer.json["stream_url"]), 1) == [("caught-up", "a", 2)]
+
+
 # --- again -----------------------------------------------------------------------------------------------------------
 def test_a_stream_resumes_with_topics_that_came_in_later(world: World) -> None:
     """R-PREFIX-8, R-WATCH-5: by its last id, and topics that were made while it was away come, too."""
@@ -427,3 +437,61 @@ def test_a_connection_takes_in_as_many_as_a_session(make_world: MakeWorld) -> No
     three = {"op": "subscribe", "prefixes": {"x": {}, "y": {}, "z": {}}}
     assert socket.ask(three)["code"] == "invalid_request"
     assert socket.ask({"op": "subscribe", "prefixes": {"x*": {}}})["code"] == "invalid_json"
+
+
+@pytest.mark.http1
+@pytest.mark.parametrize("is_named_before", [False, True])
+def test_named_topics_take_no_place_of_those_with_a_prefix(make_world: MakeWorld, is_named_before: bool) -> None:
+    """R-PREFIX-3, R-PREFIX-9: as many begin as the prefix says, whether names were given before or with it."""
+    world = make_world(max_watch_topics=2)
+    for name in "abc":
+        world.write(name, 1, 2)
+    socket = WebSocket(world)
+    command: dict[str, Any] = {"op": "subscribe", "prefixes": {"": {"tail": True}}}
+    if is_named_before:
+        socket.subscribe("a", 2)
+        socket.take(1)
+    else:
+        command |= {"topic": "a", "from_seq": 2}
+    answer = socket.ask(command)
+    assert {name: topic["from_seq"] for name, topic in answer["topics"].items()} == {"a": 2, "b": 2, "c": 2}
+    assert ops(socket.take(3)) == [("caught_up", "a"), ("caught_up", "b"), ("caught_up", "c")]
+
+
+@pytest.mark.http1
+def test_a_shorter_prefix_leaves_the_options_of_a_longer_one(world: World) -> None:
+    """R-PREFIX-9: the options of the longest count, whichever came last."""
+    world.request("POST", "/v0/topics/ab.1", {"records": [{"data": 1, "tag": "x"}]})
+    socket = WebSocket(world)
+    for prefix, tags in (("ab", True), ("a", False)):
+        socket.ask({"op": "subscribe", "prefixes": {prefix: {}}, "include_tags": tags})
+        record, _caught_up = socket.take(2)
+        assert record["records"][0]["$tag"] == "x", prefix
+
+
+@pytest.mark.http1
+def test_a_name_that_leaves_its_place_lets_another_topic_in(make_world: MakeWorld) -> None:
+    """R-PREFIX-5, R-PREFIX-9: named topics are beside those that are taken in."""
+    world = make_world(max_watch_topics=2)
+    for name in "abc":
+        world.write(name, 1)
+    socket = WebSocket(world)
+    socket.ask({"op": "subscribe", "prefixes": {"": {}}})
+    assert ops(socket.take(5))[0] == ("left_out", "c")
+    socket.subscribe("a", 1)
+    assert ops(socket.take(3)) == [("caught_up", "a"), ("record", "c"), ("caught_up", "c")]
+
+
+@pytest.mark.http1
+def test_a_name_that_is_left_makes_room_for_a_topic_with_a_prefix(make_world: MakeWorld) -> None:
+    """R-PREFIX-9, R-WS-6."""
+    world = make_world(ws_max_subscriptions=2)
+    for name in ("a", "p.1", "p.2"):
+        world.write(name, 1)
+    socket = WebSocket(world)
+    socket.subscribe("a", 1)
+    socket.take(1)
+    socket.ask({"op": "subscribe", "prefixes": {"p": {}}})
+    assert ops(socket.take(3))[0] == ("left_out", "p.2")
+    assert socket.ask({"op": "unsubscribe", "topic": "a"})["op"] == "unsubscribed"
+    assert ops(socket.take(2)) == [("record", "p.2"), ("caught_up", "p.2")]

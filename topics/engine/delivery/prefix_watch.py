@@ -144,7 +144,7 @@ class PrefixWatch:
                 if not self._room:
                     continue
                 self.taken[name] = None
-            feed.subscribe(name, query, from_seq)
+            feed.subscribe(name, of_longest_prefix(self.queries, name), from_seq)
             followed.append(name)
         self._take_in(self._others())
         return followed
@@ -159,6 +159,11 @@ class PrefixWatch:
             self._feed.unsubscribe(name)
         self._forget_made()
         self._take_in(self._others())
+
+    def fill_places(self) -> None:
+        """Follow topics that were left out, after the connection has left or named others."""
+        if self._left_out:
+            self._take_in(self._others())
 
     def close(self) -> None:
         self._wait_for(())
@@ -212,6 +217,8 @@ class PrefixWatch:
     def _on_turn(self) -> None:
         self._has_turn = False
         names = [name for name, topic in self._made.items() if topic.visible]
+        if len(names) < len(self._made):
+            self._refills = True  # Others were made while one that is gone had the last place.
         self._forget_made()
         if self._feed.closed:
             return

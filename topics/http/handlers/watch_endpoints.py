@@ -97,11 +97,15 @@ def _beginnings(fields: Fields, field: str, most: int, limits: Config) -> dict[s
 
 
 def _taken_in(call: Call, prefixes: dict[str, Begin], starts: dict[str, Begin]) -> dict[str, Begin]:
-    """Return the beginnings of topics that prefixes take in now, beside the named ones."""
-    most = call.service.config.max_watch_topics
-    names = call.service.engine.topics_with(tuple(prefixes), call.principal.prefixes, most)
+    """Return the beginnings of topics that prefixes take in now, beside the named ones.
+
+    An absent topic that was named takes no place.
+    """
+    most, engine = call.service.config.max_watch_topics, call.service.engine
+    names = engine.topics_with(tuple(prefixes), call.principal.prefixes, most)
     others = (name for name in names if name not in starts)
-    return {name: of_longest_prefix(prefixes, name) for name in islice(others, most - len(starts))}
+    left = most - sum(bool(engine.incarnation(name)) for name in starts)
+    return {name: of_longest_prefix(prefixes, name) for name in islice(others, left)}
 
 
 def _heartbeat_ms(fields: Fields, test_floor_ms: int) -> int:
