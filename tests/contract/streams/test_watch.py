@@ -85,7 +85,7 @@ def test_a_session_may_begin_elsewhere(world: World) -> None:
         ({"from": "now", "tail": False}, "topics.jobs.from and tail both say where to begin: send one of them"),
         ({"from": "newest"}, 'topics.jobs.from must be "first", "now", {"last": 10} or {"time": 1795325238494}, not'),
         ({"from": {"last": 10_001}}, "topics.jobs.from.last must be a whole number from 0 to 10000, not the number"),
-        ({"from": {}}, "topics.jobs.from is empty: name at least one"),
+        ({"from": {}}, 'topics.jobs.from must be "first", "now", {"last": 10} or {"time": 1795325238494}, not another'),
     ],
 )
 def test_what_is_no_beginning_of_a_session_is_400(world: World, entry: Any, words: str) -> None:

@@ -164,7 +164,10 @@ def test_what_cannot_be_checked_is_a_sentence(tmp_path: Path, path: Path) -> Non
     with topics.open(path, **SMALL), pytest.raises(LockedError, match="then check again"):
         topics.fsck(path)
     (tmp_path / "other").mkdir()
-    for name, words in (("absent", "does not exist$"), ("other", "is not a data directory of topics$")):
+    for name, words in (
+        ("absent", "does not exist: use the path of a log that was made$"),
+        ("other", "is not a data directory of topics$"),
+    ):
         with pytest.raises(UsageError, match=words):
             topics.fsck(tmp_path / name)
     assert not (tmp_path / "absent").exists()

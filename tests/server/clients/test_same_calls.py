@@ -124,6 +124,8 @@ def test_a_tail_reports_a_topic_without_a_place(any_log: topics.AnyLog, caplog: 
         ({"prefixes": {"a" * 256: 0}}, f"prefixes has '{'a' * 256}', which has 256 characters: a topic's name has"),
         ({"prefixes": ["a"]}, "prefixes is ['a']: use a dict from names to cursors"),
         ({"prefixes": {"a": -1}}, "prefixes['a'] is -1: "),
+        ({"prefixes": {"a": "end"}}, "prefixes['a'] is 'end': "),
+        ({"prefixes": {"a": {"last": -1}}}, "prefixes['a'][\"last\"] is -1: "),
         ({"prefixes": {f"a{n}": 0 for n in range(65)}}, "prefixes has 65 members: use at most 64 (max_prefixes)"),
         ({}, "topics has 0 names: use 1 to 256 (max_wait_topics)"),
         ({"prefixes": {"a": 0}, "on_left_out": "skip"}, "on_left_out is 'skip': use a function of a name, or None"),

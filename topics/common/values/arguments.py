@@ -82,13 +82,13 @@ def cursor(from_seq: int | None) -> int:
     return from_seq
 
 
-def beginning(from_seq: object, from_: object, from_time: object, last_max: int) -> Begin | None:
+def beginning(from_seq: object, from_: object, from_time: object, last_max: int, name: str = "from_") -> Begin | None:
     """Return where a read begins if it is not `from_seq`; None if it is.
 
     from_: "first", "now", {"last": n}, {"time": ms}, or a Begin that was made of one. from_time:
-    the same as {"time": from_time}. Each is None if it is not given.
+    the same as {"time": from_time}. Each is None if it is not given. name: of `from_` in errors.
     """
-    given = [name for name, value in (("from_", from_), ("from_time", from_time)) if value is not None]
+    given = [each for each, value in ((name, from_), ("from_time", from_time)) if value is not None]
     if from_seq is not None:
         given.insert(0, "from_seq")
     if len(given) > 1:
@@ -105,9 +105,9 @@ def beginning(from_seq: object, from_: object, from_time: object, last_max: int)
     if isinstance(from_, Mapping) and len(from_) == 1:
         for kind, most in (("last", last_max), ("time", _U64_MAX)):
             if kind in from_:
-                count(f'from_["{kind}"]', from_[kind], most)
+                count(f'{name}["{kind}"]', from_[kind], most)
                 return Begin(kind, from_[kind])  # type: ignore[arg-type]  # one of its kinds
-    raise UsageError(f'from_ is {shown(from_)}: use "first", "now", {{"last": 10}} or {{"time": 1795325238494}}')
+    raise UsageError(f'{name} is {shown(from_)}: use "first", "now", {{"last": 10}} or {{"time": 1795325238494}}')
 
 
 def optional_milliseconds(name: str, value: Any) -> int | None:

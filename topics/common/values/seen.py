@@ -75,9 +75,15 @@ def _places(what: str, topics: Mapping[str, int | From | None], last_max: int) -
     cursors: dict[str, int] = {}
     begins: dict[str, Begin | None] = {}
     for name, place in topics.items():
+        argument = f"{what}[{name!r}]"
         is_cursor = isinstance(place, int) and not isinstance(place, bool)
         cursors[name] = place if is_cursor else 0  # type: ignore[assignment]  # an integer
-        begins[name] = None if is_cursor else NOW if place is None else arguments.beginning(None, place, None, last_max)
+        if is_cursor:
+            begins[name] = None
+        elif place is None:
+            begins[name] = NOW
+        else:
+            begins[name] = arguments.beginning(None, place, None, last_max, argument)
     return TailPlaces(cursors, begins)
 
 

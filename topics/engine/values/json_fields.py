@@ -249,11 +249,16 @@ class Fields:
             if word in _BEGINNINGS:
                 return _BEGINNINGS[word]
         elif span.kind == JsonKind.OBJECT:
-            members = self.few_members("from", _BEGINNING, 1)
+            what = self._prefix + "from"
+            try:
+                members = self.few_members("from", _BEGINNING, 1, least=0)
+            except TooManyError:
+                raise RequestError("invalid_request", f"{what} must be {_BEGINNING}, not several members") from None
             if "last" in members:
                 return Begin("last", members.number("last", limits.max_last))
             if "time" in members:
                 return Begin("time", members.u64("time", 0))
+            raise RequestError("invalid_request", f"{what} must be {_BEGINNING}, not another object")
         raise refuse(self._prefix + "from", _BEGINNING, span)
 
     def subscription_begin(self, limits: Config) -> Begin:

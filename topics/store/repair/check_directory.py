@@ -91,4 +91,4 @@ def refuse_missing(path: str) -> None:
         if not is_data_directory(path):
             raise UsageError(f"{path} is not a data directory of topics")
     except FileNotFoundError:
-        raise UsageError(f"data directory {path} does not exist") from None
+        raise UsageError(f"data directory {path} does not exist: use the path of a log that was made") from None
