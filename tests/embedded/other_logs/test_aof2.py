@@ -17,6 +17,7 @@ from tests.embedded.appends.test_admission import let_syncs_go, stop_syncs
 from tests.embedded.appends.test_flush import sim_log
 from tests.embedded.conftest import SMALL, copy_open
 from tests.embedded.other_logs.lines import Lines, append_to_failing_disk, check_usage
+from tests.embedded.test_no_maintenance import drive
 
 line = Lines("AOF2")
 
@@ -154,7 +155,6 @@ def test_a_tail_gives_records_as_they_come(log: topics.Log) -> None:
 @line(
     "`root_dir`",
     "`segment_min_bytes`, `segment_max_bytes`, `segment_target_bytes`",
-    "`preallocate_segments`",
     "`FlushConfig`: interval",
 )
 def test_the_settings_of_a_log_are_there(tmp_path: Path) -> None:
@@ -171,6 +171,16 @@ def test_the_settings_of_a_log_are_there(tmp_path: Path) -> None:
         paths = [*(tmp_path / "data" / "wal").rglob("*.log"), *(tmp_path / "data").rglob("seg-*.data")]
         assert paths
         assert all(path.stat().st_size <= 2 << 20 for path in paths)
+
+
+@line("`preallocate_segments`")
+@pytest.mark.parametrize("files", [1, 3])
+def test_so_many_log_files_are_kept_ready(files: int) -> None:
+    log, ring = sim_log(wal_spare_files=files)
+    log.append("t", [b"one"])
+    drive(log, ring, 2_000)
+    assert len(ring.list_directory("/srv/topics/wal/shard-00")) == 1 + files
+    log.close()
 
 
 @pytest.mark.parametrize("cap", [{"cap_records": 2}, {"cap_bytes": 9}], ids=str)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import topics
 from examples.walrus import meters
-from tests.embedded.conftest import SMALL
+from tests.embedded.conftest import SMALL, copy_open
 from tests.embedded.other_logs.lines import Lines, append_to_failing_disk, check_usage
+from tests.embedded.test_no_maintenance import drive
+from tests.sim import SimRing
+from topics.config import Config, tiny_config
 from topics.store.format.log_format import FRAME_MIN_BYTES
 from topics.uring.support import RingSupport
 
@@ -119,11 +123,14 @@ def test_the_ring_is_a_setting_of_a_log(tmp_path: Path) -> None:
 
 
 @line("`ReadConsistency::StrictlyAtOnce`", "a strict reader never sees an entry again")
-def test_an_at_most_once_reader_has_committed_what_it_returns(log: topics.Log) -> None:
+def test_an_at_most_once_reader_has_committed_what_it_returns(log: topics.Log, tmp_path: Path) -> None:
     log.append("t", [b"one", b"two"])
     with log.reader("t", "main", delivery="at-most-once") as reader:
         assert data_of(reader.read(limit=1)) == [b"one"]
         assert reader.committed == 1
+        killed = copy_open(Path(log.config.data_dir), tmp_path / "killed")
+    with topics.open(killed, **SMALL) as again, again.reader("t", "main") as reader:
+        assert data_of(reader.read()) == [b"two"]
 
 
 @line("`ReadConsistency::AtLeastOnce { persist_every: n }`", "a lazy reader sees at most `persist_every` entries again")
@@ -144,11 +151,26 @@ def _read_and_fail(log: topics.Log, *, reads: int) -> None:
 
 
 @line("`FsyncSchedule::Milliseconds(n)`", "`FsyncSchedule::NoFsync`")
-def test_the_time_between_syncs_is_a_setting_and_may_be_none(tmp_path: Path) -> None:
-    for number, every in enumerate((1, 500, None)):
-        with topics.open(tmp_path / str(number), sync_every_ms=every, **SMALL) as log:
-            log.append("t", [b"one"])
-            assert log.flush("t", 1) >= 1
+@pytest.mark.parametrize(
+    ("every", "not_before", "by"), [(200, 150, 250), (Config().sync_every_ms, 900, 1_100), (None, 60_000, None)]
+)
+def test_the_time_between_syncs_is_a_setting_and_may_be_none(
+    every: int | None, not_before: int, by: int | None
+) -> None:
+    ring = SimRing(1)
+    ring.disk.make_directory("/srv")
+    config = replace(tiny_config("/srv/topics"), checkpoint_every_ms=1 << 40, sync_every_ms=every)
+    log = topics.Log(config, ring, ring.clock)
+    log.append("t", [b"creates the topic, which is synced"])
+    log.append("t", [b"one"])
+    drive(log, ring, not_before)
+    assert log.state("t").synced_seq == 1
+    if by is None:
+        assert log.flush("t", 2) == 2
+    else:
+        drive(log, ring, by - not_before)
+        assert log.state("t").synced_seq == 2
+    log.close()
 
 
 @line("`FsyncSchedule::SyncEach`")
