@@ -40,6 +40,7 @@ _RESTORES = "tests/embedded/calls/test_backup_calls.py"
 _ARCHIVES = "tests/store/archive/test_archiver.py"
 _MIRRORS = "tests/store/mirror/test_mirror.py"
 _TIMES = "tests/store/archive/test_restore_archive.py"
+_ACCESS_LOGS = "tests/server/service/test_access_log_lives.py"
 
 
 class Mutant(NamedTuple):
@@ -2206,6 +2207,20 @@ MUTANTS = (
         "    await files.rename(path, removed)\n",
         "    removed = path\n",
         _ARCHIVES,
+    ),
+    _one(
+        "an answer with an error has no line in the access log",
+        "http/plan/call.py",
+        "if service.access_log is not None and exchange is not None:",
+        "if service.access_log is not None and exchange is not None and status < 400:",
+        _ACCESS_LOGS,
+    ),
+    _one(
+        "the last lines of the access log are not written at a stop",
+        "server/access_log_file.py",
+        "            self._timer.cancel()\n            self._begin()\n",
+        "            self._timer.cancel()\n",
+        _ACCESS_LOGS,
     ),
     _one(
         "a mirror that is ahead of its note",
