@@ -20,6 +20,10 @@ GET = b"GET /v0/topics/%b HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = (
     b"POST /v0/topics/%b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
 )
+CHUNKED = (
+    b"POST /v0/topics/%b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n%b0\r\nTrailer: x\r\n\r\n"
+)
 WAITS = Waits(head=60, idle=75, ping_after=20, ping_timeout=20, stall=30, drain=10)
 
 
@@ -101,6 +105,26 @@ def test_a_body_whose_end_comes_when_the_pass_is_spent_waits() -> None:
     assert names(writer) == ["w"]
     server.end_pass()
     assert (names(writer), writer.wire.paused) == (["behind"], False)
+
+
+def test_a_body_of_very_small_chunks_takes_turns_while_it_arrives() -> None:
+    """A megabyte of them takes a hundred milliseconds, and came in one pass."""
+    server = Server(requests=4)
+    writer, other = server.peer(), server.peer()
+    writer.http.receive(CHUNKED % (b"w", b"1\r\nx\r\n" * 20_000) + GET % b"behind")
+    assert writer.wire.paused
+    other.http.receive(GET % b"o")
+    assert (names(writer), names(other)) == ([], [])
+    server.end_pass()
+    assert (names(writer), names(other)) == ([], ["o"])
+    passes = 1
+    while len(server.service.turns):
+        server.end_pass()
+        passes += 1
+    first, behind = writer.wire.take()
+    assert (first.json["name"], len(first.json["body"]), behind.json["name"]) == ("w", 20_000, "behind")
+    assert passes == pytest.approx(len(b"1\r\nx\r\n") * 20_000 / 4096 / 4, abs=2)
+    assert not writer.wire.paused
 
 
 def test_what_comes_of_a_body_before_its_end_is_taken_at_once() -> None:
@@ -275,8 +299,8 @@ def test_turns_change_no_answer(seed: int) -> None:
     """However the bytes are cut and however little a pass may do."""
     rng = random.Random(seed)
     requests = [
-        GET % b"%d" % number if rng.random() < 0.5 else POST % (b"%d" % number, size, b"1" * size)
-        for number, size in ((number, rng.choice((1, 50, 3000))) for number in range(rng.randrange(1, 15)))
+        rng.choice((GET % name, POST % (name, size, b"1" * size), CHUNKED % (name, b"2\r\n11\r\n" * size)))
+        for name, size in ((b"%d" % number, rng.choice((1, 50, 3000))) for number in range(rng.randrange(1, 15)))
     ]
     data = b"".join(requests)
     whole, cut = Server(requests=0), Server(requests=rng.randrange(1, 4))

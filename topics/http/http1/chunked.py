@@ -81,13 +81,14 @@ class ChunkedBody:
                 at += 2
                 self._state = SIZE
             elif state == SIZE:
+                at = self._take_whole(data, at)
                 line = _SIZE_LINE.match(data, at)
                 if line is None:
                     self._pending = _partial_line(data[at:])
                     return b""
                 self._overhead += line.end() - at
                 if self._overhead > _MAX_OVERHEAD_BYTES + self.size:
-                    raise BadRequestError("the chunk sizes are larger than the chunks")
+                    raise _wasteful()
                 at = line.end()
                 self._left = int(line[1], 16)
                 self.size += self._left
@@ -101,6 +102,30 @@ class ChunkedBody:
                 at = end
             else:
                 return data[at:]
+
+    def _take_whole(self, data: bytes, at: int) -> int:
+        """Take the chunks that are whole in `data`, from `at` on. Return where they end.
+
+        Raises: BadRequestError, their sizes are larger than they are.
+        """
+        pieces: list[bytes] = []
+        while (line := _SIZE_LINE.match(data, at)) is not None:
+            begin, size = line.end(), int(line[1], 16)
+            if not size or not data.startswith(b"\r\n", begin + size):
+                break
+            self._overhead += begin - at
+            if self._overhead > _MAX_OVERHEAD_BYTES + self.size:
+                raise _wasteful()
+            self.size += size
+            pieces.append(data[begin : begin + size])
+            at = begin + size + 2
+        if pieces:
+            self._body += b"".join(pieces)
+        return at
+
+
+def _wasteful() -> BadRequestError:
+    return BadRequestError("the chunk sizes are larger than the chunks")
 
 
 _PARTIAL_SIZE: Final = re.compile(rb"[0-9A-Fa-f]{0,16}|[0-9A-Fa-f]{1,16}(?:;[\t\x20-\x7e\x80-\xff]*)?\r?")
