@@ -16,7 +16,7 @@ from topics.loop.loop import Loop
 from topics.loop.signals import install_signal_handlers
 from topics.server.access_log_file import check_access_log
 from topics.server.app import Server
-from topics.server.heap import freeze_recovered, tend_heap
+from topics.server.heap import HeapWatch, freeze_recovered, tend_heap
 from topics.server.port_file import shown_address
 from topics.server.process_numbers import read_process
 from topics.server.service_manager import ServiceReports, service_manager_of
@@ -24,6 +24,9 @@ from topics.server.startup import check_config, check_port, connection_limit, fo
 from topics.store.disk.data_directory import lock_directory
 
 _log = logging.getLogger("topics.server")
+
+LAST_ORDER = 40
+"""Position among the hooks at the end of a pass, after the sends."""
 
 
 def serve(config: Config) -> int:
@@ -83,6 +86,7 @@ def serve(config: Config) -> int:
 
             uninstall = install_signal_handlers(loop, on_signal, signals)
             leave_heap = tend_heap()
+            loop.on_pass_end(HeapWatch(loop.clock.monotonic_ns).look, LAST_ORDER)
             try:
                 server.start()
                 for each in reports:

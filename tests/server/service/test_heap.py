@@ -24,11 +24,49 @@ def look(phase, info):
 gc.callbacks.append(look)
 kept = [[[]] for _ in range(300_000)]
 assert len(seen) > 10, seen
-assert max(seen[1:]) < 30_000, seen
+assert max(seen[1:]) < 5_000, seen
 del gc.callbacks[-1]
 stop()
 assert (gc.get_threshold(), list(gc.callbacks)) == before
 """
+
+
+REPLACED = """
+import gc
+import sys
+from topics.server.heap import LOOK_EVERY_NS, YOUNG_MAX, HeapWatch, tend_heap
+
+kept = [[[]] for _ in range(50_000)]
+tend_heap()
+now_ns = 0
+watch = HeapWatch(lambda: now_ns)
+seen = []
+
+def look(phase, info):
+    if phase == "start":
+        seen.append(sum(len(gc.get_objects(generation)) for generation in range(3)))
+
+gc.callbacks.append(look)
+for at in range(len(kept)):
+    kept[at] = [[]]
+    if at % 100 == 0 and sys.argv[1] == "watched":
+        now_ns += LOOK_EVERY_NS
+        watch.look()
+more = [[] for _ in range(1000)]
+print(max(seen), YOUNG_MAX)
+"""
+
+
+def test_objects_that_replace_others_one_by_one_are_not_all_seen_by_one_collection() -> None:
+    def most_seen(kind: str) -> tuple[int, int]:
+        command = [sys.executable, "-c", REPLACED, kind]
+        done = subprocess.run(command, check=True, timeout=60, capture_output=True)
+        most, bound = map(int, done.stdout.split())
+        return most, bound
+
+    most, bound = most_seen("watched")
+    assert most < bound + 1500
+    assert most_seen("not watched")[0] > 50_000, "what Python does by itself"
 
 
 def test_a_full_collection_sees_a_bounded_number_of_objects_however_many_live() -> None:
