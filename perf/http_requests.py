@@ -38,6 +38,9 @@ class InstantEngine:
     refuses_writes = False
     throttle_window_ns = 0
 
+    def spend_reading(self, size: int) -> None:
+        pass
+
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None:
         done(ANSWER)
 

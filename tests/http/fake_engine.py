@@ -47,6 +47,9 @@ class FakeEngine:
         else:
             self.waiting.append(done)
 
+    def spend_reading(self, size: int) -> None:
+        """It has no turns."""
+
     def refuse_write(self) -> TopicsError:
         return RequestError("throttled", "busy")
 

@@ -1,6 +1,7 @@
 """When an answer is compressed."""
 
 import gzip
+import zlib
 
 import pytest
 
@@ -43,3 +44,31 @@ def test_the_same_answer_is_the_same_bytes() -> None:
 def test_level_0_compresses_nothing() -> None:
     """14: TOPICS_GZIP_LEVEL=0."""
     assert Compressor(0, 1024, 1 << 20).min_bytes > 1 << 50
+
+
+@pytest.mark.parametrize("sizes", [(0, 2000, 0), (20, 100_000, 100), (100, 0, 2000), (5000, 5000, 5000)])
+def test_an_answer_around_shared_bytes_is_one_member_and_what_is_shared_is_compressed_once(
+    sizes: tuple[int, int, int],
+) -> None:
+    """3.1."""
+    compressor = Compressor(1, 1, 1 << 20)
+    spent: list[int] = []
+    compressor.spend = spent.append
+    before, shared, after = (b"%d," % size * (size // 5) for size in sizes)
+    for more in (b"", b"!", b"?"):
+        encoded, headers = compressor.encode_around(before + more, shared, after + more)
+        assert headers == HEADERS
+        unpacker = zlib.decompressobj(16 + zlib.MAX_WBITS)
+        assert unpacker.decompress(encoded) == before + more + shared + after + more
+        assert unpacker.eof
+        assert unpacker.unused_data == b"", "a second member, which some clients leave out"
+    assert spent == [8 * len(shared)]
+    compressor.encode(b"x" * 100)
+    assert spent[1:] == [800]
+
+
+def test_parts_that_are_too_long_or_get_no_shorter_go_as_they_are() -> None:
+    """3.1."""
+    noise = gzip.compress(bytes(range(256)) * 8)
+    assert Compressor(1, 1, 1 << 20).encode_around(b"[", noise, b"]") == (b"[%b]" % noise, b"")
+    assert Compressor(1, 1, 10).encode_around(b"[", b"1" * 9, b"]") == (b"[%b]" % (b"1" * 9), b"")

@@ -562,6 +562,10 @@ class Engine:
         return wait.cancel
 
     # --- load --------------------------------------------------------------------------------------------------------
+    def spend_reading(self, size: int) -> None:
+        """Count bytes towards those that the reads of this pass may render."""
+        self._core.turns.spend(size)
+
     @property
     def refuses_writes(self) -> bool:
         """Whether deliveries lag so far that writes are refused (429), unless they opt out."""

@@ -162,17 +162,21 @@ class Call:
 
     def reply_around(self, before: bytes, shared: bytes, after: bytes) -> None:
         """Answer with JSON in three parts. shared: may be large, and part of other answers, too."""
-        if len(shared) < SHARED_BYTES_MIN or self._exchange is None:
-            self.reply(before + shared + after)
+        exchange = self._exchange
+        if exchange is None:
             return
-        compressor = self.service.compressor
+        compressor, headers = self.service.compressor, self.plan.answer_headers
         size = len(before) + len(shared) + len(after)
         if self.plan.accepts_gzip and compressor.min_bytes <= size <= compressor.max_bytes:
+            body, encoding = compressor.encode_around(before, shared, after)
+            self._head_ready(200, len(body))
+            exchange.respond(200, body, JSON, headers + encoding)
+            return
+        if len(shared) < SHARED_BYTES_MIN:
             self.reply(before + shared + after)
             return
-        exchange = self._exchange
         self._head_ready(200, size)
-        exchange.respond_in_parts((before, shared, after), self.plan.answer_headers)
+        exchange.respond_in_parts((before, shared, after), headers)
 
     def fail(self, error: BaseException) -> None:
         """Answer with the error envelope of any exception."""

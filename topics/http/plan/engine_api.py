@@ -150,6 +150,9 @@ class EngineApi(Protocol):
     @property
     def refuses_writes(self) -> bool: ...
 
+    def spend_reading(self, size: int) -> None:
+        """Count bytes towards those that the reads of this pass may render."""
+
     def refuse_write(self) -> RequestError: ...
 
     @property

@@ -178,6 +178,7 @@ class Service:
     def serve(self, engine: EngineApi) -> None:
         """Answer requests from `engine` from now on."""
         self._engine = engine
+        self.compressor.spend = engine.spend_reading
 
 
 def _no_websocket(_call: object) -> None:

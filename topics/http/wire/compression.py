@@ -7,6 +7,7 @@ uncompressed.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 
 _GZIP = 16
 _LARGE = _GZIP + zlib.MAX_WBITS, 8
@@ -15,6 +16,10 @@ _SMALL = _GZIP + 12, 5
 
 Clearing the buffers of the large setting takes longer than compressing so few bytes.
 """
+_HEAD = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
+"""The head of a gzip member: deflate, no name, no time, any system."""
+_COST = 8
+"""Bytes that a read renders in the time in which one byte is compressed."""
 HEADERS = b"Content-Encoding: gzip\r\nVary: Accept-Encoding\r\n"
 
 
@@ -25,12 +30,18 @@ class Compressor:
     compressed.
     """
 
-    __slots__ = ("_level", "max_bytes", "min_bytes")
+    __slots__ = ("_level", "_shared", "max_bytes", "min_bytes", "spend")
 
     def __init__(self, level: int, min_bytes: int, max_bytes: int) -> None:
         self._level = level
         self.max_bytes = max_bytes
         self.min_bytes = min_bytes if level else 1 << 62
+        self.spend: Callable[[int], None] = _nothing
+        """Called with bytes that a read could have rendered meanwhile, before something is
+        compressed.
+        """
+        self._shared = b"", b""
+        """The bytes last compressed for several answers, and what they became."""
 
     def encode(self, body: bytes) -> tuple[bytes, bytes]:
         """Return the body to send, and its header lines.
@@ -39,10 +50,40 @@ class Compressor:
         """
         if len(body) > self.max_bytes:
             return body, b""
+        self.spend(_COST * len(body))
         window, memory = _SMALL if len(body) <= 4096 else _LARGE
         stream = zlib.compressobj(self._level, zlib.DEFLATED, window, memory)
         encoded = stream.compress(body) + stream.flush()
         return (encoded, HEADERS) if len(encoded) < len(body) else (body, b"")
+
+    def encode_around(self, before: bytes, shared: bytes, after: bytes) -> tuple[bytes, bytes]:
+        """Return the body to send of three parts, and its header lines, as `encode`.
+
+        shared: compressed once for all answers in a row that have the same object.
+        """
+        size = len(before) + len(shared) + len(after)
+        if size > self.max_bytes:
+            return before + shared + after, b""
+        known, packed = self._shared
+        if known is not shared:
+            self.spend(_COST * len(shared))
+            packed = self._part(shared, zlib.Z_SYNC_FLUSH)
+            self._shared = shared, packed
+        checksum = zlib.crc32(after, zlib.crc32(shared, zlib.crc32(before)))
+        tail = b"%b%b" % (checksum.to_bytes(4, "little"), size.to_bytes(4, "little"))
+        first, last = self._part(before, zlib.Z_SYNC_FLUSH), self._part(after, zlib.Z_FINISH)
+        encoded = b"".join((_HEAD, first, packed, last, tail))
+        return (encoded, HEADERS) if len(encoded) < size else (before + shared + after, b"")
+
+    def _part(self, data: bytes, flush: int) -> bytes:
+        """Return deflated bytes that end at a byte, and refer to nothing before them."""
+        window, memory = (12, _SMALL[1]) if len(data) <= 4096 else (zlib.MAX_WBITS, _LARGE[1])
+        stream = zlib.compressobj(self._level, zlib.DEFLATED, -window, memory)
+        return stream.compress(data) + stream.flush(flush)
+
+
+def _nothing(_size: int) -> None:
+    """Spend nothing: no reads take turns."""
 
 
 def offers_gzip(accept_encoding: bytes) -> bool:
