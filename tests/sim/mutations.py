@@ -28,6 +28,7 @@ _AUDIENCE = "tests/engine/delivery/test_audience.py"
 _CLAIMS = "tests/contract/queues/test_waiting_claims.py"
 _IMAGES = "tests/engine/shared/test_topic_snapshot.py"
 _FIRST_LEASES = "tests/engine/write/test_first_leases.py"
+_POISON = "tests/engine/queue/test_dead_letter.py"
 _LEASES = "tests/engine/state/test_leases.py"
 _ATTEMPTS = "tests/contract/queues/test_attempts.py"
 _REDRIVE = "tests/contract/queues/test_redrive.py"
@@ -546,6 +547,34 @@ MUTANTS = (
         "            if is_image and self._most_attempts:\n",
         "            if False:\n",
         _FIRST_LEASES,
+    ),
+    _one(
+        "claims answered before very many poison jobs are moved",
+        "engine/queue/claim.py",
+        "        if taken.is_cut:\n",
+        "        if False:\n",
+        _POISON,
+    ),
+    _one(
+        "jobs forgotten that come before very many poison ones",
+        "engine/state/leases.py",
+        "                for job in jobs:\n                    self._enter(job)\n",
+        "",
+        _POISON,
+    ),
+    _one(
+        "a failed move of very many poison jobs tried over and over",
+        "engine/queue/claim.py",
+        "        if error is not None:  # Others would fail, too; they are claimable.\n",
+        "        if False:\n",
+        _POISON,
+    ),
+    _one(
+        "poison jobs that were passed over not claimable again",
+        "engine/queue/claim.py",
+        "            self._leases.put_back_all(self._stuck)\n",
+        "            pass\n",
+        _POISON,
     ),
     _one(
         "copies shown before they are synced",

@@ -65,9 +65,9 @@ class Steps:
 class Queue:
     """A queue with jobs, and calls of its clients."""
 
-    def __init__(self, jobs: int, **config: object) -> None:
+    def __init__(self, jobs: int, *, max_topics: int = 0, **config: object) -> None:
         self.jobs = jobs
-        self.h = Harness()
+        self.h = Harness(max_topics=max_topics)
         self.h.put("q", type="queue", lease_ms=_LEASE_MS, **config)
         rows = pack_rows([RowRecord(b"0", tag=b"a" if at % 2 else b"b") for at in range(10_000)])
         for _ in range(jobs // 10_000):
@@ -180,6 +180,26 @@ def expired(jobs: int) -> float:
     return q.steps.longest_ms
 
 
+def poison(jobs: int, *, max_topics: int = 0) -> float:
+    """A claim of a job after as many that are to be moved, or that cannot be."""
+    q = Queue(jobs, max_topics=max_topics, max_deliveries=1, dead_letter="dead").lease()
+    q.h.append(1, name="q")
+    q.h.advance_ms(_LEASE_MS + 1)
+    for _ in range(jobs // 1000 + 1):
+        q.state()
+        q.steps.passes(q.h, 1)
+    q.begin()
+    answer = Answer()
+    q.steps.run(lambda: q.h.engine.claim(ClaimRequest("q", "w", 1, None), answer))
+    while not answer.given:
+        q.steps.run(lambda: q.h.advance_ms(0))
+        q.steps.passes(q.h, 1)
+    assert answer.get().count == 1
+    q.steps.passes(q.h, jobs // 1000 + 1)
+    assert q.h.state("q").count == (jobs + 1 if max_topics else 1)
+    return q.steps.longest_ms
+
+
 def extended(jobs: int) -> float:
     """Extensions of all jobs until their old deadlines are most of what is stored."""
     q = Queue(jobs).lease()
@@ -224,6 +244,8 @@ CASES: dict[str, Callable[[int], float]] = {
     "leases kept from now on": kept_from_now_on,
     "all expired at once": expired,
     "all extended": extended,
+    "all moved to the dead letters, of 100,000 at most": lambda jobs: poison(min(jobs, 100_000)),
+    "no dead letter can be written, of 100,000 at most": lambda jobs: poison(min(jobs, 100_000), max_topics=1),
     "leased, half deleted by tag": lambda jobs: deleted(jobs, match="a", fail=False),
     "leased, all deleted by tag": lambda jobs: deleted(jobs, match="*", fail=False),
     "returned, all deleted by tag": lambda jobs: deleted(jobs, match="*"),

@@ -4,7 +4,8 @@ Source: wire contract 8.2, R-Q-3, R-Q-17 to -23.
 
 A pass is decided in one instant: retention, expired leases, then jobs are dealt round-robin and
 leased. Only then are their records read, which may take a disk's time; poison jobs found on the way
-are moved first, and then all claims are answered.
+are moved first, and then all claims are answered. Of very many poison jobs, some are moved, and the
+claims are decided after them, in another pass of the loop.
 """
 
 from __future__ import annotations
@@ -182,9 +183,12 @@ class Pass:
         self._budget = owner.core.config.max_claim_bytes
         self._demand = 0
         """Number of jobs asked for, for which there are lease ids."""
+        self._stuck: list[LeasedJob] | None = None
+        """Poison jobs that are passed over, since others could not be moved; None: none failed."""
 
     def begin(self) -> None:
         if self._core.closing:
+            self._put_stuck_back()
             self._answer_empty()
             return
         self._owner.catch_up(self._topic, self._retain)
@@ -221,6 +225,7 @@ class Pass:
         if self._is_gone():
             return
         if error is not None:
+            self._put_stuck_back()
             self._fail(error)
             return
         demand = sum(one.most for one in self._claims) if self._topic.index.live else 0
@@ -232,6 +237,7 @@ class Pass:
         if self._is_gone():
             return
         if error is not None:
+            self._put_stuck_back()
             self._fail(error)
             return
         leases, topic = self._leases, self._topic
@@ -240,6 +246,9 @@ class Pass:
         claims = self._claims = [one for one in self._claims if not one.cancelled]
         demand = min(self._demand, sum(one.most for one in claims))
         taken = leases.take(demand, topic.head, topic.config)
+        if taken.is_cut:
+            self._move_some(taken.poison)
+            return
         _deal(taken.jobs, claims)
         lease_id = self._core.lease_ids.take(len(taken.jobs))
         for one in claims:
@@ -252,10 +261,33 @@ class Pass:
             one.lease_ids = lease_id, lease_id + len(one.jobs)
             lease_id += len(one.jobs)
         tend(self._core, topic)
-        if taken.poison:
+        if self._stuck is not None:
+            self._stuck += taken.poison
+            self._put_stuck_back()
+            self._deliver(None)
+        elif taken.poison:
             self._owner.dead_letters.move(topic, leases, taken.poison, self._deliver)
         else:
-            self._deliver()
+            self._deliver(None)
+
+    def _move_some(self, poison: list[LeasedJob]) -> None:
+        """Move some of very many poison jobs, or pass them over, before the claims are decided."""
+        if self._stuck is None:
+            self._owner.dead_letters.move(self._topic, self._leases, poison, self._on_some_moved)
+        else:
+            self._stuck += poison
+            self._core.loop.call_later(0, self.begin)
+
+    def _on_some_moved(self, error: TopicsError | None) -> None:
+        """Begin anew, in another pass: the copies may have been committed in place."""
+        if error is not None:  # Others would fail, too; they are claimable.
+            self._stuck = []
+        self._core.loop.call_later(0, self.begin)
+
+    def _put_stuck_back(self) -> None:
+        if self._stuck:
+            self._leases.put_back_all(self._stuck)
+            self._stuck = []
 
     def _keep_within_budget(self, one: Claim) -> None:
         """Put jobs beyond the budget back for other claims."""
@@ -266,8 +298,11 @@ class Pass:
                 self._leases.put_back(job)
             del one.jobs[most:]
 
-    def _deliver(self) -> None:
-        """Deliver the dealt jobs, as far as retention and time left them meanwhile."""
+    def _deliver(self, _error: TopicsError | None) -> None:
+        """Deliver the dealt jobs, as far as retention and time left them meanwhile.
+
+        Poison jobs that could not be moved are claimable.
+        """
         self._leases.apply_time(self._core.clock.now_ms())
         for one in self._claims:
             Delivery(self._core, self._topic, self._leases, one).begin()

@@ -31,9 +31,6 @@ from topics.errors import StorageError, TopicsError
 from topics.store.format.log_format import PAYLOAD_BYTES, Frame
 from topics.store.format.rows import RowRecord, Rows, pack_rows
 
-_PART = 256
-"""Jobs moved together, which bounds the bytes read and copied at once."""
-
 
 class DeadLetterCore(JobRemovalCore, AlarmCore, Protocol):
     """The part of the core that a move of jobs needs."""
@@ -59,42 +56,42 @@ class DeadLetters:
         self.append_copies = append_copies
         self.before = before
 
-    def move(self, topic: Topic, leases: Leases, jobs: Sequence[LeasedJob], then: Callable[[], None]) -> None:
-        """Move these jobs (state MOVING), one part after another; then call `then`.
+    def move(
+        self, topic: Topic, leases: Leases, jobs: Sequence[LeasedJob], then: Callable[[TopicsError | None], None]
+    ) -> None:
+        """Move these jobs (state MOVING); then call `then`, with the error that prevented it.
 
         A job whose copy cannot be written is claimable again.
         """
-        Move(self, topic, leases, sorted(jobs, key=lambda job: job.seq), then).go_on()
+        Move(self, topic, leases, sorted(jobs, key=lambda job: job.seq), then).begin()
 
 
 class Move:
-    """The poison jobs of one pass, being moved."""
+    """Some poison jobs being moved together."""
 
     def __init__(
-        self, moves: DeadLetters, topic: Topic, leases: Leases, jobs: list[LeasedJob], then: Callable[[], None]
+        self,
+        moves: DeadLetters,
+        topic: Topic,
+        leases: Leases,
+        jobs: list[LeasedJob],
+        then: Callable[[TopicsError | None], None],
     ) -> None:
+        """jobs: at most `MOST_POISON`, which bounds the bytes read and copied at once."""
         self._moves = moves
         self._core = moves.core
         self._topic = topic
         self._leases = leases
-        self._left = jobs
-        self._part: list[LeasedJob] = []
+        self._jobs = jobs
         self._then = then
 
-    def go_on(self) -> None:
-        """Move the next part, or end."""
-        if self._topic.life is Life.GONE:
-            self._then()
-            return
+    def begin(self) -> None:
         self._leases.apply_time(self._core.clock.now_ms())
-        self._part = []
-        while self._left and not self._part:
-            self._part = [job for job in self._left[:_PART] if self._is_ours(job)]
-            del self._left[:_PART]
-        if self._part:
-            decode_jobs(self._core.reader, self._topic, self._part, self._on_read)
+        self._jobs = [job for job in self._jobs if self._is_ours(job)]
+        if self._jobs:
+            decode_jobs(self._core.reader, self._topic, self._jobs, self._on_read)
         else:
-            self._then()
+            self._then(None)
 
     def _is_ours(self, job: LeasedJob) -> bool:
         if not job.live:
@@ -103,21 +100,18 @@ class Move:
         return job.state is JobState.MOVING
 
     def _give_up(self, error: TopicsError) -> None:
-        """Release the jobs, which stay in the queue with their counts (R-Q-26).
-
-        Later parts would fail, too.
-        """
-        for job in self._part + self._left:
+        """Release the jobs, which stay in the queue with their counts (R-Q-26)."""
+        for job in self._jobs:
             self._leases.release(job)
         tend(self._core, self._topic, again=True)
-        self._then()
+        self._then(error)
 
     def _on_read(self, frames: list[Frame] | StorageError) -> None:
         if isinstance(frames, StorageError):
             self._give_up(frames)
             return
         if self._topic.life is Life.GONE:
-            self._then()
+            self._then(None)
             return
         config = self._topic.config
         name = config.dead_letter
@@ -126,11 +120,11 @@ class Move:
             self._give_up(StorageError("no dead-letter topic"))
             return
         self._leases.apply_time(self._core.clock.now_ms())
-        there = [(job, frame) for job, frame in zip(self._part, frames, strict=True) if self._is_ours(job)]
+        there = [(job, frame) for job, frame in zip(self._jobs, frames, strict=True) if self._is_ours(job)]
         if not there:  # deleted while they were read (R-DEL-7)
-            self.go_on()
+            self._then(None)
             return
-        self._part = [job for job, _frame in there]
+        self._jobs = [job for job, _frame in there]
         copies = [dead_letter_of(frame, self._topic.name, config, job.reason) for job, frame in there]
         self._moves.append_copies(name, pack_rows(copies), self._on_copied)
 
@@ -139,7 +133,7 @@ class Move:
         if isinstance(result, TopicsError):
             self._give_up(result)
             return
-        seqs = [job.seq for job in self._part]
+        seqs = [job.seq for job in self._jobs]
         self._moves.before(self._topic, seqs, self._on_forwarded)
 
     def _on_forwarded(self, error: TopicsError | None) -> None:
@@ -147,19 +141,19 @@ class Move:
         if error is not None:
             self._give_up(error)
         else:
-            self._delete_part()
+            self._delete()
 
-    def _delete_part(self) -> None:
+    def _delete(self) -> None:
         topic = self._topic
         if topic.life is Life.GONE:
-            self._then()
+            self._then(None)
             return
         if topic.life is Life.DELETING:
-            topic.parked.append(self._delete_part)
+            topic.parked.append(self._delete)
             return
-        jobs = self._part = [job for job in self._part if self._is_ours(job)]
+        jobs = self._jobs = [job for job in self._jobs if self._is_ours(job)]
         if not jobs:
-            self.go_on()
+            self._then(None)
             return
         operation = JobRemoval(self._core, topic, jobs, [], self._on_deleted)
         try:
@@ -171,9 +165,9 @@ class Move:
         if isinstance(result, AckResult):
             self._leases.dead_lettered += result.done
             self._core.job_counts.dead_lettered += result.done
-            self.go_on()
+            self._then(None)
         else:  # they were released already
-            self._part = []
+            self._jobs = []
             self._give_up(result)
 
 

@@ -58,6 +58,8 @@ _LOOKS = 16
 _FEW_SEQS = 1024
 """Up to this number of seqs, their jobs are dropped one by one."""
 _ROWS_A_STEP = 2048
+MOST_POISON = 256
+"""Poison jobs that one look for claimable jobs returns, and that are moved together."""
 
 
 class OpenWindow(Protocol):
@@ -81,6 +83,8 @@ class ClaimedJobs(NamedTuple):
     """Jobs to be leased now: returned ones first, then fresh ones, each ascending (R-Q-3)."""
     poison: list[LeasedJob]
     """Jobs delivered too often, to be moved to the dead-letter topic (R-Q-22)."""
+    is_cut: bool = False
+    """Whether there may be more poison jobs before the claimable ones: `jobs` is empty then."""
 
 
 class Leases:
@@ -355,15 +359,20 @@ class Leases:
     def take(self, limit: int, head: int, config: TopicConfig) -> ClaimedJobs:
         """Return the next claimable jobs, `limit` at most, and the poison jobs found among them.
 
-        Call `apply_time` before, and `lease` the returned jobs after.
+        Once there are `MOST_POISON` of these, it returns only them. Call `apply_time` before, and
+        `lease` the returned jobs after.
         """
         jobs: list[LeasedJob] = []
         poison: list[LeasedJob] = []
         most = config.max_deliveries if config.dead_letter is not None else 0
         while self._returning and len(jobs) < limit:
+            if len(poison) == MOST_POISON:
+                for job in jobs:
+                    self._enter(job)
+                return ClaimedJobs([], poison, is_cut=True)
             block = self.jobs.blocks.get(self._returning[0])
             if block is not None:
-                for job in self._returned_of(block, limit - len(jobs)):
+                for job in self._returned_of(block, min(limit - len(jobs), MOST_POISON - len(poison))):
                     if 0 < most <= job.deliveries:
                         job.state = MOVING
                         poison.append(job)
@@ -415,6 +424,17 @@ class Leases:
     def put_back(self, job: LeasedJob) -> None:
         """Make a job that `take` has returned claimable again."""
         self._enter(job)
+
+    def put_back_all(self, jobs: list[LeasedJob]) -> None:
+        """Make moving jobs that were not moved claimable again; of very many, some a step."""
+        self._index.usage.reclaim.run(self._put_back(jobs))
+
+    def _put_back(self, jobs: list[LeasedJob]) -> Iterator[None]:
+        while jobs:
+            for job in jobs[-MOST_POISON:]:
+                self.release(job)
+            del jobs[-MOST_POISON:]
+            yield
 
     def _enter(self, job: LeasedJob) -> None:
         """Enter a job that is in no set among the returned ones."""
