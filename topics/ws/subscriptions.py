@@ -203,7 +203,7 @@ class Subscriptions:
         return not self._reader.over_high_water
 
     def deliver_left_out(self, name: str, most: int) -> bool:
-        """Write the frame about a topic without a place (R-PREFIX-6)."""
+        """Write the frame about a topic without a place (R-PREFIX-5)."""
         self._write(text_frame(b'{"op":"left_out","topic":"%b","max":%d}' % (name.encode(), most)))
         return not self._reader.over_high_water
 

@@ -48,7 +48,7 @@ class Sink(Protocol):
         """
 
     def deliver_left_out(self, name: str, most: int) -> bool:
-        """Take the news that a topic is not followed although a prefix covers it (R-PREFIX-6).
+        """Take the news that a topic is not followed although a prefix covers it (R-PREFIX-5).
 
         most: the topics that may be followed. Returns: as `deliver`.
         """

@@ -329,9 +329,8 @@ class ForwardSteps:
         if step.upto <= router.position and not step.holes:
             self._on_end(router, blocked=step.blocked)
             return
-        # After a change of config it would forward, or omit, records against the acknowledged one
-        # (R-RTR-8).
-        # then it is planned again
+        # After a change of config the step would forward, or omit, records against the acknowledged
+        # one (R-RTR-8), so it is planned again then.
         if router.changing or (step.copies and has_to_wait(router.dest)):
             router.enter(RouterWork.QUEUED)
             failed = partial(self._on_turn_failed, router)

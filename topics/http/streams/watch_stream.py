@@ -218,7 +218,7 @@ class WatchStream:
         return feed is not None and feed.prefixes is not None and name in feed.prefixes
 
     def deliver_left_out(self, name: str, most: int) -> bool:
-        """Write the frame about a topic without a place (R-PREFIX-6)."""
+        """Write the frame about a topic without a place (R-PREFIX-5)."""
         stream = self._stream
         if stream is None:
             return False
