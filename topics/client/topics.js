@@ -13,11 +13,14 @@
 
 const DEFAULTS = {
   key: null, // one of the server's keys
-  timeoutMs: 30000, // how long a call may take in all, with its repetitions; at most half of the window of the topic
+  timeoutMs: 30000, // how long a call may take in all, with its repetitions
   firstPauseMs: 50, // the first pause before a repetition; each one after it is twice as long
   longestPauseMs: 5000,
   heartbeatMs: 15000, // of streams; one that is silent for twice as long is given up, and opened again
 };
+
+const DEFAULT_WINDOW_MS = 120000; // of a topic that a write creates
+const SETTLING = [400, 413, 422]; // statuses of refusals that an append which was done would not get
 
 /** An error that a server answered (`code`, `detail` and `status` are set), or the lack of an answer. */
 export class TopicsError extends Error {
@@ -52,17 +55,16 @@ class Client {
     const path = `/v0/topics/${encodeURIComponent(topic)}`;
     const records = values.map((data) => ({ data }));
     const body = { records, idempotency_key: crypto.randomUUID(), ...fields };
-    return this.call("POST", path, body, { check: () => this.checkWindow(path) });
+    return this.call("POST", path, body, { windowMs: (until) => this.windowMs(path, until) });
   }
 
-  /** Throw TopicsError `outcome_unknown` if a topic knows no keys, so that a repetition could append again. */
-  async checkWindow(path) {
-    const state = await this.call("GET", `${path}?touch=false`).catch((error) => {
-      if (error.code !== "topic_not_found") throw error;
-    });
-    if (state?.config.idempotency_window_ms === 0) {
-      const why = "its topic has no idempotency window";
-      throw new TopicsError("outcome_unknown", `the append was not answered, and may be done: ${why}`);
+  /** Return for how long a topic knows the key of an append, 0: its key may not read that. Throws: TopicsError. */
+  async windowMs(path, until) {
+    try {
+      const state = await this.call("GET", `${path}?touch=false`, undefined, { until });
+      return state.config.idempotency_window_ms;
+    } catch (error) {
+      return error.code === "topic_not_found" || error.code === "no_answer" ? DEFAULT_WINDOW_MS : 0;
     }
   }
 
@@ -72,11 +74,14 @@ class Client {
   }
 
   /**
-   * Send a request that may be repeated, and return its answer. `check` throws if, without an answer, it may not.
-   * Throws: TopicsError; the signal's reason.
+   * Send a request that may be repeated, and return its answer. `windowMs`: returns for how long a repetition does not
+   * do it twice. `until`: when to give it up (Unix ms).
+   * Throws: TopicsError, `outcome_unknown` where it may be done; the signal's reason.
    */
-  async call(method, path, body, { signal, check } = {}) {
-    const until = Date.now() + this.options.timeoutMs;
+  async call(method, path, body, { signal, windowMs, until } = {}) {
+    const began = Date.now();
+    let inDoubt = false;
+    until ??= began + this.options.timeoutMs;
     for (let pauses = 0; ; pauses++) {
       const left = AbortSignal.timeout(Math.max(1, until - Date.now()));
       let error;
@@ -87,15 +92,17 @@ class Client {
         signal?.throwIfAborted();
         error = failure;
       }
-      if (error instanceof TopicsError && !mayPass(error)) throw error;
-      if (error.code === undefined || error.code === "no_answer") {
-        await check?.();
-        check = undefined;
+      const isAnswer = error instanceof TopicsError && error.code !== "no_answer";
+      if (isAnswer && !mayPass(error)) throw inDoubt && !SETTLING.includes(error.status) ? unknown(error.message) : error;
+      if (windowMs && !isAnswer) {
+        inDoubt = true;
+        until = Math.min(until, began + (await windowMs(until)) / 2); // each time: topics change
       }
       const pause = Math.max(this.pauseMs(pauses), error.detail?.retry_after_ms ?? 0);
       if (Date.now() + pause >= until) {
-        if (error instanceof TopicsError) throw error;
-        throw new TopicsError("no_answer", `no answer from ${this.url}: ${error.message}${this.originToList()}`);
+        if (isAnswer) throw inDoubt ? unknown(error.message) : error;
+        const why = `no answer from ${this.url}: ${error.message}${this.originToList()}`;
+        throw inDoubt ? unknown(why) : new TopicsError("no_answer", why);
       }
       await sleep(pause, signal);
     }
@@ -189,6 +196,11 @@ class Client {
     const pause = Math.min(this.options.firstPauseMs * 2 ** pauses, this.options.longestPauseMs);
     return pause * (0.5 + Math.random() / 2);
   }
+}
+
+/** Return the error of a request that may be done, or not. */
+function unknown(why) {
+  return new TopicsError("outcome_unknown", `${why}, and there is no time to send it again: it may be done, or not`);
 }
 
 /** Whether the same request may succeed later. */

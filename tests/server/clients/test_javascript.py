@@ -197,3 +197,29 @@ def test_a_page_of_another_origin_is_asked_whether_the_server_lists_it(tmp_path:
         "",
         "",
     ]
+
+
+def test_an_append_is_not_sent_again_after_half_of_the_window_of_its_topic(world: LiveWorld, tmp_path: Path) -> None:
+    """R-IDEM-1: once its key is forgotten, a repetition would append again."""
+    with topics.connect(url(world)) as log:
+        log.put_topic("brief", idempotency_window_ms=1000)
+    found = run(
+        world,
+        tmp_path,
+        """
+        const real = globalThis.fetch;
+        globalThis.fetch = async (address, init) => {
+          const answer = await real(address, init);
+          if (init.method !== "POST") return answer;
+          throw new TypeError("the answer was lost");
+        };
+        const began = Date.now();
+        await log.append("brief", [1]).catch((error) => console.log(error.code, error.message));
+        console.log(Date.now() - began < 10_000);
+        """,
+    )
+    assert found[0].startswith("outcome_unknown no answer from ")
+    assert found[0].endswith("it may be done, or not")
+    assert found[1] == "true"
+    with topics.connect(url(world)) as log:
+        assert log.state("brief").count == 1
