@@ -13,7 +13,7 @@
 
 const DEFAULTS = {
   key: null, // one of the server's keys
-  timeoutMs: 30000, // how long a call may take in all, with its repetitions
+  timeoutMs: 30000, // how long a call may take in all, with its repetitions and without the wait_ms that it asks for
   firstPauseMs: 50, // the first pause before a repetition; each one after it is twice as long
   longestPauseMs: 5000,
   heartbeatMs: 15000, // of streams; one that is silent for twice as long is given up, and opened again
@@ -81,7 +81,7 @@ class Client {
   async call(method, path, body, { signal, windowMs, until } = {}) {
     const began = Date.now();
     let inDoubt = false;
-    until ??= began + this.options.timeoutMs;
+    until ??= began + this.options.timeoutMs + (body?.wait_ms ?? 0);
     for (let pauses = 0; ; pauses++) {
       const left = AbortSignal.timeout(Math.max(1, until - Date.now()));
       let error;

@@ -223,3 +223,17 @@ def test_an_append_is_not_sent_again_after_half_of_the_window_of_its_topic(world
     assert found[1] == "true"
     with topics.connect(url(world)) as log:
         assert log.state("brief").count == 1
+
+
+def test_a_read_that_waits_longer_than_a_call_may_take_is_answered(world: LiveWorld, tmp_path: Path) -> None:
+    found = run(
+        world,
+        tmp_path,
+        """
+        await log.append("quiet", [1]);
+        const client = connect("URL", { timeoutMs: 300 });
+        const page = await client.read("quiet", { from_seq: 1, wait_ms: 600 });
+        console.log(page.records.length, page.next_from_seq);
+        """.replace("URL", url(world)),
+    )
+    assert found == ["0 1"]
