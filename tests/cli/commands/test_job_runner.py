@@ -172,3 +172,24 @@ def test_the_second_signal_ends_the_commands_and_their_jobs_are_returned(tmp_pat
         assert runner.run() == 130
         helper.join()
         assert [job.seq for job in log.claim("jobs", "other", 9)] == [1]
+
+
+def test_a_tag_that_no_variable_holds_is_given_with_what_replaces_it(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        queue_with(log, topics.NewRecord("a job", "a\0ü"))
+        command = ("sh", "-c", f'printf %s "$TOPICS_TAG" > {tmp_path}/tag')
+        assert JobRunner(log, OPTIONS._replace(command=command)).run() == 0
+        assert log.state("jobs").count == 0
+    assert (tmp_path / "tag").read_text("utf-8") == "a\N{REPLACEMENT CHARACTER}ü"
+
+
+def test_an_error_of_any_kind_ends_the_command(tmp_path: Path) -> None:
+    class Broken(WatchedLog):
+        def ack(self, queue: str, node: str, jobs: Iterable[topics.Job]) -> topics.AckResult:
+            raise ValueError("a mistake")
+
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        queue_with(log, "a job")
+        broken: Any = Broken(log, lambda: None)
+        with pytest.raises(ValueError, match="a mistake"):
+            JobRunner(broken, OPTIONS).run()

@@ -17,7 +17,6 @@ from topics.cli.exit_codes import INTERRUPTED, REFUSED
 from topics.cli.output.record_text import data_bytes
 from topics.common.work import Worker, WorkJob
 from topics.common.work_steps import START_MS, WorkOptions
-from topics.errors import TopicsError
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -66,7 +65,7 @@ class JobRunner:
         """Whether commands that run are to end."""
         self._lost = False
         """Whether the lease of a job ended before the job was done."""
-        self._error: TopicsError | OSError | None = None
+        self._error: Exception | None = None
 
     def run(self) -> int:
         """Work to the end. Return the exit code."""
@@ -107,7 +106,7 @@ class JobRunner:
                 self._ends_without()
                 if self._options.drain:
                     return
-        except (TopicsError, OSError) as error:
+        except Exception as error:  # another kind would end only this thread
             self._error = self._error or error
             self.stopping.set()
 
@@ -183,14 +182,15 @@ class JobRunner:
         job.nack(reason=why)
         self._report(job, f"returned: {why}")
 
-    def _variables(self, job: WorkJob) -> dict[str, str]:
+    def _variables(self, job: WorkJob) -> dict[str, Any]:
         variables: dict[str, Any] = {
             "TOPICS_QUEUE": self._options.queue,
             "TOPICS_SEQ": job.seq,
-            "TOPICS_TAG": job.tag or "",
+            # No variable holds a NUL.
+            "TOPICS_TAG": (job.tag or "").replace("\0", "\N{REPLACEMENT CHARACTER}"),
             "TOPICS_DELIVERIES": job.deliveries,
         }
-        return {**os.environ, **{name: str(value) for name, value in variables.items()}}
+        return {**os.environ, **{name: str(value).encode() for name, value in variables.items()}}
 
     def _note_lost(self, job: WorkJob, what: str) -> None:
         self._lost = True
