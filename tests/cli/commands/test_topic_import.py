@@ -10,9 +10,11 @@ import msgspec
 import pytest
 
 import topics
+from tests.cli.commands.command_runs import run
 from tests.embedded.conftest import SMALL
 from topics.cli.commands.topic_export import export_lines
 from topics.cli.commands.topic_import import TopicImport
+from topics.cli.exit_codes import USAGE
 from topics.errors import RequestError, UsageError
 
 RECORDS = [
@@ -149,3 +151,36 @@ def test_what_is_left_of_a_ttl_is_imported_and_an_expired_record_keeps_its_place
         late = text.replace(b'"$ts":%d' % before.ts, b'"$ts":%d' % (before.ts - 7_200_000))
         assert imported(log, "v", late, keep_seqs=True) == 3
         assert log.state("v").head_seq == 3
+
+
+def test_an_import_that_fails_says_which_lines_are_stored_and_leaves_the_limits_of_the_file(tmp_path: Path) -> None:
+    """A repaired file, imported again, would be there twice; a topic without its limits grows."""
+    with topics.open(tmp_path / "a", **SMALL) as one, topics.open(tmp_path / "b", **SMALL) as other:
+        one.put_topic("t", cap_records=5000, ttl_ms=3_600_000)
+        one.append("t", list(range(1, 2502)))
+        one.delete("t", before_seq=1)
+        one.append("t", [topics.NewRecord(1, "gone")])
+        one.delete("t", match="gone")
+        one.append("t", [7])
+        lines = exported(one, "t").splitlines(keepends=True)
+        work = TopicImport(other, "t", "record", keep_seqs=True)
+        with pytest.raises(UsageError) as refused:
+            work.run(io.BytesIO(b"".join([*lines, b"{\n"])), nothing)
+        assert str(refused.value).startswith("line 2504 is no JSON")
+        assert work.stored.text(refused.value) == "lines 1 to 2502 are stored (seqs 1 to 2501), the rest is not"
+        state = other.state("t")
+        assert (state.config.cap_records, state.config.ttl_ms) == (5000, 3_600_000)
+        assert [record.tag for record in other.read("t") if record.tag is not None] == []
+
+
+def test_the_command_says_which_lines_it_stored(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    file = tmp_path / "lines"
+    file.write_bytes(b'{"data":1}\n' * 1500 + b"{\n")
+    ran = run(["import", "t", str(file), "--data-dir", str(data)], tmp_path)
+    assert ran.code == USAGE
+    assert "line 1501 is no JSON" in ran.err
+    assert ran.err.endswith("; lines 1 to 1000 are stored (seqs 1 to 1000), the rest is not\n")
+    with topics.open(data, **SMALL) as log:
+        assert log.state("t").count == 1000

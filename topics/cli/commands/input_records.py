@@ -12,7 +12,7 @@ import msgspec
 
 import topics
 from topics.clock import SystemClock
-from topics.errors import UsageError
+from topics.errors import OutcomeUnknown, UsageError
 
 INPUTS = ("json", "text", "bytes", "record")
 """A value of JSON; a string; bytes; or an object as `topics get -o json` prints it."""
@@ -122,6 +122,28 @@ def _left_of(value: dict[str, Any], name: str, what: str, least: int) -> int:
     if value.get(f"${name}") and type(value.get("$ts")) is int:
         return max(least, int(value["$ts"]) + time - SystemClock().now_ms())
     return time
+
+
+class StoredLines(NamedTuple):
+    """Lines that were appended, and their records. last_line: 0 for none."""
+
+    last_line: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    records: int = 0
+
+    def and_then(self, last_line: int, appended: topics.AppendResult) -> StoredLines:
+        """Return these lines and those up to `last_line`, which were appended after them."""
+        records = self.records + (0 if appended.deduped else appended.count)
+        return StoredLines(last_line, self.first_seq or appended.first_seq, appended.last_seq, records)
+
+    def text(self, error: Exception) -> str:
+        """Return what of the lines is stored after an error, as a clause."""
+        lines = "line 1 is" if self.last_line == 1 else f"lines 1 to {self.last_line} are"
+        among = f"{self.records} records among " if self.records <= self.last_seq - self.first_seq else ""
+        is_one = self.first_seq == self.last_seq
+        seqs = f"seq {self.first_seq}" if is_one else f"{among}seqs {self.first_seq} to {self.last_seq}"
+        return f"{lines} stored ({seqs}){'' if isinstance(error, OutcomeUnknown) else ', the rest is not'}"
 
 
 class InputBatch(NamedTuple):

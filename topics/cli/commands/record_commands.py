@@ -13,13 +13,13 @@ import topics
 from topics.cli.commands.beginning import After, First, Last, ReadBeginning, Since, SkipGaps, beginning_of
 from topics.cli.commands.cli_call import PATIENCE_S, CliCall, on_records, on_topics
 from topics.cli.commands.gaps import at_gap
-from topics.cli.commands.input_records import INPUTS, InputForm, batches_of
+from topics.cli.commands.input_records import INPUTS, InputForm, StoredLines, batches_of
 from topics.cli.exit_codes import REFUSED, exit_code_of, report
 from topics.cli.output.printer import count_text
 from topics.cli.output.progress_bar import progress_bar
 from topics.clock import SystemClock
 from topics.common.reader_tail import ReaderTail, tail_reader
-from topics.errors import OutcomeUnknown, TopicsError, UsageError
+from topics.errors import TopicsError, UsageError
 
 if TYPE_CHECKING:
     from topics.common.any_log import AnyLog
@@ -56,19 +56,19 @@ def put(
     if once is not None and not (data or whole):
         raise UsageError("--once is for one append: give the records as arguments, or add --whole")
     records = InputForm.of(form, tag, node, meta, round(delay_s * 1000), round(ttl_s * 1000))
-    appended = first = last = last_line = 0
+    stored = StoredLines()
     with call.log(writes=True) as log, progress_bar(f"put {topic}", None) as advance:
         try:
             for batch in batches_of(records, data or [], sys.stdin.buffer, whole=whole):
                 result = log.append(topic, batch.records, key=once, create=False if no_create else None)
-                first, last, last_line = first or result.first_seq, result.last_seq, batch.last_line
-                appended += 0 if result.deduped else result.count
+                stored = stored.and_then(batch.last_line, result)
                 advance(len(batch.records))
         except TopicsError as error:
-            if not last_line:
+            if not stored.last_line:
                 raise
-            report(error, _stored(last_line, first, last, appended, error))
+            report(error, stored.text(error))
             raise typer.Exit(exit_code_of(error)) from None
+    _line, first, last, appended = stored
     span = f", seq {first}" if first == last else f", seqs {first} to {last}" if first else ""
     is_repeated = bool(first) and not appended
     call.printer.said(
@@ -222,14 +222,6 @@ def delete(
         {"topic": topic, **result._asdict()},
         f"{topic}: {count_text(result.deleted, 'record')} deleted, {count_text(result.count, 'record')} left",
     )
-
-
-def _stored(last_line: int, first: int, last: int, count: int, error: TopicsError) -> str:
-    """Return what of stdin is stored after an error."""
-    lines = "line 1 is" if last_line == 1 else f"lines 1 to {last_line} are"
-    among = f"{count} records among " if count <= last - first else ""
-    seqs = f"seq {first}" if first == last else f"{among}seqs {first} to {last}"
-    return f"{lines} stored ({seqs}){'' if isinstance(error, OutcomeUnknown) else ', the rest is not'}"
 
 
 def _print_seqs(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 import topics
-from topics.cli.commands.input_records import InputForm, lines_as_they_come, record_of
+from topics.cli.commands.input_records import InputForm, StoredLines, lines_as_they_come, record_of
 from topics.cli.commands.topic_export import FORMAT
 from topics.cli.commands.topic_state import state_if_there
-from topics.errors import RequestError, UsageError
+from topics.errors import RequestError, TopicsError, UsageError
 
 if TYPE_CHECKING:
     from topics.common.any_log import AnyLog
@@ -45,6 +46,9 @@ class TopicImport:
         self._keep_seqs = keep_seqs
         self._batch: list[Any] = []
         self._bytes = 0
+        self._line = 0
+        """The line of the last record of the batch."""
+        self.stored = StoredLines()
         self._result = ImportResult(0, 0, False)
         self._next_seq = 1
         self._filler = f"topics-import-{secrets.token_hex(8)}"
@@ -53,7 +57,18 @@ class TopicImport:
         self._limits: dict[str, Any] = {}
 
     def run(self, source: IO[bytes], advance: Callable[[int], None]) -> ImportResult:
-        """Append all. Raises: UsageError, which names a line; RequestError."""
+        """Append all. `stored` says what was, also after an error.
+
+        Raises: UsageError, which names a line; RequestError.
+        """
+        try:
+            return self._run(source, advance)
+        except BaseException:
+            with suppress(TopicsError):
+                self._finish()
+            raise
+
+    def _run(self, source: IO[bytes], advance: Callable[[int], None]) -> ImportResult:
         state = state_if_there(self._log, self._topic)
         if self._keep_seqs and state is not None and state.head_seq:
             raise RequestError(
@@ -103,7 +118,7 @@ class TopicImport:
     def _add(self, line: bytes, at: int) -> None:
         what = f"line {at}"
         if self._form.form != "record":
-            self._take(self._form.record(line, what), len(line))
+            self._take(self._form.record(line, what), len(line), at)
             return
         try:
             value = msgspec.json.decode(line)
@@ -116,11 +131,11 @@ class TopicImport:
             if seq < self._next_seq:
                 raise UsageError(f"{what} has $seq {seq}, which is not above the one before it: sort the file by $seq")
             self._fill(seq)
-        self._take(record, len(line))
+        self._take(record, len(line), at)
 
-    def _take(self, record: Any, size: int) -> None:
+    def _take(self, record: Any, size: int, at: int) -> None:
         self._batch.append(record)
-        self._bytes += size
+        self._bytes, self._line = self._bytes + size, at
         self._next_seq += 1
         self._result = self._result._replace(records=self._result.records + 1)
         if len(self._batch) >= _BATCH_RECORDS or self._bytes >= _BATCH_BYTES:
@@ -130,6 +145,7 @@ class TopicImport:
         if self._batch:
             appended = self._log.append(self._topic, self._batch)
             self._result = self._result._replace(created=self._result.created or appended.created)
+            self.stored = self.stored.and_then(self._line, appended)
             self._batch, self._bytes = [], 0
 
     def _fill(self, seq: int) -> None:
@@ -143,7 +159,10 @@ class TopicImport:
             self._filled = True
 
     def _finish(self) -> None:
-        if self._filled:
+        """Delete what stands for missing seqs, and set the limits: once, also after an error."""
+        filled, limits = self._filled, self._limits
+        self._filled, self._limits = False, {}
+        if filled:
             self._log.delete(self._topic, match=self._filler)
-        if self._limits:
-            self._log.patch_topic(self._topic, **self._limits)
+        if limits:
+            self._log.patch_topic(self._topic, **limits)

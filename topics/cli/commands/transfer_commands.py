@@ -9,8 +9,10 @@ import typer
 
 from topics.cli.commands.beginning import SkipGaps
 from topics.cli.commands.cli_call import PATIENCE_S, CliCall, on_topics
+from topics.cli.exit_codes import exit_code_of, report
 from topics.cli.output.printer import count_text
 from topics.cli.output.progress_bar import progress_bar
+from topics.errors import TopicsError
 
 
 @on_topics
@@ -57,7 +59,14 @@ def import_(
         call.log(writes=True) as log,
         progress_bar(f"import {topic}", None) as advance,
     ):
-        result = TopicImport(log, topic, form, keep_seqs=keep_seqs).run(source, advance)
+        work = TopicImport(log, topic, form, keep_seqs=keep_seqs)
+        try:
+            result = work.run(source, advance)
+        except (TopicsError, OSError) as error:
+            if not work.stored.last_line:
+                raise
+            report(error, work.stored.text(error))
+            raise typer.Exit(exit_code_of(error)) from None
     call.printer.said(
         {"topic": topic, **result._asdict()},
         f"{topic}: {count_text(result.records, 'record')}{' into a new topic' if result.created else ''}, "
