@@ -11,8 +11,11 @@ import topics
 from topics.cli.exit_codes import GAP
 
 
-def at_gap(*, skip: bool) -> Callable[[topics.GapError], None]:
-    """Return a read's `on_gap`: it reports the gap, and ends the command unless it skips."""
+def at_gap(*, skip: bool, takes_after: bool = True) -> Callable[[topics.GapError], None]:
+    """Return a read's `on_gap`: it reports the gap, and ends the command unless it skips.
+
+    takes_after: whether the command may be given --after, to read on after the gap.
+    """
 
     def report_gap(error: topics.GapError) -> None:
         gap = error.tombstone
@@ -22,7 +25,8 @@ def at_gap(*, skip: bool) -> Callable[[topics.GapError], None]:
             what = f"record {gap.gap_from} of {error.topic} was lost ({gap.reason})"
         else:
             what = f"records {gap.gap_from} to {gap.gap_to} of {error.topic} were lost ({gap.reason})"
-        remedy = "reading on" if skip else f"read on with --after {error.resume_from}, or add --skip-gaps"
+        remedy = f"read on with --after {error.resume_from}, or add --skip-gaps" if takes_after else "add --skip-gaps"
+        remedy = "reading on" if skip else remedy
         sys.stdout.flush()
         print(f"topics: {what}: {remedy}", file=sys.stderr, flush=True)
         if not skip:

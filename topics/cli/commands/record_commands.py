@@ -106,7 +106,7 @@ def get(
         raise UsageError(f"seq {seqs[0]} and a filter are given: leave out one of them")
     with call.log() as log:
         if seqs:
-            _print_seqs(call, log, topic, seqs, at_gap(skip=skip_gaps))
+            _print_seqs(call, log, topic, seqs, at_gap(skip=skip_gaps, takes_after=False))
             return
         records = log.read(
             topic,
@@ -151,7 +151,8 @@ def tail(
     names, prefixes = _names_and_prefixes(names or [], prefixes or [])
     if reader and (beginning != ReadBeginning() or len(names) != 1 or prefixes or node or only_node or tag is not None):
         raise UsageError("--reader has its own place in one topic: leave out other topics, beginnings and filters")
-    is_one, on_gap = len(names) == 1 and not prefixes, at_gap(skip=skip_gaps)
+    is_one = len(names) == 1 and not prefixes
+    on_gap = at_gap(skip=skip_gaps, takes_after=is_one and not reader)
     with call.log(writes=bool(reader), patience_s=PATIENCE_S) as log:
         if reader:
             tail_of = tail_reader(

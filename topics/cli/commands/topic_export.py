@@ -24,7 +24,7 @@ def export_lines(log: AnyLog, state: topics.TopicState, *, skip_gaps: bool) -> I
     """
     head: dict[str, Any] = {FORMAT: 1, "topic": state.name, "head_seq": state.head_seq, "count": state.count}
     yield json_bytes({**head, "config": config_object(state.config)}) + b"\n"
-    for record in log.read(state.name, from_="first", on_gap=at_gap(skip=skip_gaps)):
+    for record in log.read(state.name, from_="first", on_gap=at_gap(skip=skip_gaps, takes_after=False)):
         if record.seq > state.head_seq:
             return
         yield json_bytes(record_object(record)) + b"\n"
