@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import topics
 from tests.cli.commands.command_runs import run
 from tests.embedded.conftest import SMALL
-from topics.cli.exit_codes import GAP
+from topics.cli.exit_codes import GAP, USAGE
+from topics.cli.output.record_text import formatter_of
 from topics.common.reader_tail import ReaderTail, tail_reader
 from topics.errors import RequestError
 
@@ -56,3 +60,30 @@ def test_a_gap_names_only_options_that_the_command_has(tmp_path: Path) -> None:
     for command in (["get", "t", "1"], ["tail", "t", "--reader", "r"], ["tail", "t*", "--after", "0"]):
         ran = run([*command, "--data-dir", str(data)], tmp_path)  # --after would be of all topics
         assert (ran.code, ran.err) == (GAP, lost)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["put", "t", "1", "--ttl", "inf"], "--ttl is inf: use a number of seconds"),
+        (["put", "t", "1", "--delay", "inf"], "--delay is inf: use a number of seconds"),
+        (["put", "t", "1", "--meta", os.fsdecode(b'"\xff"')], "--meta is no JSON"),
+        (["get", "t", "--since", "9" * 20], "--since is '99999999999999999999': use 30s"),
+        (["context", "set", "here", "http://s", "--key-file", os.fsdecode(b"/\xff")], "a path that is no UTF-8"),
+        (["ls", "--url", "http://s", "--key-file", "HOME/key"], "HOME/key is no text: name the file"),
+    ],
+)
+def test_an_odd_value_is_one_sentence(arguments: list[str], said: str, tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"\xff\xfe")
+    ran = run([each.replace("HOME", str(tmp_path)) for each in arguments], tmp_path, env={"TOPICS_URL": "http://s"})
+    assert (ran.code, ran.err.count("\n")) == (USAGE, 1)
+    assert said.replace("HOME", str(tmp_path)) in ran.err
+
+
+def test_a_beginning_before_1970_is_the_first_record_and_a_format_may_have_any_bytes(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with topics.open(data, **SMALL) as log:
+        log.append("t", [1, 2])
+    ran = run(["get", "t", "--since", "1969-01-01", "-f", "%v\\n", "--data-dir", str(data)], tmp_path)
+    assert ran == (0, "1\n2\n", "")
+    assert formatter_of(os.fsdecode(b"%v\xff"))("t", topics.Record(seq=1, ts=2, data=3)) == b"3\xff"

@@ -23,6 +23,8 @@ First = Annotated[
 SkipGaps = Annotated[bool, typer.Option("--skip-gaps", help="Report lost records on stderr, and read on after them.")]
 
 _AGO = re.compile(r"(\d+)([smhd])", re.ASCII)
+_DIGITS = 19
+"""Digits of a time in ms at most."""
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
 
@@ -62,15 +64,17 @@ def beginning_of(after: int | None, last: int | None, since: str | None, first: 
 def time_of(text: str, clock: Clock, option: str = "--since") -> int:
     """Return the time that a text names, in ms since the epoch; without a zone it is UTC.
 
+    One before the epoch is the epoch: no record is older.
+
     Raises: UsageError, which names the option.
     """
     ago = _AGO.fullmatch(text)
     if ago is not None:
         return max(0, clock.now_ms() - int(ago[1]) * _SECONDS[ago[2]] * 1000)
-    if text.isascii() and text.isdigit():
+    if text.isascii() and text.isdigit() and len(text) <= _DIGITS:
         return int(text)
     try:
         when = datetime.fromisoformat(text)
-        return round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000)
+        return max(0, round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000))
     except (ValueError, OverflowError):
         raise UsageError(f"{option} is {text!r}: use 30s, 10m, 2h or 3d, 2026-01-31T12:00, or ms since 1970") from None

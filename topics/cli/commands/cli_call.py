@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from topics.cli.exit_codes import PIPE_CLOSED
 from topics.cli.output.printer import Printer
 from topics.cli.output.record_text import FORMAT_HELP
 from topics.cli.places.place import DEFAULT_URL, Asked, LogPlace, opened, place_of
+from topics.errors import UsageError
 
 if TYPE_CHECKING:
     from topics.common.any_log import AnyLog
@@ -33,6 +35,13 @@ Timeout = Annotated[
 ]
 Output = Annotated[str | None, typer.Option("--output", "-o", help="table, json or raw; else by where it is written.")]
 Template = Annotated[str | None, typer.Option("--format", "-f", help=f"Template of a record: {FORMAT_HELP}")]
+
+
+def milliseconds(option: str, seconds: float) -> int:
+    """Return seconds that an option names as ms. Raises: UsageError, they are infinite."""
+    if not math.isfinite(seconds):
+        raise UsageError(f"{option} is {seconds}: use a number of seconds")
+    return round(seconds * 1000)
 
 
 class CliCall(NamedTuple):

@@ -58,7 +58,7 @@ class InputForm(NamedTuple):
         """Raises: UsageError for an unknown form, or a meta that is no JSON."""
         if form not in INPUTS:
             raise UsageError(f"--as is {form!r}: use one of {', '.join(INPUTS)}")
-        return cls(form, tag, node, None if meta is None else _json_of(meta.encode(), "--meta"), delay_ms, ttl_ms)
+        return cls(form, tag, node, None if meta is None else _json_of(os.fsencode(meta), "--meta"), delay_ms, ttl_ms)
 
     def record(self, text: bytes, what: str) -> Any:
         """Return the `topics.NewRecord` that a text is. Raises: UsageError, which names `what`."""

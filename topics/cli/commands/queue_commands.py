@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import topics
-from topics.cli.commands.cli_call import PATIENCE_S, CliCall, on_records, on_topics
+from topics.cli.commands.cli_call import PATIENCE_S, CliCall, milliseconds, on_records, on_topics
 from topics.cli.exit_codes import REFUSED
 from topics.cli.output.printer import count_text
 from topics.cli.output.shown_state import FAILED_TITLES, QUEUE_TITLES, failed_queue_row, queue_row
@@ -62,8 +62,8 @@ def claim(
             queue,
             node_of(node),
             most,
-            lease_ms=_ms(lease_s),
-            wait_ms=round(wait_s * 1000),
+            lease_ms=_lease_ms(lease_s),
+            wait_ms=milliseconds("--wait", wait_s),
             include_attempts=attempts,
         )
     call.printer.jobs(jobs, attempts=attempts)
@@ -93,7 +93,7 @@ def nack(
     """Return jobs to the queue. Exit code 1: some are not leased to this node."""
     call.place.needs_server("queue nack", _LEASES_END)
     with call.log(writes=True) as log:
-        result = log.nack(queue, node_of(node), jobs_of(held), delay_ms=round(delay_s * 1000), reason=reason)
+        result = log.nack(queue, node_of(node), jobs_of(held), delay_ms=milliseconds("--delay", delay_s), reason=reason)
     _ended(call, queue, "returned", result)
 
 
@@ -126,9 +126,8 @@ def work(
     """
     from topics.cli.commands.job_runner import JobRunner, RunnerOptions  # noqa: PLC0415 - starts threads and programs
 
-    options = RunnerOptions(
-        queue, command, node_of(node), side_by_side, limit, drain, round(delay_s * 1000), _ms(lease_s), quiet
-    )
+    delay_ms, lease_ms = milliseconds("--delay", delay_s), _lease_ms(lease_s)
+    options = RunnerOptions(queue, command, node_of(node), side_by_side, limit, drain, delay_ms, lease_ms, quiet)
     with call.log(writes=True, patience_s=PATIENCE_S) as log:
         code = JobRunner(log, options).run()
     raise typer.Exit(code)
@@ -197,8 +196,8 @@ def jobs_of(held: list[str]) -> list[Any]:
     return jobs
 
 
-def _ms(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * 1000)
+def _lease_ms(seconds: float | None) -> int | None:
+    return None if seconds is None else milliseconds("--lease", seconds)
 
 
 def _ended(call: CliCall, queue: str, done: str, result: topics.AckResult) -> None:

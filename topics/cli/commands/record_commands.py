@@ -11,7 +11,7 @@ import typer
 
 import topics
 from topics.cli.commands.beginning import After, First, Last, ReadBeginning, Since, SkipGaps, beginning_of
-from topics.cli.commands.cli_call import PATIENCE_S, CliCall, on_records, on_topics
+from topics.cli.commands.cli_call import PATIENCE_S, CliCall, milliseconds, on_records, on_topics
 from topics.cli.commands.gaps import at_gap
 from topics.cli.commands.input_records import INPUTS, InputForm, StoredLines, batches_of
 from topics.cli.exit_codes import REFUSED, exit_code_of, report
@@ -55,7 +55,7 @@ def put(
         raise UsageError("--whole is of stdin: leave it out with records as arguments")
     if once is not None and not (data or whole):
         raise UsageError("--once is for one append: give the records as arguments, or add --whole")
-    records = InputForm.of(form, tag, node, meta, round(delay_s * 1000), round(ttl_s * 1000))
+    records = InputForm.of(form, tag, node, meta, milliseconds("--delay", delay_s), milliseconds("--ttl", ttl_s))
     stored = StoredLines()
     with call.log(writes=True) as log, progress_bar(f"put {topic}", None) as advance:
         try:

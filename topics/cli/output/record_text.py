@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import os
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -127,7 +128,7 @@ def formatter_of(template: str) -> Formatter:
                 raise UsageError(f"--format has \\{escape}, which is no escape: use \\n, \\t, \\r, \\0 or \\\\")
             parts.append(_constant(_ESCAPES[escape]))
         else:
-            parts.append(_constant(token[0].encode()))
+            parts.append(_constant(os.fsencode(token[0])))  # bytes that are no UTF-8, too
     return lambda topic, record: b"".join([part(topic, record) for part in parts])
 
 

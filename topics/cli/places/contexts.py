@@ -60,16 +60,20 @@ def read_contexts(path: Path) -> Contexts:
 
 
 def write_contexts(path: Path, contexts: Contexts) -> None:
-    """Replace the file as a whole. Raises: OSError."""
+    """Replace the file as a whole. Raises: UsageError, a text that is no UTF-8; OSError."""
     lines = [f"current = {_quoted(contexts.current)}"]
     for name, context in sorted(contexts.by_name.items()):
         lines += ["", f"[contexts.{_quoted(name)}]", f"url = {_quoted(context.url)}"]
         if context.key_file:
             lines.append(f"key_file = {_quoted(context.key_file)}")
+    try:
+        text = ("\n".join(lines) + "\n").encode()
+    except UnicodeEncodeError:
+        raise UsageError("a context has a name or a path that is no UTF-8: use another one") from None
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        temporary.write_text("\n".join(lines) + "\n", "utf-8")
+        temporary.write_bytes(text)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
