@@ -108,6 +108,8 @@ class AsyncClient(AwaitedComposedCalls):
         except StopIteration as end:
             result: R = end.value
             return result
+        finally:
+            script.close()  # now: what it puts back is there when the next call begins
 
     # --- writing -----------------------------------------------------------------------------------------------------
     async def append(

@@ -116,6 +116,8 @@ class Client(ComposedCalls):
         except StopIteration as end:
             result: R = end.value
             return result
+        finally:
+            script.close()  # now: what it puts back is there when the next call begins
 
     # --- writing -----------------------------------------------------------------------------------------------------
     def append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import socket
 import ssl
 import threading
@@ -184,3 +185,34 @@ def test_an_answer_that_ends_early_is_told_in_words_of_the_network(begun: bytes,
         assert exchange.receive(begun) is None
     with pytest.raises(BadAnswerError, match=why):
         exchange.receive(b"")
+
+
+def test_a_commit_that_ctrl_c_ends_is_made_by_the_next_one(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pages are put back at once, and not when the traceback of the interrupt is forgotten."""
+    with topics.connect(url) as log:
+        log.append("orders", [1, 2, 3, 4])
+        reader = log.reader("orders", "billing", commit_every=100)
+        assert [len(reader.read(limit=2)) for _ in range(2)] == [2, 2]
+        with monkeypatch.context() as patched:
+            patched.setattr(log._sockets, "exchange", lambda send: signal.raise_signal(signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt) as interrupt:
+                reader.commit()
+        assert interrupt.traceback  # held until here
+        assert reader.commit() == 4
+
+
+def test_a_commit_that_is_cancelled_is_made_by_the_next_one(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> int:
+        async with await topics.connect_async(url) as log:
+            await log.append("orders", [1, 2, 3, 4])
+            reader = await log.reader("orders", "billing", commit_every=100)
+            assert [len(await reader.read(limit=2)) for _ in range(2)] == [2, 2]
+            with monkeypatch.context() as patched:
+                patched.setattr(log._sockets, "exchange", lambda send: asyncio.Event().wait())
+                with pytest.raises(TimeoutError) as late:
+                    async with asyncio.timeout(0):
+                        await reader.commit()
+            assert late.traceback  # held until here
+            return await reader.commit()
+
+    assert asyncio.run(main()) == 4
