@@ -93,12 +93,15 @@ def read_steps(
     from_time: int | None,
     on_gap: OnGap,
 ) -> RecordSteps:
-    """Yield the steps of `Log.read`."""
+    """Yield the steps of `Log.read`.
+
+    A topic that is created again meanwhile is a gap, as in a tail.
+    """
     check_on_gap(on_gap)
     begin = calls.beginning(from_seq, from_, from_time)
     arguments.optional_count("limit", limit)
     arguments.optional_count("max_bytes", max_bytes, least=1)
-    at, left, largest, room, has_records = from_seq, limit, calls.max_limit, max_bytes, False
+    at, left, largest, room, has_records, incarnation = from_seq, limit, calls.max_limit, max_bytes, False, ""
     while (left is None or left > 0) and (room is None or room > 0):
         page = yield calls.paging(
             topic,
@@ -108,8 +111,9 @@ def read_steps(
             which=which,
             wait_ms=0,
             from_=begin,
-            incarnation=None,
+            incarnation=incarnation,
         )
+        incarnation = page.incarnation
         _pass_gap_of(page, on_gap)
         if room is not None:
             if page.size > room and has_records:

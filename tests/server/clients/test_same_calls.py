@@ -225,6 +225,21 @@ def test_a_tail_tells_that_its_topic_is_another_one_though_its_cursor_fits(any_l
     assert asyncio.run(follow()) == [6, 7, 8, 9, *range(5)]
 
 
+def test_a_read_of_several_pages_tells_that_its_topic_was_made_again_between_two(any_log: AnyTwin) -> None:
+    any_log.append("t", ["old"] * 1001)
+    read = any_log.read("t")
+    assert next(read).data == "old"
+    make_again(any_log, "t", *["new"] * 1001)
+    with pytest.raises(topics.GapError) as raised:
+        list(read)
+    assert (raised.value.tombstone.reason, raised.value.resume_from) == ("recreated", 0)
+
+    read = any_log.read("t", on_gap="skip")
+    assert next(read).data == "new"
+    make_again(any_log, "t", *["newer"] * 1002)
+    assert sum(record.data == "newer" for record in read) == 1002
+
+
 def test_a_tail_of_several_topics_tells_that_one_is_another_with_an_equal_head(any_log: AnyTwin) -> None:
     any_log.append("a", [1, 2])
     any_log.append("b", [3])
