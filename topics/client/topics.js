@@ -145,8 +145,16 @@ class Client {
   async *follow(topics, { signal, ...fields } = {}) {
     const session = { heartbeat_ms: this.options.heartbeatMs, ...fields };
     let cursors = topics;
+    let lives = {}; // incarnations of the topics of the session before: a seq of another one is another record
     let lenient = ""; // topics that are absent at the beginning are an error, and deleted ones later
     while (Object.keys(cursors).length || session.prefixes) {
+      for (const [topic, life] of Object.entries(await this.livesOf(Object.keys(lives), signal))) {
+        if (life === lives[topic] || !(topic in cursors)) continue;
+        const past = { ...cursors[topic], incarnation: lives[topic], limit: 1, max_batch_bytes: 1 };
+        const path = `/v0/topics/${encodeURIComponent(topic)}/diff`;
+        const { tombstone } = await this.call("POST", path, past, { signal }).catch(absent);
+        if (tombstone) yield* taken({ event: "tombstone", data: { topic, ...tombstone } }, cursors);
+      }
       const made = await this.call("POST", `/v0/watch${lenient}`, { ...session, topics: cursors }, { signal });
       for (const topic of Object.keys(cursors)) {
         if (!(topic in made.topics)) yield { type: "topic-deleted", topic };
@@ -155,9 +163,21 @@ class Client {
       const at = Object.fromEntries(Object.entries(made.topics).map(([topic, { from_seq }]) => [topic, { from_seq }]));
       // What is made while there is no session is not known yet: it begins with its first record.
       if (session.prefixes) session.prefixes = Object.fromEntries(Object.keys(session.prefixes).map((each) => [each, {}]));
+      lives = await this.livesOf(Object.keys(at), signal);
       yield* this.events(made.stream_url, at, signal, Boolean(session.prefixes));
       cursors = at;
     }
+  }
+
+  /** Return the incarnations of those topics that exist, by name. */
+  async livesOf(names, signal) {
+    const found = {};
+    for (let at = 0; at < names.length; at += 256) {
+      const asked = Object.fromEntries(names.slice(at, at + 256).map((name) => [name, null]));
+      const { topics } = await this.call("POST", "/v0/wait", { topics: asked, wait_ms: 0 }, { signal });
+      for (const [name, head] of Object.entries(topics)) if (head) found[name] = head.incarnation;
+    }
+    return found;
   }
 
   /** Yield the events of a session until it is gone, and keep the cursors of its topics in `at`. */
@@ -206,6 +226,12 @@ function unknown(why) {
 /** Whether the same request may succeed later. */
 function mayPass(error) {
   return error.status === 503 || (error.status === 429 && !error.detail?.limit) || error.code === "no_answer";
+}
+
+/** Take an absent topic for an answer without members. */
+function absent(error) {
+  if (error.code !== "topic_not_found") throw error;
+  return {};
 }
 
 /** Yield what one event of a stream says, and move the cursor of its topic. */

@@ -237,3 +237,35 @@ def test_a_read_that_waits_longer_than_a_call_may_take_is_answered(world: LiveWo
         """.replace("URL", url(world)),
     )
     assert found == ["0 1"]
+
+
+def test_a_topic_that_was_made_again_while_the_server_was_away_is_a_gap(tmp_path: Path) -> None:
+    """Its head has passed the cursor, so the seq does not show that anything was lost."""
+    world = LiveWorld(tmp_path)
+    port = lasting_port()
+    world.start(port=port)
+    script = Script(
+        tmp_path,
+        url(world),
+        """
+        await log.append("ticks", ["old", "older"]);
+        for await (const event of log.follow({ ticks: { from_seq: 0 } })) {
+          if (event.type === "record") console.log("record", event.record.$seq, event.record.data);
+          if (event.type === "gap") console.log("gap", event.reason);
+          if (event.type === "caught-up" && event.head_seq === 2) ask("caught up");
+          if (event.type === "caught-up" && event.head_seq === 3) break;
+        }
+        """,
+    )
+    try:
+        assert [script.line() for _ in range(3)] == ["record 1 old", "record 2 older", "caught up"]
+        world.crash()
+        world.start(port=port)
+        with topics.connect(url(world)) as log:
+            log.delete_topic("ticks")
+            log.append("ticks", ["a", "b", "c"])
+        script.go_on()
+        assert script.rest() == ["gap recreated", "record 1 a", "record 2 b", "record 3 c"]
+    finally:
+        script.close()
+        world.close()
