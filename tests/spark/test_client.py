@@ -174,3 +174,15 @@ def test_over_a_socket_one_connection_serves_many_requests() -> None:
         gone = SparkClient(ServerAddress(f"http://127.0.0.1:{unused.getsockname()[1]}", None, None, 0, 1, 1000))
         with pytest.raises(ServerError, match=r"after 1 tries \(Connection refused\)"):
             gone.state("a")
+
+
+def test_a_proxy_whose_server_is_away_is_asked_again() -> None:
+    fake, naps = FakeServer(), []
+    fake.put("a", 1)
+    whole, away = fake.answer, [502, 504, 502]
+    fake.answer = lambda *asked: (away.pop(), b"<html>") if away else whole(*asked)  # type: ignore[method-assign]
+    assert client_of(fake, naps).state("a")
+    assert len(naps) == 3
+    away += [502] * 4
+    with pytest.raises(ServerError, match="was answered 502: a proxy before the server answers"):
+        client_of(fake).state("a")

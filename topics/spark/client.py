@@ -265,6 +265,8 @@ def _refusal(status: int, answer: bytes, method: str, path: str) -> ServerError:
         code, said, detail = str(error["code"]), str(error["message"]), error.get("detail")
     except (ValueError, KeyError, TypeError):
         code, said, detail = "", _NOT_OURS, None
+    if status >= 500 and not code:
+        said = "a proxy before the server answers, and the server does not"
     remedy = {
         401: ": give a key of the server by the option token or tokenFile",
         403: ": give a key with the right scope and prefix",
@@ -273,12 +275,13 @@ def _refusal(status: int, answer: bytes, method: str, path: str) -> ServerError:
     }.get(status, "")
     if code == "not_found":
         remedy = ": correct url, or upgrade the server if it is older than this connector"
-    message = f"{method} {path} was answered {status} {code}: {said}{remedy}"
+    message = f"{method} {path} was answered {status}{code and f' {code}'}: {said}{remedy}"
     return ServerError(message, status, code, detail if isinstance(detail, dict) else None, said)
 
 
 def _may_pass(problem: ServerError) -> bool:
-    if problem.status in (429, 503):
+    is_of_proxy = problem.status >= 500 and not problem.code  # its server is away
+    if is_of_proxy or problem.status in (429, 503):
         return True
     return problem.status == 500 and problem.detail.get("reason") in _AGAIN_REASONS
 
