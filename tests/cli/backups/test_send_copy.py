@@ -68,6 +68,22 @@ def test_a_log_that_grows_is_sent_in_few_pieces_and_few_times(tmp_path: Path, ar
     assert sent - once <= 6 * sizes[-1]
 
 
+def test_a_step_of_one_process_reads_back_only_the_manifest_that_it_has_written(
+    archives: list[Path], tmp_path: Path
+) -> None:
+    log, bucket = GrowingLog(archives[1], tmp_path / "archive"), MemoryBucket()
+    sender = CopySender(bucket, str(log.source), OPTIONS)
+    for size in range(4096, 8 * 4096, 4096):
+        log.end_at(size)
+        bucket.calls.clear()
+        asyncio.run(sender.step())
+        read = [key for action, key in bucket.calls if action == "get" and "/bases/" not in key]
+        assert len(read) == 1
+        manifests = [key for key in bucket.objects if key.startswith("manifests/") and "/bases/" not in key]
+        assert len(manifests) <= 2
+    check_whole(bucket, log.source, "all of it")
+
+
 @pytest.mark.parametrize("done_first", [False, True], ids=["before", "after"])
 def test_parts_of_a_log_that_larger_ones_replace_leave_after_all_that_names_them(
     done_first: bool, tmp_path: Path, archives: list[Path]

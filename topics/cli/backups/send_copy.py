@@ -88,6 +88,8 @@ class _SeenBucket:
     """Keys of manifests, oldest first, by path."""
     newest: dict[str, Known] = field(default_factory=dict)
     """The newest manifest of each path, if it is sound."""
+    written: dict[ManifestKey, BucketManifest] = field(default_factory=dict)
+    """Manifests of logs that this process has written, of those that are kept."""
     there: dict[str, int] = field(default_factory=dict)
     """Sizes of pieces by key, of the prefixes that were listed."""
     listed: set[str] = field(default_factory=set)
@@ -283,18 +285,22 @@ class CopySender:
             return
         named, needed = set[str](), manifest.piece_keys()
         for key in old:
-            named |= await self._keys_of(key)
+            named |= await self._keys_of(seen, key)
         for key in kept[:-1]:
-            needed |= await self._keys_of(key)
+            needed |= await self._keys_of(seen, key)
         await self._bucket.delete([str(key) for key in old])
         unused = sorted(named - needed)
         await self._bucket.delete(unused)
         for gone in unused:
             seen.there.pop(gone, None)
         seen.keys[manifest.path] = kept
+        for gone_key in old:
+            seen.written.pop(gone_key, None)
 
-    async def _keys_of(self, key: ManifestKey) -> set[str]:
+    async def _keys_of(self, seen: _SeenBucket, key: ManifestKey) -> set[str]:
         """Return the keys that a manifest names; none if it is damaged."""
+        if key in seen.written:
+            return seen.written[key].piece_keys()
         try:
             return (await read_bucket_manifest(self._bucket, key)).manifest.piece_keys()
         except CorruptError:
@@ -371,6 +377,8 @@ class CopySender:
             raise
         seen.keys[path] = [*known, key]
         seen.newest[path] = Known(key, manifest)
+        if not manifest.is_backup:
+            seen.written[key] = manifest
 
     async def _check_newest(self, path: str, known: list[ManifestKey]) -> None:
         """Check that no other process has written manifests here. Raises: StorageError."""
