@@ -125,6 +125,21 @@ def test_a_file_that_a_killed_checkpoint_did_not_free_is_archived() -> None:
     assert held(restored(world, at)) == held(world)
 
 
+def test_the_first_note_of_a_start_that_joined_batches_states_the_last_one() -> None:
+    """The start writes its tail again as one batch, so the log's numbers are lower than before."""
+    world = filled(archive_base_every_ms=0, checkpoint_every_ms=1 << 30)
+    file_no = note(world).shards[0].file_no
+    world.append(1, 1, size=60_000)
+    for _ in range(3):
+        world.append(1, 1, size=2000, fsync=False)
+    world = world.next_life()
+    assert waiting(world), "the tail was in a file of its own"
+    while note(world).shards[0].file_no == file_no:
+        world.passes(1)
+    assert note(world).shards[0].batch_no == world.store.log.shards[0].last_batch_no
+    assert held(restored(world, END)) == held(world)
+
+
 def test_log_that_came_while_there_was_no_archive_is_a_hole() -> None:
     world = filled()
     world = world.next_life(config=replace(world.config, archive_dir=""))

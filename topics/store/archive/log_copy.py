@@ -96,9 +96,9 @@ class LogCopy:
                     await unlink_if_there(self._files, path)  # an attempt left it, perhaps unsynced
                 await self._copy(reader, source, path, done)
             last_batch_no = None if source.stored is not None else await self._last_batch_of(source)
-            if last_batch_no is not None:
-                batch_no = max(batch_no, last_batch_no)
-            end = ShardEnd(source.number, max(done, source.size), batch_no)
+            # A start may have joined the batches of a waiting file in one of the file after it.
+            end_batch_no = batch_no if last_batch_no is None else last_batch_no
+            end = ShardEnd(source.number, max(done, source.size), end_batch_no)
         return end
 
     async def _header(self, reader: SourceReader, source: LogSource) -> WalHeader | None:
