@@ -147,7 +147,8 @@ class StoreStart:
         requested = RequestedCheckpoints(loop, checkpointer, self.log)
         latch_note = LatchNote(loop, directory, self.log.space, lambda: checkpointer.snapshot_number)
         if not self._is_frozen:
-            if has_gaps or self.power_lost or self._has_other_shards(found):
+            has_all_in_log = not (has_gaps or self.power_lost or self._has_other_shards(found))
+            if not has_all_in_log or not config.archive_dir:
                 await self._or_with_reserve(lambda: mark_losses(loop.files, directory))
             await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))
             await self._or_with_reserve(lambda: write_session(loop, directory, checkpointer.snapshot_number))

@@ -140,6 +140,55 @@ def test_the_first_note_of_a_start_that_joined_batches_states_the_last_one() -> 
     assert held(restored(world, END)) == held(world)
 
 
+def after_many_batches(**changes: object) -> StoreWorld:
+    """A store, killed when its archive has more batches than the start numbers: it joins the last ones."""
+    world = filled(archive_base_every_ms=0, checkpoint_every_ms=1 << 30, **changes)
+    for _ in range(30):
+        world.append(1, 1, size=200, fsync=False)
+    archived(world)
+    return world
+
+
+def fill_few_batches(world: StoreWorld) -> None:
+    """Fill files, which checkpoints free, with fewer batches than the start has joined."""
+    before = world.store.log.shards[0].last_batch_no
+    for _ in range(5):
+        world.append(1, 20, size=1500)
+    grow(world, 3)
+    assert world.store.log.shards[0].last_batch_no < before + 15
+
+
+@pytest.mark.parametrize("ends", ["stays", "is killed", "is closed"])
+def test_given_up_log_is_a_hole_also_if_the_numbers_of_batches_do_not_show_it(ends: str) -> None:
+    """A start numbers the batches again that no later one knows to be synced, so later numbers follow on."""
+    world = after_many_batches(archive_keep_bytes=131_072).next_life()
+    break_target(world)
+    fill_few_batches(world)
+    wait(world, 1000)
+    if ends == "is killed":
+        world = world.next_life()
+    elif ends == "is closed":
+        world.close()
+        world = world.next_life()
+    world.ring.faults.clear()
+    wait(world, 25_000)
+    at = archived(world)
+    assert len(note(world).holes) == 1
+    assert held(restored(world, at)) == held(world)
+
+
+def test_a_time_without_an_archive_is_a_hole_also_if_the_numbers_of_batches_do_not_show_it() -> None:
+    world = after_many_batches()
+    config = world.config
+    world = world.next_life(config=replace(config, archive_dir=""))
+    fill_few_batches(world)
+    world = world.next_life(config=config)
+    wait(world, 1000)
+    at = archived(world)
+    assert len(note(world).holes) == 1
+    assert held(restored(world, at)) == held(world)
+
+
 def test_log_that_came_while_there_was_no_archive_is_a_hole() -> None:
     world = filled()
     world = world.next_life(config=replace(world.config, archive_dir=""))

@@ -106,8 +106,8 @@ class OwnTimeline(NamedTuple):
     name: str
     """"": it has to begin one."""
     has_lost: bool = False
-    """Whether a start has found losses, or changed shards, since the note was written: a replay of
-    the log does not show these.
+    """Whether a replay of the log leads elsewhere since the note was written: a start has found
+    losses, changed shards or had no archive; or log files were given up.
     """
     is_new: bool = False
     """Whether the archive has no note of it yet."""
@@ -134,7 +134,7 @@ async def name_timeline(files: FileCalls, data_dir: str, timeline: OwnTimeline) 
 
 
 async def mark_losses(files: FileCalls, data_dir: str) -> None:
-    """Have the archive begin anew, if there is one, before a snapshot hides the losses of a start.
+    """Have the archive get a hole, if there is one, before a snapshot hides what the log has not.
 
     Raises: OSError.
     """

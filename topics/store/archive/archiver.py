@@ -32,6 +32,7 @@ from topics.store.archive.archive_note import (
     Hole,
     OwnTimeline,
     ShardEnd,
+    mark_losses,
     name_timeline,
     new_timeline,
     own_timeline,
@@ -39,13 +40,15 @@ from topics.store.archive.archive_note import (
     write_note,
 )
 from topics.store.archive.archive_retention import remove_old, remove_old_timelines
+from topics.store.archive.archived_log import archived_directory
 from topics.store.archive.log_copy import LogCopy, MissingLogError, OtherLogError
 from topics.store.archive.log_sources import take_ends, waiting_files
 from topics.store.backup.backup_manifest import backup_names, read_manifest
 from topics.store.backup.backups import Backups
 from topics.store.disk.data_directory import sync_parents
-from topics.store.disk.whole_files import unlink_if_there
+from topics.store.disk.whole_files import list_if_there, unlink_if_there
 from topics.store.format.file_table import StoredFile
+from topics.store.format.log_format import wal_file_no
 from topics.store.wal.sharded_log import ShardedLog
 from topics.store.wal.wal_files import place
 
@@ -93,6 +96,8 @@ class Archiver:
         self._made_ms = loop.clock.now_ms()
         self._drops = False
         """Whether the waiting files are being removed."""
+        self._given_up: dict[int, tuple[int, int]] = {}
+        """By shard, number and bytes of the newest file that was given up, until it is noted."""
         self._timer: Timer | None = None
         self._running: Future[None] | None = None
         self._retry_ms = config.archive_every_ms
@@ -158,6 +163,7 @@ class Archiver:
             return True
         size = self._loop.ring.file_size(file.path)
         if self._log.disk_full or self._waiting_bytes + size > self._config.archive_keep_bytes:
+            self._given_up[shard] = number, file.size
             self._give_up()
             return True
         self._waiting_bytes += size
@@ -211,6 +217,7 @@ class Archiver:
             await self._run(Future())
         if self._copy is not None and self._needs_base and not self._error:
             await self._make_last_base(self._copy.timeline)
+        await self._mark_given_up()
 
     async def _make_last_base(self, timeline: str) -> None:
         try:
@@ -256,9 +263,12 @@ class Archiver:
 
     # --- a step ------------------------------------------------------------------------------------------------------
     async def _step(self) -> None:
+        await self._mark_given_up()
         copy = self._copy
         if copy is None or not await self._is_as_noted(copy.timeline):
             copy = await self._open()
+        if self._given_up:
+            await self._note_given_up(copy.timeline)
         ends = take_ends(self._loop, self._log, self._config.data_dir)
         try:
             await self._synced()
@@ -339,7 +349,8 @@ class Archiver:
             note = ArchiveNote(line=self._line)
             await self._make_timeline(timeline)
             await write_note(files, timeline, note)
-            await name_timeline(files, config.data_dir, OwnTimeline(own.name, line=self._line))
+            await self._name(own.name)
+            self._given_up.clear()  # before its first base
         self._leave_copy()
         self._base, self._beginnings = None, self._beginnings + 1
         self._note, self._last_base_ms, self._equal_ms = note, 0, note.upto_ms
@@ -352,7 +363,7 @@ class Archiver:
         copy = LogCopy(self._loop, config.data_dir, timeline)
         if own.has_lost:
             await self._note_hole(timeline)
-            await name_timeline(files, config.data_dir, OwnTimeline(own.name, line=self._line))
+            await self._name(own.name)
         self._copy = copy
         return copy
 
@@ -374,6 +385,31 @@ class Archiver:
         await name_timeline(self._files, self._config.data_dir, begun)
         self._leave_copy()
 
+    async def _mark_given_up(self) -> None:
+        """Leave word for the next start of files that were given up: the target may stay away."""
+        if self._given_up:
+            with suppress(OSError):  # on a full disk the note has it, if the target works
+                await mark_losses(self._files, self._config.data_dir)
+
+    async def _note_given_up(self, timeline: str) -> None:
+        """Record a hole for the files that were given up, unless a step has copied them since.
+
+        The numbers of the batches after them need not show it: a start after a kill numbers some
+        batches again.
+        """
+        given_up, shards = dict(self._given_up), self._note.shards
+        ends = {shard: shards.get(shard, ShardEnd(0, 0, 0)) for shard in given_up}
+        if any(given_up[shard] > (end.file_no, end.size) for shard, end in ends.items()):
+            await self._note_hole(timeline)
+        await self._name(os.path.basename(timeline))
+        for shard, file in given_up.items():
+            if self._given_up.get(shard) == file:
+                del self._given_up[shard]
+
+    async def _name(self, timeline: str) -> None:
+        """Have the data directory name its timeline, without word of losses."""
+        await name_timeline(self._files, self._config.data_dir, OwnTimeline(timeline, line=self._line))
+
     def _leave_copy(self) -> None:
         if self._copy is not None:
             self._copied_before += self._copy.copied_bytes
@@ -385,10 +421,19 @@ class Archiver:
         self._base, self._beginnings = None, self._beginnings + 1
         batch_nos = {shard: end.batch_no for shard, end in note.shards.items()}
         holes = note.holes if note.open_hole is not None else (*note.holes, Hole(note.upto_ms, batch_nos=batch_nos))
+        await self._remove_unnoted(timeline)
         # Files from before the hole stay as they are: restores to earlier times use them.
         shards = {shard: ShardEnd(end.file_no, end.size, HOLE) for shard, end in note.shards.items()}
         await self._write_note(timeline, ArchiveNote(upto_ms=note.upto_ms, shards=shards, holes=holes))
         log.error("the archive has a hole from %d (Unix ms) to its next base", holes[-1].from_ms)
+
+    async def _remove_unnoted(self, timeline: str) -> None:
+        """Remove files that were copied and not noted: what comes next may not follow them."""
+        for shard, end in self._note.shards.items():
+            directory = f"{timeline}/{archived_directory(shard)}"
+            for name in await self._files.to_thread(list_if_there, self._files, directory):
+                if (wal_file_no(name) or 0) > end.file_no:
+                    await unlink_if_there(self._files, f"{directory}/{name}")
 
     async def _write_note(self, timeline: str, note: ArchiveNote) -> None:
         """Replace the note. It counts only once it is on stable storage."""
