@@ -73,7 +73,7 @@ def read(client: Client, name: str) -> dict[int, str]:
 
 def wait_for_note(disk: LoggedDisk) -> None:
     """Until the server has noted that its log failed, which the disk refused at first; it asks again every second."""
-    for _ in range(6000):  # a minute: under much load, a start of the server alone takes several seconds
+    for _ in range(6000):  # a minute: under much load, the start of a server takes several seconds
         if json.loads((disk.mountpoint / "data" / "session").read_text())["boot"] == "":
             return
         time.sleep(0.01)  # a real process asks in real time
