@@ -20,7 +20,7 @@ LARGE_BYTES = 4 << 20
 """Smaller memory is returned at once."""
 _STEP_BYTES = 4 << 20
 """Bytes returned in one step at least: some half a millisecond."""
-_STEPS = 128
+_STEPS = 32
 """A step returns at least this part of all that waits, so that it ends whatever comes."""
 _SLOW_BYTES = 128 << 10
 """Bytes of Python from which the allocator gives their pages back to the kernel."""

@@ -5,14 +5,12 @@ Data of bytes is `data_base64`; a reader in this process takes it apart from the
 
 from __future__ import annotations
 
-import mmap
 import struct
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
-from topics.common.memory import LARGE_BYTES, page_aligned
 from topics.store.format._codec import ffi, lib
 from topics.store.format.codec import ScanStop, unsound_frame
 
@@ -70,7 +68,7 @@ class JsonRenderer:
         self.payloads: list[Payload] = []
         self._taken = 0
         """Number of records that `take` has returned."""
-        self._out: bytearray | mmap.mmap = bytearray()
+        self._out = bytearray()
 
     @property
     def count(self) -> int:
@@ -152,7 +150,7 @@ class JsonRenderer:
     def _grow(self, room: int) -> None:
         """Get memory for `room` bytes, with what was written."""
         before, written = self._out, int(self._state.written)
-        self._out = bytearray(room) if room < LARGE_BYTES else page_aligned(room)
+        self._out = bytearray(room)
         if written:
             self._out[:written] = memoryview(before)[:written]
 
