@@ -160,8 +160,8 @@ class FakeCatalog:
             self._count(row.file_id, -1)
 
     # --- checkpoint --------------------------------------------------------------------------------------------------
-    def topics_in_log(self) -> list[int]:
-        return sorted(self.topics)
+    def topics_in_log(self) -> Iterator[int]:
+        return iter(sorted(self.topics))
 
     def rows_in_files(
         self,

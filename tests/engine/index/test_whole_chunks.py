@@ -124,7 +124,7 @@ def test_a_checkpoint_begins_without_a_look_at_each_topic(rows: Rows) -> None:
         h.append(1, name=f"t{number}")
     catalog = h.catalog
     rows.looked_at = 0
-    ids = catalog.checkpoints.topics_in_log()
+    ids = list(catalog.checkpoints.topics_in_log())
     assert rows.looked_at == 0
     assert len(ids) == 50
     here = np.array([h.store.log.file.file_id], np.uint32)
@@ -132,7 +132,7 @@ def test_a_checkpoint_begins_without_a_look_at_each_topic(rows: Rows) -> None:
     for topic_id in ids[:20]:
         catalog.checkpoints.moved(topic_id, np.array([1], np.uint64), segment, np.ones(1, np.uint32))
     assert [bool(catalog.checkpoints.last_in_files(topic_id, here)) for topic_id in ids] == 20 * [False] + 30 * [True]
-    assert catalog.checkpoints.topics_in_log() == ids[20:]
+    assert list(catalog.checkpoints.topics_in_log()) == ids[20:]
 
 
 def test_the_tags_of_very_many_records_are_counted_down_in_turns(rows: Rows) -> None:

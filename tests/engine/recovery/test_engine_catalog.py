@@ -80,13 +80,13 @@ def test_a_topic_is_asked_for_while_something_of_it_is_in_the_log(h: Harness) ->
     h.put("c", durability="ephemeral")
     h.append(1, name="c")
     catalog, a, b = h.catalog, id_of(h, "a"), id_of(h, "b")
-    assert catalog.checkpoints.topics_in_log() == [a, b]
+    assert list(catalog.checkpoints.topics_in_log()) == [a, b]
     h.delete(before_seq=2, name="a")
     assert catalog.checkpoints.last_in_files(a, log_of(h)) == 0
     assert catalog.checkpoints.last_in_files(b, log_of(h)) == 1
-    assert catalog.checkpoints.topics_in_log() == [b]
+    assert list(catalog.checkpoints.topics_in_log()) == [b]
     h.append(2, name="a")
-    assert catalog.checkpoints.topics_in_log() == [a, b]
+    assert list(catalog.checkpoints.topics_in_log()) == [a, b]
 
 
 def test_rows_move_with_their_places_and_those_that_died_are_named(h: Harness) -> None:
@@ -231,7 +231,7 @@ def test_a_checkpoint_moves_rows_and_counts_them_where_they_are(h: Harness) -> N
     segment = next(file for file in h.store.files if file.kind is FileKind.SEGMENT)
     assert (log.live_rows, segment.live_rows) == (0, 2)
     assert h.catalog.checkpoints.last_in_files(1, np.array([log.file_id], np.uint32)) == 0
-    assert h.catalog.checkpoints.topics_in_log() == []
+    assert list(h.catalog.checkpoints.topics_in_log()) == []
     assert [record["$tag"] for record in h.read(include_tags=True)] == ["a", "a"]
     h.delete(match="a")
     assert segment.live_rows == 0

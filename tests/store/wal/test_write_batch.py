@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from topics.store.wal.write_batch import (
+    TOPICS_NOTED,
     Batch,
     Durability,
     Primitive,
@@ -150,3 +151,20 @@ def test_a_batch_keeps_its_bytes_when_it_grows() -> None:
     assert bytes(batch.memory[64:70]) == b"frames"
     batch.clear()
     assert batch.used == 64
+
+
+def test_topics_of_many_commits_are_noted_in_several_mappings_none_of_which_is_large() -> None:
+    durable, a_batch = Durability(0), 1000
+    count = 5 * TOPICS_NOTED
+    for begin in range(0, count, a_batch):
+        of_commit = durable.topics
+        durable.on_written(synced=False)
+        for topic_id in range(begin, begin + a_batch):
+            of_commit.setdefault(topic_id, topic_id + 1)
+    mappings = list(durable._uncovered())
+    assert max(map(len, mappings)) <= TOPICS_NOTED + 2 * a_batch
+    assert len(mappings) >= count // (TOPICS_NOTED + 2 * a_batch)
+    durable.topics.setdefault(7, 20)  # once more, in the newest
+    assert [durable.unsynced_from(topic_id) for topic_id in (0, 7, count - 1, count + a_batch)] == [1, 8, count, None]
+    durable.on_synced(durable.written)
+    assert durable.unsynced_from(count - 1) is None

@@ -44,8 +44,8 @@ class EngineCheckpoints:
         """The prepared parts of the next snapshot, once they are complete."""
 
     # --- rows --------------------------------------------------------------------------------------------------------
-    def topics_in_log(self) -> list[int]:
-        return sorted(self._stored.in_log)
+    def topics_in_log(self) -> Iterator[int]:
+        return iter(self._stored.in_log)
 
     def _is_in_log(self, chunks: Sequence[Chunk]) -> bool:
         """Return whether the newest live row is in the log, which decides it for all rows.

@@ -5,6 +5,7 @@ Snapshots describe it.
 
 from __future__ import annotations
 
+from topics.common.id_blocks import IdSet
 from topics.config import Config
 from topics.engine.index.pending_delete_flags import PendingDeleteFlags
 from topics.engine.index.usage import Usage
@@ -36,7 +37,7 @@ class StoredState:
         self.producers = ProducerTotals(config)
         self.staged = StagedParts()
         self.lease_ids = LeaseIds()
-        self.in_log: set[int] = set()
+        self.in_log = IdSet()
         """Ids of topics with rows in files of the log, and a few more."""
         self.deletions = PendingDeleteFlags(self.usage)
         """Rows in sealed files deleted one by one since the last checkpoint."""

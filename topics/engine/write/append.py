@@ -13,6 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.common.id_blocks import IdSet
 from topics.common.tuples import make_tuple
 from topics.engine.index.index import extend_each
 from topics.engine.index.usage import Usage
@@ -50,7 +51,7 @@ class AppendCore(OperationCore, NotifyCore, Protocol):
     """The part of the core that an append needs."""
 
     usage: Usage
-    in_log: set[int]
+    in_log: IdSet
     quiet_until_ms: int
 
 

@@ -11,6 +11,7 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
+from topics.common.id_blocks import IdSet
 from topics.config import Config
 from topics.engine.index.usage import Usage
 from topics.engine.shared.router_registry import Routers
@@ -55,7 +56,7 @@ class LifecycleCore(ExpiryCore, CreationCore, EvictionCore, LogRoomCore, Protoco
     usage: Usage
     registry: Registry
     routers: Routers
-    in_log: set[int]
+    in_log: IdSet
     quiet_until_ms: int
 
 

@@ -75,7 +75,7 @@ class Evacuation:
         self._copies = Line(loop.spawn, _SEGMENTS_AT_A_TIME, partial(_settle, self._begun, turns))
 
     # --- what goes where ---------------------------------------------------------------------------------------------
-    async def copy(self, topic_ids: Sequence[int], from_files: NDArray[np.uint32]) -> None:
+    async def copy(self, topic_ids: Iterable[int], from_files: NDArray[np.uint32]) -> None:
         """Copy all live rows of these topics in these files.
 
         After OSError or StorageError, records not announced to the catalog by then count as not

@@ -213,11 +213,12 @@ class CheckpointCatalog(Protocol):
     mark, and only then recycles log files.
     """
 
-    def topics_in_log(self) -> list[int]:
-        """Return the ids, in order, of all topics with live rows in log files.
+    def topics_in_log(self) -> Iterator[int]:
+        """Yield the ids, in order, of all topics with live rows in log files.
 
         Ids of topics that had some may be among them; `last_in_files` finds no row of those. No
-        topic is looked at, since very many may be in the log.
+        topic is looked at, and few ids at a time, since very many may be in the log. Topics whose
+        first row comes meanwhile may be left out.
         """
 
     def rows_in_files(

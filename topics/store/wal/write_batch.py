@@ -28,6 +28,11 @@ from topics.store.in_memory.hot_tail import TailBuffer
 _PREPARED_BYTES = 8 << 20
 """Bytes of a large batch that are prepared in a pass, in some two milliseconds."""
 
+TOPICS_NOTED = 1 << 14
+"""Topics that one mapping of unsynced seqs takes, so that no mapping ever grows for long: see
+`Durability.topics`. Those of one more batch may be in it, too.
+"""
+
 _FULL = (-errno.ENOSPC, -errno.EDQUOT)
 
 
@@ -246,7 +251,7 @@ class Durability:
         self.sealed: deque[SealedFile] = deque()
         self.topics: dict[int, int] = {}
         """By topic id the first seq in batches that no sync covers so far, running ones included.
-        The engine enters what it publishes of a commit.
+        The engine enters what it publishes of a commit. When it has many, another one follows.
         """
         self._covered: deque[tuple[int, dict[int, int]]] = deque()
         """(number of a batch, `topics` of it and of earlier ones that a sync covers or will)."""
@@ -281,7 +286,7 @@ class Durability:
         yield self.topics
 
     def cover(self) -> None:
-        """Note that a sync of all that is written begins, or that the log leaves its file.
+        """Begin another mapping: a sync of all that is written begins, or the log leaves its file.
 
         It may cover a commit that is not published yet: the engine then enters the commit's topics
         in the mapping that the commit names, so that is covered even while it is empty.
@@ -304,6 +309,8 @@ class Durability:
             self.topics = {}
             if self._covered:
                 self._covered.clear()
+        elif len(self.topics) > TOPICS_NOTED:
+            self.cover()
 
     def on_synced(self, batch_no: int, bytes_written: int = 0) -> None:
         """Count batches as durable after a sync.
