@@ -101,6 +101,11 @@ class IdDict(Generic[_V]):
             del self[number]
         return value
 
+    def __iter__(self) -> Iterator[int]:
+        """Yield the ids; what changes meanwhile is among them or not."""
+        for at in list(self.blocks):
+            yield from list(self.blocks.get(at, ()))
+
     def lists(self) -> Iterator[list[_V]]:
         """Yield the values, a block at a time. What changes meanwhile is among them or not."""
         for at in list(self.blocks):

@@ -602,7 +602,7 @@ class Engine:
         """
         core = self._core
         core.closing = True
-        for topic in list(core.registry.by_name.values()):
+        for topic in list(core.registry.all_but_staging()):
             if topic.queue is not None and topic.queue.window is not None:
                 topic.queue.window.close()
             for waiter in list(topic.waiters):

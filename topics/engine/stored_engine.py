@@ -82,7 +82,7 @@ class StoredEngine:
     def heads(self) -> dict[str, IdAndHead]:
         """Return the id and the highest seq of each topic, by name."""
         self._registry.make_all()
-        return {name: IdAndHead(topic.id, topic.head) for name, topic in self._registry.by_name.items()}
+        return {topic.name: IdAndHead(topic.id, topic.head) for topic in self._registry.all_but_staging()}
 
     @classmethod
     async def open(

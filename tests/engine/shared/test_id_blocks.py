@@ -45,6 +45,7 @@ def test_a_dict_of_ids_is_a_dict() -> None:
     assert sorted(ids.values()) == sorted(model.values())
     assert all(ids[number] == value for number, value in model.items())
     assert len(ids) == len(model)
+    assert sorted(ids) == sorted(model)
 
 
 def test_no_step_over_a_set_of_ids_looks_at_more_than_a_block() -> None:

@@ -8,22 +8,27 @@ so that the dicts do not grow at the same time either.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
 DICTS = 64
 _PLACES = 1 << 12
 PLACES_MASK = _PLACES - 1
+_K = TypeVar("_K", bound=Hashable)
+_V = TypeVar("_V")
 
 
-class SpreadDict:
-    """A dict from bytes to numbers.
+class SpreadDict(Generic[_K, _V]):
+    """A dict with keys whose hashes are spread, as those of bytes and texts are.
 
     The methods it has behave as a dict's, except that `popitem` has no order.
     """
 
     __slots__ = ("_dicts", "places")
 
-    def __init__(self, items: dict[bytes, int]) -> None:
+    def __init__(self, items: dict[_K, _V]) -> None:
         """Copy `items`; takes as long as a dict's copy."""
-        self._dicts: list[dict[bytes, int]] = [{} for _ in range(DICTS)]
+        self._dicts: list[dict[_K, _V]] = [{} for _ in range(DICTS)]
         self.places = [self._dicts[at] for at in _SHARES]
         """The dict for each value of the last bits of a key's hash, `hash(key) & PLACES_MASK`."""
         for key, value in items.items():
@@ -32,17 +37,17 @@ class SpreadDict:
     def __len__(self) -> int:
         return sum(map(len, self._dicts))
 
-    def place(self, key: bytes) -> dict[bytes, int]:
+    def place(self, key: _K) -> dict[_K, _V]:
         """Return the dict to look up or add this key in."""
         return self.places[hash(key) & PLACES_MASK]
 
-    def get(self, key: bytes, default: int | None = None) -> int | None:
+    def get(self, key: _K, default: _V | None = None) -> _V | None:
         return self.place(key).get(key, default)
 
-    def __delitem__(self, key: bytes) -> None:
+    def __delitem__(self, key: _K) -> None:
         del self.place(key)[key]
 
-    def popitem(self) -> tuple[bytes, int]:
+    def popitem(self) -> tuple[_K, _V]:
         for each in self._dicts:
             if each:
                 return each.popitem()

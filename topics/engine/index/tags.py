@@ -29,7 +29,7 @@ class Tags:
     __slots__ = ("_counts", "_credit", "_free", "_names", "_numbers", "dead")
 
     def __init__(self) -> None:
-        self._numbers: dict[bytes, int] | SpreadDict = {}
+        self._numbers: dict[bytes, int] | SpreadDict[bytes, int] = {}
         self._names: list[bytes] = []
         self._counts = array("I")
         self._free: list[int] = []

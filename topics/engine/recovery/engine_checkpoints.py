@@ -233,16 +233,16 @@ class EngineCheckpoints:
         """
         now_ms = self._clock.now_ms()
         prepared = PreparedSnapshot()
-        topics = list(self._stored.registry.by_id.values())
         step = max(1, topics_a_step)
+        topics = self._made_now(step)
         for block in self._stored.registry.dormant.blocks(_DORMANT_A_STEP * step):
             prepared.plain.append(b"," + msgspec.json.encode(block))
             yield
         with_keys: list[Topic] = []
         with_producers: list[Topic] = []
         with_readers: list[Topic] = []
-        for at in range(0, len(topics), step):
-            some = [topic for topic in topics[at : at + step] if topic.visible]
+        for made in topics:
+            some = [topic for topic in made if topic.visible]
             long = [topic for topic in some if is_long(topic)]
             self._describe(prepared, [topic for topic in some if topic not in long] if long else some, now_ms)
             for topic in long:
@@ -266,6 +266,28 @@ class EngineCheckpoints:
                     prepared.readers.append(b"," + msgspec.json.encode((topic.id, readers)))
                     yield
         self._prepared = prepared
+
+    def _made_now(self, step: int) -> Iterator[list[Topic]]:
+        """Return an iterator over the topics that are not dormant at this call, `step` at a time.
+
+        No list of all is made: to touch a million topics takes 40 ms, and each collection of
+        garbage would visit such a list.
+        """
+        registry = self._stored.registry
+        last_id, dormant_ids = registry.last_id, registry.dormant.sorted_ids()
+
+        def parts() -> Iterator[list[Topic]]:
+            for topics in registry.by_id.lists():
+                for at in range(0, len(topics), step):
+                    made = [topic for topic in topics[at : at + step] if topic.id <= last_id]
+                    if len(dormant_ids):
+                        ids = np.array([topic.id for topic in made], np.uint64)
+                        places = np.minimum(np.searchsorted(dormant_ids, ids), len(dormant_ids) - 1)
+                        was_dormant = (dormant_ids[places] == ids).tolist()
+                        made = [topic for topic, was in zip(made, was_dormant, strict=True) if not was]
+                    yield made
+
+        return parts()
 
     def _describe(self, prepared: PreparedSnapshot, topics: Sequence[Topic], now_ms: int) -> None:
         plain: list[Topic] = []

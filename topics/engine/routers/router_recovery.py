@@ -219,7 +219,7 @@ class RouterRecovery:
                 for seq in seqs[~router.source.index.alive(seqs)].tolist():  # deleted (R-DEL-9)
                     router.kept_bytes -= len(router.keeping.pop(seq))
             router.drop_kept()
-        for topic in self._registry.by_name.values():
+        for topic in self._registry.all_but_staging():
             if topic.hops is None:
                 continue
             topic.hops.forget(min((router.position for router in topic.routers), default=topic.head))

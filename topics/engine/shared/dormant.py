@@ -178,6 +178,10 @@ class Dormant:
             f"{int(self.incarnations[row]):016x}",
         )
 
+    def sorted_ids(self) -> NDArray[np.uint64]:
+        """Return the ids of the topics that are dormant now, ascending."""
+        return self._sorted_ids[self._is_dormant[self._by_id_order]]
+
     def blocks(self, step: int) -> Iterator[PlainTopics]:
         """Yield the topics that are dormant at the first step, in their state of that time."""
         rows = np.flatnonzero(self._is_dormant)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator, Sequence
 
+from topics.common.id_blocks import IdDict
 from topics.config import DURABILITIES
 from topics.engine.index.usage import Usage
 from topics.engine.shared.dormant import Dormant, DormantTopic
+from topics.engine.shared.names_in_blocks import SortedNames, TopicsByName
 from topics.engine.state.topic import STAGING, Life, Topic
 from topics.engine.values.name_rules import Prefixes, starts_of
 from topics.engine.values.topic_config import TopicConfig
@@ -23,14 +24,12 @@ class Registry:
     """
 
     def __init__(self, usage: Usage) -> None:
-        self.by_name: dict[str, Topic] = {}
-        self.by_id: dict[int, Topic] = {}
+        self.by_name = TopicsByName()
+        self.by_id = IdDict[Topic]()
         self.dormant = Dormant(usage)
         self.staging: Topic | None = None
-        self._names: list[str] = []
-        """The names in `by_name` and of dormant topics, sorted; names are ASCII, so this is the
-        order of bytes.
-        """
+        self._names = SortedNames()
+        """The names in `by_name` and of dormant topics."""
         self.visible_by_class = dict.fromkeys(DURABILITIES, 0)
         """The number of visible topics by class, maintained because probes read it often."""
         self.queues: dict[Topic, None] = {}
@@ -88,7 +87,7 @@ class Registry:
         """Add the topics of a snapshot, before any other."""
         assert not self.by_id, "no name is taken"
         self.dormant = dormant
-        self._names = sorted(dormant.names)
+        self._names = SortedNames(sorted(dormant.names))
         for config in dormant.configs:
             self.visible_by_class[config.durability] += 1
         self.last_id = max([self.last_id, *dormant.by_id])
@@ -105,7 +104,7 @@ class Registry:
             self.staging = topic
         else:
             self.by_name[topic.name] = topic
-            insort(self._names, topic.name)
+            self._names.add(topic.name)
         self.by_id[topic.id] = topic
         self.last_id = max(self.last_id, topic.id)
         self.last_order = max(self.last_order, topic.order)
@@ -139,7 +138,11 @@ class Registry:
             self.staging = None
             return
         del self.by_name[topic.name]
-        del self._names[bisect_left(self._names, topic.name)]
+        self._names.remove(topic.name)
+
+    def all_but_staging(self) -> Iterator[Topic]:
+        """Yield the topics of `by_name`. What changes meanwhile may be among them or not."""
+        return (topic for topic in self.by_id.values() if topic is not self.staging)
 
     def visible(self, name: str) -> Topic | None:
         """Return the topic that readers see under this name."""
@@ -166,13 +169,11 @@ class Registry:
 
         starts: as `starts_of` returns them.
         """
-        names = self._names
-        first = bisect_right(names, after)
         for start in starts:
-            for at in range(max(first, bisect_left(names, start)), len(names)):
-                if not names[at].startswith(start):
+            for name in self._names.from_name(max(start, f"{after}\0")):
+                if not name.startswith(start):
                     break
-                topic = self.listed(names[at])
+                topic = self.listed(name)
                 if topic is not None:
                     yield topic
 
