@@ -8,11 +8,12 @@ blocks of neighbours, and only a block is ever copied, sorted or listed at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, overload
 
 IDS_A_BLOCK = 1 << 12
 _SHIFT = IDS_A_BLOCK.bit_length() - 1
 _V = TypeVar("_V")
+_D = TypeVar("_D")
 
 
 class IdSet:
@@ -78,9 +79,15 @@ class IdDict(Generic[_V]):
     def __getitem__(self, number: int) -> _V:
         return self.blocks[number >> _SHIFT][number]
 
-    def get(self, number: int) -> _V | None:
+    @overload
+    def get(self, number: int) -> _V | None: ...
+
+    @overload
+    def get(self, number: int, default: _D) -> _V | _D: ...
+
+    def get(self, number: int, default: _D | None = None) -> _V | _D | None:
         block = self.blocks.get(number >> _SHIFT)
-        return None if block is None else block.get(number)
+        return default if block is None else block.get(number, default)
 
     def __setitem__(self, number: int, value: _V) -> None:
         self.blocks.setdefault(number >> _SHIFT, {})[number] = value

@@ -28,7 +28,7 @@ any point leaves the last snapshot, the log after it, and files that it does not
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -57,7 +57,7 @@ from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES, FrameType, wal_file_no
 from topics.store.format.segment_format import SECOND_DIRECTORY_FORMAT, index_path, snapshot_path
 from topics.store.read.reader import Reader
-from topics.store.segments.manifest import HOT, Manifest, ReplayStart, Segment, StorePart, pack_store_part
+from topics.store.segments.manifest import HOT, Manifest, PackedFiles, ReplayStart, Segment, StorePart, pack_store_part
 from topics.store.segments.snapshot_files import COPIES, snapshot_numbers, write_snapshot
 from topics.store.segments.tiers import Tiers
 from topics.store.wal.counters import CheckpointCounters
@@ -464,15 +464,23 @@ class Checkpointer:
             await evacuation.copy(self._catalog.topics_in_log(), ids)
         age_ms = self._config.segment_max_age_ms
         oldest = self._loop.clock.now_ms() - age_ms if age_ms else 0
-        tails = [segments[-1] for segments in self._manifest.segments.values() if not segments[-1].sealed]
-        await evacuation.seal(
-            tail
-            for tail in tails
-            if tail.created_ms < oldest
-            and (tail.frames_end >= self._config.pack_run_bytes or self._compaction.is_sparse(tail))
-        )
+        await evacuation.seal(await self._tails_before(oldest))
         await evacuation.sync()
         return evacuation
+
+    async def _tails_before(self, created_ms: int) -> list[Segment]:
+        """Return the unsealed segments that were created before and are worth sealing."""
+        turns, found = self._turns, list[Segment]()
+        turns.resume()
+        for segments in self._manifest.segments.values():
+            if turns.over:
+                await turns.rest()
+            tail = segments[-1]
+            if tail.sealed or tail.created_ms >= created_ms:
+                continue
+            if tail.frames_end >= self._config.pack_run_bytes or self._compaction.is_sparse(tail):
+                found.append(tail)
+        return found
 
     def _evacuation(self, *, all_shared: bool = False) -> Evacuation:
         context = CopyContext(
@@ -521,9 +529,11 @@ class Checkpointer:
         """Remove segments and runs without a live record from the manifest."""
         manifest, catalog, turns = self._manifest, self._catalog, self._turns
         turns.resume()
-        for topic_id in manifest.topic_ids() - catalog.untouched():
+        for topic_id in manifest.topic_ids():
             if turns.over:
                 await turns.rest()
+            if topic_id in catalog.untouched():
+                continue
             lowest = catalog.lowest_live_seq(topic_id) if catalog.exists(topic_id) else 1 << 64
             for segment in list(manifest.segments.get(topic_id, ())):
                 if segment.last_seq < lowest or self._is_dead(topic_id, segment):
@@ -564,8 +574,9 @@ class Checkpointer:
         flagging: see StorePart.
         Raises: OSError.
         """
+        files = await self._pack_files(self._manifest.segments.values())
         await self._prepare_snapshot()
-        store = self._store_part(list(self._manifest.all_segments()), clean=clean, flagging=flagging)
+        store = self._store_part(files, clean=clean, flagging=flagging)
         catalog = self._catalog.snapshot()
         self._last_bytes = len(store) + sum(map(len, catalog))
         await self._sync_log()
@@ -584,17 +595,32 @@ class Checkpointer:
         for _ in self._catalog.prepare_snapshot(self._config.checkpoint_topics_per_pass):
             await self._turns.rest()
 
-    def _store_part(self, segments: list[Segment], *, clean: bool, flagging: Collection[str]) -> bytes:
+    async def _pack_files(self, segments: Iterable[Sequence[Segment]]) -> PackedFiles:
+        """Encode these segments and all packs. Nothing else changes them during a checkpoint."""
+        turns, files = self._turns, PackedFiles()
+        turns.resume()
+        for some in segments:
+            files.add_segments(some)
+            if turns.over:
+                await turns.rest()
+        for pack in list(self._manifest.packs.values()):
+            files.add_pack(pack)
+            if turns.over:
+                await turns.rest()
+        return files
+
+    def _store_part(self, files: PackedFiles, *, clean: bool, flagging: Collection[str]) -> bytes:
         """Return the store's part of a snapshot of this instant, packed."""
         part = StorePart(
             replay=self._replay,
-            segments=segments,
-            packs=list(self._manifest.packs.values()),
+            segments=[],
+            packs=[],
             boot=self._loop.ring.boot_id(),
             shards=self._replay_shards,
             clean=clean,
             flagging=sorted({*flagging, *self._doubtful}),
         )
+        files.put_into(part)
         return pack_store_part(part)
 
     async def _capture(self) -> Capture:
@@ -604,9 +630,9 @@ class Checkpointer:
         """
         capture = self._captures.begin(self._format.number, self._snapshot + 1)
         try:
-            segments = await self._hold_sealed(capture)
+            files = await self._pack_files([await self._hold_sealed(capture)])
             await self._prepare_snapshot()
-            capture.store = self._store_part(segments, clean=False, flagging=())
+            capture.store = self._store_part(files, clean=False, flagging=())
             capture.catalog = self._catalog.snapshot()
             await self._sync_log()
         except BaseException:
