@@ -29,6 +29,7 @@ _CLAIMS = "tests/contract/queues/test_waiting_claims.py"
 _IMAGES = "tests/engine/shared/test_topic_snapshot.py"
 _FIRST_LEASES = "tests/engine/write/test_first_leases.py"
 _POISON = "tests/engine/queue/test_dead_letter.py"
+_SEQ_TIMES = "tests/engine/index/test_seq_times.py"
 _LEASES = "tests/engine/state/test_leases.py"
 _ATTEMPTS = "tests/contract/queues/test_attempts.py"
 _REDRIVE = "tests/contract/queues/test_redrive.py"
@@ -547,6 +548,13 @@ MUTANTS = (
         "            if is_image and self._most_attempts:\n",
         "            if False:\n",
         _FIRST_LEASES,
+    ),
+    _one(
+        "delays of deleted jobs that end before their memory is freed",
+        "engine/index/seq_times.py",
+        "                chunk.is_stale = True\n",
+        "",
+        _SEQ_TIMES,
     ),
     _one(
         "claims answered before very many poison jobs are moved",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import sys
+from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -68,6 +70,58 @@ def test_each_time_is_taken_once_in_order(seed: int, monkeypatch: pytest.MonkeyP
     times.discard(known)
     assert times.take(FOREVER, FOREVER) == []
     assert (len(times), times.first(), dict(times._chunks)) == (0, None, {})
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_times_of_rows_that_are_gone_are_gone_before_the_steps_that_free_them(seed: int) -> None:
+    """R-DELAY-4: their number, too."""
+    rng = random.Random(seed)
+    times, known, steps = SeqTimes(), dict[int, int](), list[Iterator[None]]()
+    taken: set[int] = set()
+    head = 0
+    for now in range(30):
+        new = []
+        for _ in range(rng.choice((1, 3, 3000))):
+            head += rng.choice((1, 1, 1, seed + 1))
+            new.append((head, now + rng.choice((1, 2, 30))))
+        times.add(*columns(new))
+        known |= new
+        first = rng.randrange(1, head + 1)
+        which = np.array([rng.random() < seed % 3 / 2 for _ in range(first, head + 1)])
+        steps.append(times.discard_rows(first, which))
+        known = {seq: time for seq, time in known.items() if seq < first or not which[seq - first]}
+        found = times.take(now, 10_000)
+        assert set(found) == {seq for seq, time in known.items() if time <= now} - taken
+        taken.update(found)
+        times.discard(range(rng.randrange(head), head, 7))
+        known = {seq: time for seq, time in known.items() if seq in times}
+        seqs = np.arange(head + 2, dtype=np.uint64)
+        assert times.of(seqs).tolist() == [known.get(seq, 0) for seq in range(head + 2)]
+        assert len(times) == len(known)
+        if rng.random() < 0.5:
+            for each in steps:
+                next(each, None)
+        if rng.random() < 0.1:
+            assert times.seqs() == sorted(known)
+    for each in steps:
+        for _ in each:
+            pass
+    assert {seq for chunk in times._chunks.values() for seq in chunk.times} == set(known)
+    assert len(times) == len(known)
+
+
+def test_rows_that_are_gone_by_the_thousand_are_freed_a_chunk_a_step() -> None:
+    times = SeqTimes()
+    times.add(*columns([(seq, FOREVER) for seq in range(1, 100_001)]))
+    which = np.arange(100_000) % 2 == 0
+    steps = times.discard_rows(1, which)
+    assert len(times) == 50_000
+    left = [sum(len(chunk.times) for chunk in times._chunks.values())]
+    for _ in steps:
+        left.append(sum(len(chunk.times) for chunk in times._chunks.values()))
+    assert left[0] == 100_000
+    assert left[-1] == 50_000
+    assert max(before - after for before, after in pairwise(left)) <= 2048
 
 
 def test_no_part_of_very_many_times_is_large() -> None:

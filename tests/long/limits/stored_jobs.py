@@ -160,6 +160,20 @@ def deleted(jobs: int, *, before_seq: int | None = None, match: str | None = Non
     return q.steps.longest_ms
 
 
+def delayed_deleted(jobs: int, match: str) -> float:
+    """A delete of many jobs that their records delay."""
+    q = Queue(jobs)
+    for first in range(1, jobs, _AT_ONCE):
+        seqs = range(first, first + _AT_ONCE)
+        q.leases.hold_back(list(seqs), [seq + (1 << 50) for seq in seqs])
+    q.begin()
+    answer = q.h.start_delete(None, match, "q")
+    while not answer.given:
+        q.steps.passes(q.h, 1)
+    q.steps.passes(q.h, jobs // 1000)
+    return q.steps.longest_ms
+
+
 def queue_deleted(jobs: int) -> float:
     q = Queue(jobs).lease(failed=1)
     q.begin()
@@ -250,6 +264,8 @@ CASES: dict[str, Callable[[int], float]] = {
     "leased, all deleted by tag": lambda jobs: deleted(jobs, match="*", fail=False),
     "returned, all deleted by tag": lambda jobs: deleted(jobs, match="*"),
     "leased, deleted before a seq": lambda jobs: deleted(jobs, before_seq=jobs - 5, fail=False),
+    "delayed, half deleted by tag": lambda jobs: delayed_deleted(jobs, "a"),
+    "delayed, all deleted by tag": lambda jobs: delayed_deleted(jobs, "*"),
     "the queue deleted": queue_deleted,
     _START: start,
     "description of a topic with holes": lambda jobs: holes(jobs, header=False),

@@ -15,6 +15,8 @@ from itertools import takewhile
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.engine.values.job import BLOCK_BITS, bits_by_block
+
 _BITS = 12
 _MASK = (1 << _BITS) - 1
 _STALE_MIN = 64
@@ -24,17 +26,30 @@ _PUSHED_MOST = 256
 
 
 class _ChunkTimes:
-    __slots__ = ("order", "times")
+    __slots__ = ("is_stale", "order", "present", "times")
 
     def __init__(self) -> None:
         self.times: dict[int, int] = {}
         """By seq."""
+        self.present = 0
+        """The seqs that have a time: a bit each."""
+        self.is_stale = False
+        """Whether `times` may have seqs that are not in `present`, until a step drops them."""
         self.order: list[int] = []
         """Heap of the times that were not taken, each `time << _BITS` plus the seq's last bits."""
 
+    def __len__(self) -> int:
+        return self.present.bit_count() if self.is_stale else len(self.times)
+
     def put(self, seqs: Sequence[int], times: Sequence[int]) -> None:
-        """Note a time for each seq."""
+        """Note a time for each seq; the seqs ascend."""
         self.times.update(zip(seqs, times, strict=True))
+        first = seqs[0] & _MASK
+        if seqs[-1] - seqs[0] == len(seqs) - 1:
+            self.present |= (1 << len(seqs)) - 1 << first
+        else:
+            for seq in seqs:
+                self.present |= 1 << (seq & _MASK)
         entries = [time << _BITS | seq & _MASK for seq, time in zip(seqs, times, strict=True)]
         if len(entries) > _PUSHED_MOST:
             self.order += entries
@@ -42,6 +57,16 @@ class _ChunkTimes:
         else:
             for entry in entries:
                 heappush(self.order, entry)
+
+    def has(self, seq: int) -> bool:
+        return seq in self.times and (not self.is_stale or self.present >> (seq & _MASK) & 1 == 1)
+
+    def settle(self) -> None:
+        """Drop the times of seqs that are not present."""
+        if self.is_stale:
+            self.is_stale = False
+            present = self.present
+            self.times = {seq: time for seq, time in self.times.items() if present >> (seq & _MASK) & 1}
 
 
 class SeqTimes:
@@ -61,12 +86,12 @@ class SeqTimes:
 
     def __contains__(self, seq: int) -> bool:
         chunk = self._chunks.get(seq >> _BITS)
-        return chunk is not None and seq in chunk.times
+        return chunk is not None and chunk.has(seq)
 
     def get(self, seq: int) -> int:
         """Return the time of a seq, 0 without one."""
         chunk = self._chunks.get(seq >> _BITS)
-        return 0 if chunk is None else chunk.times.get(seq, 0)
+        return chunk.times[seq] if chunk is not None and chunk.has(seq) else 0
 
     def of(self, seqs: NDArray[np.uint64]) -> NDArray[np.uint64]:
         """Return the time of each of these seqs, 0 without one."""
@@ -79,10 +104,13 @@ class SeqTimes:
         for number in list(self._chunks):
             chunk = self._chunks.get(number)
             if chunk is not None:
+                chunk.settle()
                 yield list(chunk.times.items())
 
     def seqs(self) -> list[int]:
         """Return all seqs that have a time, ascending."""
+        for chunk in self._chunks.values():
+            chunk.settle()
         return sorted([seq for chunk in self._chunks.values() for seq in chunk.times])
 
     def add(self, seqs: Sequence[int], times: Sequence[int]) -> None:
@@ -94,11 +122,13 @@ class SeqTimes:
         while at < len(seqs):
             number = seqs[at] >> _BITS
             upto = bisect_left(seqs, number + 1 << _BITS, at)
-            chunk = self._chunks.get(number) or self._chunks.setdefault(number, _ChunkTimes())
+            chunk = self._chunks.get(number)
+            if chunk is None:
+                chunk = self._chunks[number] = _ChunkTimes()
             first = chunk.order[0] >> _BITS if chunk.order else -1
-            before = len(chunk.times)
+            before = len(chunk)
             chunk.put(seqs[at:upto], times[at:upto])
-            self._count += len(chunk.times) - before
+            self._count += len(chunk) - before
             self._enter(number, chunk, first)
             at = upto
 
@@ -133,7 +163,7 @@ class SeqTimes:
             while own and own[0] < bound and most > 0:
                 most -= 1
                 seq = base | heappop(own) & _MASK
-                if seq in chunk.times:
+                if chunk.has(seq):
                     found.append(seq)
             if own:
                 heappush(order, (own[0] >> _BITS, number))
@@ -144,16 +174,55 @@ class SeqTimes:
         for seq in seqs:
             number = seq >> _BITS
             chunk = self._chunks.get(number)
-            if chunk is None or chunk.times.pop(seq, None) is None:
+            if chunk is None or not chunk.has(seq):
                 continue
+            chunk.present ^= 1 << (seq & _MASK)
+            del chunk.times[seq]
             self._count -= 1
-            if not chunk.times:
+            if not chunk.present:
                 del self._chunks[number]
-            elif len(chunk.order) > 2 * len(chunk.times) + _STALE_MIN:
-                base, first = number << _BITS, chunk.order[0] >> _BITS
-                chunk.order = [each for each in chunk.order if base | each & _MASK in chunk.times]
-                heapify(chunk.order)
-                self._enter(number, chunk, first)
+            else:
+                self._shorten(number, chunk)
+
+    def _shorten(self, number: int, chunk: _ChunkTimes) -> None:
+        """Build the heap of a chunk anew if most of its entries are outdated."""
+        if len(chunk.order) > 2 * len(chunk.times) + _STALE_MIN:
+            base, first = number << _BITS, chunk.order[0] >> _BITS
+            chunk.order = [each for each in chunk.order if base | each & _MASK in chunk.times]
+            heapify(chunk.order)
+            self._enter(number, chunk, first)
+
+    def discard_rows(self, first: int, which: NDArray[np.bool_]) -> Iterator[None]:
+        """Forget the times of the seqs `first + i` for which which[i].
+
+        Returns: steps that free the memory of them.
+        """
+        changed: dict[int, _ChunkTimes] = {}
+        for block, bits in bits_by_block(first, which):
+            number = block >> _BITS - BLOCK_BITS
+            chunk = self._chunks.get(number)
+            if chunk is None:
+                continue
+            gone = bits << ((block << BLOCK_BITS) & _MASK) & chunk.present
+            if gone:
+                chunk.present ^= gone
+                chunk.is_stale = True
+                self._count -= gone.bit_count()
+                changed[number] = chunk
+        for number, chunk in changed.items():
+            if not chunk.present:
+                del self._chunks[number]
+        return self._freed(changed)
+
+    def _freed(self, changed: dict[int, _ChunkTimes]) -> Iterator[None]:
+        """Free what chunks have of seqs that are gone, a chunk a step."""
+        while changed:
+            number, chunk = changed.popitem()
+            if self._chunks.get(number) is chunk:
+                chunk.settle()
+                self._shorten(number, chunk)
+            del chunk
+            yield
 
     def discard_through(self, last: int) -> Sequence[object]:
         """Forget the times of seqs up to `last`, where chunks were added in the order of seqs.
@@ -164,5 +233,5 @@ class SeqTimes:
         if numbers and last & _MASK != _MASK and numbers[-1] == last >> _BITS:
             self.discard(list(takewhile(lambda seq: seq <= last, self._chunks[numbers.pop()].times)))
         gone = [self._chunks.pop(number) for number in numbers]
-        self._count -= sum([len(chunk.times) for chunk in gone])
+        self._count -= sum([len(chunk) for chunk in gone])
         return gone

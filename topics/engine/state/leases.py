@@ -265,12 +265,13 @@ class Leases:
         if len(rows) <= _FEW_SEQS:
             self.forget((rows + first).tolist())
             return
-        if self.held is not None and self.held.dues:
-            self.held.dues.discard((rows + first).tolist())
-        if not len(self.jobs):
+        is_held = self.held is not None and len(self.held.dues) > 0
+        if not is_held and not len(self.jobs):
             return
         which = np.zeros(int(rows[-1]) + 1, np.bool_)
         which[rows] = True
+        if self.held is not None and is_held:
+            self._index.usage.reclaim.run(self.held.dues.discard_rows(first, which))
         for number, bits in bits_by_block(first, which):
             block = self.jobs.blocks.get(number)
             if block is not None:
