@@ -104,17 +104,20 @@ class GrowthWatch:
         global _growth  # noqa: PLW0603 - any code may hold memory for a client
         self._most = most
         self._left = most
-        self._last: object = None
+        self._last = 0
+        """The identity of the bytes noted last. If others have it later, those are freed, and no
+        more is held than was counted.
+        """
         self._on_growth = on_growth
         _growth = weakref.ref(self)
 
     def note(self, data: Sized, size: int) -> None:
-        if data is self._last:
+        if id(data) == self._last:
             return
-        self._last = data
+        self._last = id(data)
         self._left -= size
         if self._left < 0:
-            self._last, self._left = None, self._most
+            self._last, self._left = 0, self._most
             self._on_growth()
 
 
