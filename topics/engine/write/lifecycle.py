@@ -448,7 +448,9 @@ def _gone(usage: Usage, topic: Topic) -> list[int]:
         kept.append((rows[~np.isin(file_ids, in_memory)] + chunk.first).astype(np.uint64))
     seqs = np.concatenate([*kept, np.array([topic.head + 1], np.uint64)])
     before = np.flatnonzero(np.diff(seqs) > 1)
-    return [bound for at in before.tolist() for bound in (int(seqs[at]) + 1, int(seqs[at + 1]) - 1)]
+    one = np.uint64(1)
+    bounds: list[int] = np.column_stack((seqs[before] + one, seqs[before + 1] - one)).ravel().tolist()
+    return bounds
 
 
 def _leaves_disk(topic: Topic, config: TopicConfig) -> bool:
