@@ -321,11 +321,12 @@ def test_a_list_for_some_prefixes_walks_their_names_alone(
     registry = h.engine._core.registry
     walked: list[str] = []
 
-    class Walked(dict[str, Topic]):
-        def get(self, name: str, default: Topic | None = None) -> Topic | None:  # type: ignore[override]
-            walked.append(name)
-            return super().get(name, default)
+    look_up = registry.by_name.get
 
-    registry.by_name = Walked(registry.by_name)
+    def noted(name: str) -> Topic | None:
+        walked.append(name)
+        return look_up(name)
+
+    registry.by_name.get = noted
     assert [topic.name for topic in registry.after("", prefix, within)] == names == walked
     assert [topic.name for topic in registry.after("b-1", prefix, within)] == [name for name in names if name > "b-1"]
