@@ -239,8 +239,8 @@ MUTANTS = (
             ),
             (
                 "store/checkpoint/checkpointer.py",
-                "        await self._prepare_snapshot()\n        store = self._store_part(list(",
-                "        store = self._store_part(list(",
+                "        await self._prepare_snapshot()\n        store = self._store_part(files",
+                "        store = self._store_part(files",
             ),
         ),
     ),

@@ -27,7 +27,7 @@ def assert_nothing_is_left(h: Harness) -> None:
     core = h.engine._core
     assert (core.awaited, core.waits, core.waited_topics, h.loop.waiting) == ({}, 0, 0, 0)
     assert not core.prefix_waits
-    assert not any(topic.waiters for topic in core.registry.by_name.values())
+    assert not any(topic.waiters for topic in core.registry.all_but_staging())
 
 
 def test_a_parked_wait_is_not_looked_at_until_something_happens_to_its_topics(

@@ -43,7 +43,8 @@ ROOM_BYTES = 2048
 MORE = {
     "GET /v0/topics": 80_000,  # a page has up to 1000 topics
     "GET /v0/metrics": 120_000,  # in turns, which end by time, and that stands still here
-    "WS publish": 30_000,  # of which 500 records that expire in the same pass; a thousand at most do
+    "POST /v0/topics/:": 30_000,  # of which 500 records that expire in the same pass; a thousand at most do
+    "WS publish": 30_000,  # the same
     "POST /v0/checkpoint": 160_000,  # the same, and eight segments at a time share the turns
 }
 """Lines of operations that take more, by operation."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 import socket
 import ssl
 import threading
@@ -193,8 +192,12 @@ def test_a_commit_that_ctrl_c_ends_is_made_by_the_next_one(url: str, monkeypatch
         log.append("orders", [1, 2, 3, 4])
         reader = log.reader("orders", "billing", commit_every=100)
         assert [len(reader.read(limit=2)) for _ in range(2)] == [2, 2]
+
+        def interrupted(_send: object) -> None:
+            raise KeyboardInterrupt
+
         with monkeypatch.context() as patched:
-            patched.setattr(log._sockets, "exchange", lambda send: signal.raise_signal(signal.SIGINT))
+            patched.setattr(log._sockets, "exchange", interrupted)
             with pytest.raises(KeyboardInterrupt) as interrupt:
                 reader.commit()
         assert interrupt.traceback  # held until here
