@@ -39,11 +39,10 @@ class IdSet:
             yield from sorted(self.blocks.get(at, ()))
 
     def add(self, number: int) -> None:
-        block = self.blocks.get(number >> _SHIFT)
-        if block is None:
+        try:
+            self.blocks[number >> _SHIFT].add(number)
+        except KeyError:
             self.blocks[number >> _SHIFT] = {number}
-        else:
-            block.add(number)
 
     def update(self, numbers: Iterable[int]) -> None:
         for number in numbers:
