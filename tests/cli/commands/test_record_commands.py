@@ -80,6 +80,12 @@ def test_an_odd_value_is_one_sentence(arguments: list[str], said: str, tmp_path:
     assert said.replace("HOME", str(tmp_path)) in ran.err
 
 
+@pytest.mark.parametrize("seconds", ["inf", "nan", "1e300"])
+def test_the_pause_of_top_is_a_day_at_most(seconds: str, tmp_path: Path) -> None:
+    ran = run(["top", "--every", seconds], tmp_path, env={"TOPICS_URL": "http://s"})
+    assert (ran.code, "--every" in ran.err, "86400" in ran.err) == (USAGE, True, True)
+
+
 def test_a_beginning_before_1970_is_the_first_record_and_a_format_may_have_any_bytes(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with topics.open(data, **SMALL) as log:

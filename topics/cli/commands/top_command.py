@@ -20,7 +20,7 @@ _TITLES = ("TOPIC", ">RECORDS/S", ">RECORDS", ">BYTES", ">HEAD", ">READY", ">IN 
 def top(
     call: CliCall,
     prefix: Annotated[str, typer.Argument(help="Names that begin with this; all without it.")] = "",
-    every: Annotated[float, typer.Option("--every", min=0.1, help="Seconds between two looks.")] = 2.0,
+    every: Annotated[float, typer.Option("--every", min=0.1, max=86_400, help="Seconds between two looks.")] = 2.0,
     count: Annotated[int | None, typer.Option("--count", "-n", min=1, help="End after so many tables.")] = None,
 ) -> None:
     """Show which topics are written to, until Ctrl-C."""
