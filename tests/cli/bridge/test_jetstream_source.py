@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -47,6 +48,23 @@ class Reading:
         while self.next():
             pass
         return self.here.rows
+
+
+def no_mark(_topic: str) -> BridgeMark | None:
+    return None
+
+
+def check_refused(
+    stream: FakeReadStream,
+    error: type[Exception],
+    match: str,
+    mark: Callable[[str], BridgeMark | None] = no_mark,
+) -> None:
+    """Check that a source cannot begin, and has closed its link."""
+    link: Any = FakeLink(stream)
+    with pytest.raises(error, match=match):
+        JetStreamSource(link, "topics", "t.", TopicPatterns.parse("*"), mark=mark, is_once=False)
+    assert link.is_closed
 
 
 @pytest.fixture
@@ -150,10 +168,7 @@ def test_a_message_that_is_left_out_is_the_sources_failure_and_comes_again(strea
 
 def test_a_stream_that_is_not_there_is_named_with_the_remedy(stream: FakeReadStream) -> None:
     stream.name = "ORDERS"
-    link: Any = FakeLink(stream)
-    with pytest.raises(UsageError, match="nats://h has no stream 'topics': name one with --stream"):
-        JetStreamSource(link, "topics", "t.", TopicPatterns.parse("*"), mark=lambda _topic: None, is_once=False)
-    assert link.is_closed
+    check_refused(stream, UsageError, "nats://h has no stream 'topics': name one with --stream")
 
 
 def test_a_link_that_is_lost_is_the_sources_failure(stream: FakeReadStream) -> None:
@@ -162,22 +177,16 @@ def test_a_link_that_is_lost_is_the_sources_failure(stream: FakeReadStream) -> N
     stream.is_down = True
     with pytest.raises(SourceDownError, match="does not answer"):
         reading.next()
-    link: Any = FakeLink(stream)
-    with pytest.raises(SourceDownError, match="does not answer"):
-        JetStreamSource(link, "topics", "t.", TopicPatterns.parse("*"), mark=lambda _topic: None, is_once=False)
-    assert link.is_closed
+    check_refused(stream, SourceDownError, "does not answer")
 
 
 def test_an_error_of_the_look_for_a_mark_closes_the_link(stream: FakeReadStream) -> None:
     stream.publish("t.a")
-    link: Any = FakeLink(stream)
 
     def mark(_topic: str) -> BridgeMark | None:
         raise UsageError("records of others")
 
-    with pytest.raises(UsageError, match="records of others"):
-        JetStreamSource(link, "topics", "t.", TopicPatterns.parse("*"), mark=mark, is_once=False)
-    assert link.is_closed
+    check_refused(stream, UsageError, "records of others", mark)
 
 
 def test_a_dry_run_counts_what_would_be_carried_by_topic(

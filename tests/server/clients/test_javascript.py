@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,24 @@ class Script:
         self._process.communicate()
 
 
+@contextmanager
+def killable(tmp_path: Path, text: str, **settings: int) -> Iterator[tuple[Script, str, Callable[[], None]]]:
+    """Yield a script beside a server, the server's URL, and a call that kills the server and starts it again."""
+    world, port = LiveWorld(tmp_path, **settings), lasting_port()
+
+    def restart() -> None:
+        world.crash()
+        world.start(port=port)
+
+    world.start(port=port)
+    script = Script(tmp_path, url(world), text)
+    try:
+        yield script, url(world), restart
+    finally:
+        script.close()
+        world.close()
+
+
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[LiveWorld]:
     world = LiveWorld(tmp_path)
@@ -108,61 +127,42 @@ def test_a_refusal_is_an_error_with_the_servers_code(world: LiveWorld, tmp_path:
 
 
 def test_a_stream_continues_across_a_killed_server_and_tells_gaps(tmp_path: Path) -> None:
-    world = LiveWorld(tmp_path)
-    port = lasting_port()
-    world.start(port=port)
-    script = Script(
-        tmp_path,
-        url(world),
-        """
-        await log.append("ticks", [1, 2]);
-        for await (const event of log.follow({ ticks: { from_seq: 0 } })) {
-          if (event.type === "record") console.log("record", event.record.$seq, event.record.data);
-          if (event.type === "gap") console.log("gap", event.gap_from, event.gap_to, event.reason);
-          if (event.type === "caught-up" && event.head_seq === 2) ask("caught up");
-          if (event.type === "topic-deleted") console.log("deleted");
-        }
-        """,
-    )
-    try:
+    source = """
+    await log.append("ticks", [1, 2]);
+    for await (const event of log.follow({ ticks: { from_seq: 0 } })) {
+      if (event.type === "record") console.log("record", event.record.$seq, event.record.data);
+      if (event.type === "gap") console.log("gap", event.gap_from, event.gap_to, event.reason);
+      if (event.type === "caught-up" && event.head_seq === 2) ask("caught up");
+      if (event.type === "topic-deleted") console.log("deleted");
+    }
+    """
+    with killable(tmp_path, source) as (script, at, restart):
         assert [script.line() for _ in range(3)] == ["record 1 1", "record 2 2", "caught up"]
-        world.crash()
-        world.start(port=port)
-        with topics.connect(url(world)) as log:
+        restart()
+        with topics.connect(at) as log:
             log.patch_topic("ticks", cap_records=2)
             log.append("ticks", [3, 4, 5])
         script.go_on()
         assert [script.line() for _ in range(3)] == ["gap 3 3 from_seq_too_old", "record 4 4", "record 5 5"]
-        with topics.connect(url(world)) as log:
+        with topics.connect(at) as log:
             log.delete_topic("ticks")
         assert script.rest() == ["deleted"]
-    finally:
-        script.close()
-        world.close()
 
 
 def test_topics_with_a_prefix_are_followed_across_a_killed_server(tmp_path: Path) -> None:
     """R-PREFIX-8: one that is made meanwhile comes from its first record on."""
-    world = LiveWorld(tmp_path, max_watch_topics=2)
-    port = lasting_port()
-    world.start(port=port)
-    script = Script(
-        tmp_path,
-        url(world),
-        """
-        await log.append("a.1", ["old"]);
-        for await (const event of log.follow({}, { prefixes: { "a.": { tail: true } } })) {
-          if (event.type === "record") console.log(event.topic, event.record.$seq, event.record.data);
-          else if (event.type === "caught-up") { if (event.topic === "a.1") ask("caught up"); }
-          else { console.log(event.type, event.topic); if (event.type === "left-out") break; }
-        }
-        """,
-    )
-    try:
+    source = """
+    await log.append("a.1", ["old"]);
+    for await (const event of log.follow({}, { prefixes: { "a.": { tail: true } } })) {
+      if (event.type === "record") console.log(event.topic, event.record.$seq, event.record.data);
+      else if (event.type === "caught-up") { if (event.topic === "a.1") ask("caught up"); }
+      else { console.log(event.type, event.topic); if (event.type === "left-out") break; }
+    }
+    """
+    with killable(tmp_path, source, max_watch_topics=2) as (script, at, restart):
         assert script.line() == "caught up"
-        world.crash()
-        world.start(port=port)
-        with topics.connect(url(world)) as log:
+        restart()
+        with topics.connect(at) as log:
             log.append("a.2", ["new"])
         script.go_on()
         seen = [script.line()]
@@ -170,14 +170,11 @@ def test_topics_with_a_prefix_are_followed_across_a_killed_server(tmp_path: Path
             script.go_on()
             seen.append(script.line())
         assert seen[-1] == "a.2 1 new"
-        with topics.connect(url(world)) as log:
+        with topics.connect(at) as log:
             log.delete_topic("a.2")
             log.append("a.0", ["more"])
             log.put_topic("a.3")
         assert script.rest() == ["topic-deleted a.2", "a.0 1 more", "left-out a.3"]
-    finally:
-        script.close()
-        world.close()
 
 
 def test_a_page_of_another_origin_is_asked_whether_the_server_lists_it(tmp_path: Path) -> None:
@@ -241,31 +238,20 @@ def test_a_read_that_waits_longer_than_a_call_may_take_is_answered(world: LiveWo
 
 def test_a_topic_that_was_made_again_while_the_server_was_away_is_a_gap(tmp_path: Path) -> None:
     """Its head has passed the cursor, so the seq does not show that anything was lost."""
-    world = LiveWorld(tmp_path)
-    port = lasting_port()
-    world.start(port=port)
-    script = Script(
-        tmp_path,
-        url(world),
-        """
-        await log.append("ticks", ["old", "older"]);
-        for await (const event of log.follow({ ticks: { from_seq: 0 } })) {
-          if (event.type === "record") console.log("record", event.record.$seq, event.record.data);
-          if (event.type === "gap") console.log("gap", event.reason);
-          if (event.type === "caught-up" && event.head_seq === 2) ask("caught up");
-          if (event.type === "caught-up" && event.head_seq === 3) break;
-        }
-        """,
-    )
-    try:
+    source = """
+    await log.append("ticks", ["old", "older"]);
+    for await (const event of log.follow({ ticks: { from_seq: 0 } })) {
+      if (event.type === "record") console.log("record", event.record.$seq, event.record.data);
+      if (event.type === "gap") console.log("gap", event.reason);
+      if (event.type === "caught-up" && event.head_seq === 2) ask("caught up");
+      if (event.type === "caught-up" && event.head_seq === 3) break;
+    }
+    """
+    with killable(tmp_path, source) as (script, at, restart):
         assert [script.line() for _ in range(3)] == ["record 1 old", "record 2 older", "caught up"]
-        world.crash()
-        world.start(port=port)
-        with topics.connect(url(world)) as log:
+        restart()
+        with topics.connect(at) as log:
             log.delete_topic("ticks")
             log.append("ticks", ["a", "b", "c"])
         script.go_on()
         assert script.rest() == ["gap recreated", "record 1 a", "record 2 b", "record 3 c"]
-    finally:
-        script.close()
-        world.close()
