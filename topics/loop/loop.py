@@ -404,9 +404,7 @@ class Loop:
     def _wait_ns(self, timeout_ns: int | None, now_ns: int) -> int | None:
         """Return the longest time of the next wait, in ns; None: no limit."""
         traffic = self._traffic
-        if self._ready or self._from_threads or traffic.sends or traffic.large or traffic.drained or self._stopped:
-            return 0
-        if traffic.resumed or traffic.rearm:  # what `traffic.busy` asks, in line, once a pass
+        if self._ready or self._from_threads or traffic.busy or self._stopped:
             return 0
         due_ns = self._timers.next_due_ns()
         if due_ns is None:
