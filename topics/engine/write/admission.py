@@ -151,7 +151,7 @@ def expire_everywhere(core: QuotaCore, now_ms: int) -> int:
     if core.quiet_from_ms <= now_ms < core.quiet_until_ms:
         return 0
     freed, quiet_until_ms = 0, 1 << 64
-    for topic in list(core.registry.all_but_staging()):
+    for topic in core.registry.all_but_staging():
         if not topic.expires:
             continue
         ttl = expired_through(topic, now_ms)
