@@ -2227,7 +2227,7 @@ MUTANTS = (
     _one(
         "a restore to a time that has a batch of later",
         "store/archive/restore_archive.py",
-        "if header.written_ms <= point.at_ms:",
+        "if header.written_ms <= at_ms:",
         "if True:",
         _TIMES,
     ),
@@ -2261,9 +2261,9 @@ MUTANTS = (
     ),
     _one(
         "a mirror that is ahead of its note",
-        "store/archive/restore_archive.py",
-        "point.timeline.note.shards.get(shard) if point.record_end is None else None",
-        "None",
+        "store/archive/unbroken_log.py",
+        "        if end is None:\n            return used\n",
+        "        return used\n",
         _MIRRORS,
     ),
     _one(

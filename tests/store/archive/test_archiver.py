@@ -653,3 +653,67 @@ def test_a_log_that_is_closed_at_once_has_a_base_in_its_archive() -> None:
     assert len(timeline.bases) == 1
     assert held(restored(world, timeline.bases[0].manifest.taken_ms)) == expected
     assert held(restored(world, END)) == later
+
+
+def test_what_is_copied_and_not_noted_is_no_damage() -> None:
+    """A start numbers its last batches again, so the file that is not noted ends those of the one before early."""
+    world = after_many_batches().next_life()
+    world.ring.faults.fail("rename", errno.EIO, times=10_000, path_part="archive.json")
+    noted, before = note(world), stats(world).copied_bytes
+    world.append(1, 1)
+    while stats(world).copied_bytes == before:
+        world.passes(1)
+    wait(world, 1000)
+    world = world.next_life()
+    assert note(world) == noted
+    assert findings(world) == []
+
+
+def findings(world: StoreWorld) -> list[str]:
+    found: list[str] = world.run(verify_timelines(world.loop, world.run(find_timelines(world.loop, ARCHIVE)))).findings
+    return found
+
+
+def test_the_log_before_a_hole_ends_there_also_if_numbers_of_batches_come_again() -> None:
+    """After the hole comes a lower number than before it, as after a start that has joined batches."""
+    world = after_many_batches()
+    for _ in range(60):
+        world.append(1, 1, size=200, fsync=False)
+    at, before = archived(world), held(world)
+    batch_no = note(world).shards[0].batch_no
+    config = world.config
+    world = world.next_life(config=replace(config, archive_dir=""))
+    world.append(1, 1)
+    world = world.next_life(config=config)
+    wait(world, 1000)
+    later = archived(world)
+    assert len(note(world).holes) == 1
+    assert note(world).shards[0].batch_no < batch_no
+    assert findings(world) == []
+    assert held(restored(world, at)) == before
+    assert held(restored(world, later)) == held(world)
+
+
+def test_a_clock_that_is_set_back_before_a_hole_leads_to_the_part_of_the_time() -> None:
+    """Times before the hole are of the log before it, although some come again after it."""
+    world = filled(archive_base_every_ms=0)
+    config = world.config
+    world.ring.clock.step_wall_ms(3_600_000)
+    world.append(1, 5)
+    at, before = archived(world), held(world)
+    world = world.next_life(config=replace(config, archive_dir=""))
+    world.ring.clock.step_wall_ms(-3_600_000)
+    world.append(1, 7)
+    world = world.next_life(config=config)
+    wait(world, 12_000)
+    world.append(1, 3)
+    wait(world, 1000)
+    (hole,) = note(world).holes
+    assert hole.to_ms is not None
+    assert hole.from_ms < hole.to_ms
+    assert findings(world) == []
+    expected = held(world)
+    world.close()
+    assert held(restored(world, END)) == expected
+    assert held(restored(world, at)) == before
+    assert held(restored(world, at - 1_800_000)) == {1: list(range(1, 11))}

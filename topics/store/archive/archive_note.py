@@ -53,6 +53,10 @@ class Hole(msgspec.Struct, frozen=True):
     """Unix ms of the base after the hole; None until there is one."""
     batch_nos: dict[int, int] = {}
     """By shard, the number of the last batch before the hole."""
+    last_files: dict[int, int] | None = None
+    """By shard, the number of the last file before the hole; None: an older build has noted it."""
+    next_files: dict[int, int] = {}
+    """By shard, the number of the file with which the log after the base begins."""
 
 
 class ArchiveNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -67,17 +71,14 @@ class ArchiveNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     line: str = ""
     """The name of the first timeline of its line."""
 
-    def last_batch_no(self, shard: int, at_ms: int) -> int:
-        """Return the number of the last batch that was archived in a row with those of a time."""
-        hole = next((hole for hole in self.holes if at_ms <= hole.from_ms), None)
-        if hole is not None:
-            return hole.batch_nos.get(shard, 0)
-        end = self.shards.get(shard)
-        return 0 if end is None else end.batch_no
+    def hole_after(self, to_ms: int | None = None, next_files: dict[int, int] | None = None) -> Hole:
+        """Return a hole that begins at the end of what is archived.
 
-    def batch_nos_before_holes(self, shard: int) -> list[int]:
-        """Return the number of the last batch of a shard before each hole."""
-        return [hole.batch_nos.get(shard, 0) for hole in self.holes]
+        to_ms, next_files: of the base after it, if there is one.
+        """
+        batch_nos = {shard: end.batch_no for shard, end in self.shards.items()}
+        last_files = {shard: end.file_no for shard, end in self.shards.items()}
+        return Hole(self.upto_ms, to_ms, batch_nos, last_files, next_files or {})
 
     @property
     def open_hole(self) -> Hole | None:

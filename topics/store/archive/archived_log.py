@@ -109,11 +109,6 @@ def files_until(used: list[LogFile], at_ms: int) -> list[LogFile]:
     return used[: max(later, 1)]
 
 
-def files_before_hole(used: list[LogFile], last_batch_no: int) -> list[LogFile]:
-    """Return the files before a hole. last_batch_no: of the last batch before it."""
-    return [file for file in used if file.header.first_batch_no <= last_batch_no]
-
-
 def batches_in(data: bytes | memoryview, file: LogFile) -> list[tuple[int, BatchHeader]]:
     """Return the batches of a file with their offsets, unverified."""
     found = []

@@ -43,7 +43,7 @@ from topics.store.archive.archive_retention import remove_old, remove_old_timeli
 from topics.store.archive.archived_log import archived_directory
 from topics.store.archive.log_copy import LogCopy, MissingLogError, OtherLogError
 from topics.store.archive.log_sources import take_ends, waiting_files
-from topics.store.backup.backup_manifest import backup_names, read_manifest
+from topics.store.backup.backup_manifest import backup_names, log_files_after, read_manifest
 from topics.store.backup.backups import Backups
 from topics.store.disk.data_directory import sync_parents
 from topics.store.disk.whole_files import list_if_there, unlink_if_there
@@ -289,10 +289,11 @@ class Archiver:
         finally:
             ends.release()
         base, holes, hole = self._base, self._note.holes, self._note.open_hole
-        if base is not None and hole is not None:
-            holes = (*holes[:-1], msgspec.structs.replace(hole, to_ms=base.taken_ms))
         # The clock may have been set back since.
         upto_ms = max(ends.upto_ms, self._note.upto_ms, base.taken_ms if base is not None else 0)
+        if base is not None and hole is not None:
+            hole = await self._ended_hole(hole, base)
+            holes, upto_ms = (*holes[:-1], hole), max(upto_ms, hole.to_ms or 0)
         note = ArchiveNote(upto_ms=upto_ms, shards=shards, holes=holes, line=self._line)
         # Nothing is new in an idle log but the time, which is noted rarely: a note takes two syncs.
         is_idle = base is None and msgspec.structs.replace(self._note, upto_ms=upto_ms) == note
@@ -419,13 +420,17 @@ class Archiver:
         """Record in the note that log is missing from its end to the next base."""
         note = self._note
         self._base, self._beginnings = None, self._beginnings + 1
-        batch_nos = {shard: end.batch_no for shard, end in note.shards.items()}
-        holes = note.holes if note.open_hole is not None else (*note.holes, Hole(note.upto_ms, batch_nos=batch_nos))
+        holes = note.holes if note.open_hole is not None else (*note.holes, note.hole_after())
         await self._remove_unnoted(timeline)
         # Files from before the hole stay as they are: restores to earlier times use them.
         shards = {shard: ShardEnd(end.file_no, end.size, HOLE) for shard, end in note.shards.items()}
         await self._write_note(timeline, ArchiveNote(upto_ms=note.upto_ms, shards=shards, holes=holes))
         log.error("the archive has a hole from %d (Unix ms) to its next base", holes[-1].from_ms)
+
+    async def _ended_hole(self, hole: Hole, base: BackupResult) -> Hole:
+        """Return a hole with its end. Its times are in order, also if the clock was set back."""
+        first_files = await self._files.to_thread(log_files_after, self._files, base.path)
+        return msgspec.structs.replace(hole, to_ms=max(base.taken_ms, hole.from_ms + 1), next_files=first_files)
 
     async def _remove_unnoted(self, timeline: str) -> None:
         """Remove files that were copied and not noted: what comes next may not follow them."""

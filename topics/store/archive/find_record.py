@@ -13,6 +13,7 @@ from topics.loop.loop import Loop
 from topics.store.archive.archived_log import batches_in, files_until, scan, survey
 from topics.store.archive.restore_point import END, RestoredEnd, RestorePoint, check_outside
 from topics.store.archive.timelines import Timeline
+from topics.store.archive.unbroken_log import part_of
 from topics.store.disk.whole_files import read_file
 from topics.store.format.log_format import BATCH_HEADER_BYTES, FrameType
 from topics.store.recovery.log_replay import VerifiedBatches
@@ -62,6 +63,7 @@ async def find_record(
     Raises: CorruptError, FormatError, OSError.
     """
     base = timeline.bases[number]
+    part = part_of(timeline, base)
     later = timeline.bases[number + 1 : number + 2]
     before_ms = later[0].manifest.taken_ms if later else END
     ids = {wanted.topic_id} - {0}
@@ -81,8 +83,8 @@ async def find_record(
             is_it[copied.frame] |= copied.topic_id in ids and copied.first <= wanted.seq <= copied.last
         found.extend((path, int(frames["offset"][at])) for at in np.flatnonzero(is_it).tolist())
 
-    for shard, first_no in base.manifest.first_log_files.items():
-        used = files_until(await survey(loop, timeline.path, shard, first_no), before_ms)
+    for shard, first_no in base.first_log_files.items():
+        used = files_until(part.files(shard, await survey(loop, timeline.path, shard, first_no)), before_ms)
         try:
             await scan(loop, used, take)
         except CorruptError:

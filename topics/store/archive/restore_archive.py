@@ -6,22 +6,21 @@ written by then, in every shard, as after a power cut at that time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from topics.errors import CorruptError
 from topics.loop.loop import Loop
-from topics.store.archive.archive_note import LOG
+from topics.store.archive.archive_note import LOG, Hole
 from topics.store.archive.archived_log import (
     archived_directory,
     batches_in,
-    files_before_hole,
     files_until,
     scan,
     survey,
     survey_after_base,
 )
 from topics.store.archive.restore_point import RestoredEnd, RestorePoint
-from topics.store.archive.timelines import end_of
+from topics.store.archive.unbroken_log import files_before_hole, part_of
 from topics.store.backup.backup_files import NewTree
 from topics.store.backup.restore_backup import copy_backup
 from topics.store.disk.whole_files import read_file, write_new_file
@@ -51,13 +50,13 @@ async def copy_point(loop: Loop, point: RestorePoint, target: str) -> None:
         return path != MARKER_NAME and not path.startswith("wal/")
 
     await copy_backup(loop, point.base.path, target, wants=wants)
-    copies = NewTree(loop.files, target)
-    for shard, number in point.base.manifest.first_log_files.items():
+    copies, part = NewTree(loop.files, target), part_of(point.timeline, point.base)
+    for shard, number in point.base.first_log_files.items():
         try:
-            used = await survey_after_base(loop, point.timeline.path, shard, number)
+            used = part.files(shard, await survey_after_base(loop, point.timeline.path, shard, number))
             end = point.record_end
             if end is None or end.shard != shard:
-                end = await _end_by(loop, used, point, shard)
+                end = await _end_by(loop, used, point.at_ms, shard)
             chosen = [file for file in used if file.number <= end.file_no]
             made = [await _copy_file(loop, file, _name(shard, file.number), copies, end) for file in chosen]
             replay = await scan(loop, made, lambda _path, _batches: None)
@@ -81,8 +80,7 @@ async def _check_end(loop: Loop, point: RestorePoint, shard: int, files: list[Lo
     files: the one with the last batch, and those after it.
     Raises: CorruptError, OSError.
     """
-    timeline = point.timeline
-    archived_no = timeline.note.last_batch_no(shard, min(point.at_ms, end_of(timeline)))
+    archived_no = part_of(point.timeline, point.base).last_batch_no(shard)
     if last_batch_no >= archived_no:
         return
     for file in files:
@@ -90,7 +88,7 @@ async def _check_end(loop: Loop, point: RestorePoint, shard: int, files: list[Lo
             header = _sound_batch(await read_file(loop.files, file.path), file, last_batch_no + 1)
             if header is not None and header.written_ms > point.at_ms:
                 return
-    where = f"{timeline.path}/{archived_directory(shard)}"
+    where = f"{point.timeline.path}/{archived_directory(shard)}"
     raise CorruptError(
         f"{where}: batch {last_batch_no + 1} of the log is damaged or missing, and {archived_no} were archived. "
         f"{_REMEDY}",
@@ -113,20 +111,16 @@ async def _copy_file(loop: Loop, file: LogFile, name: str, copies: NewTree, end:
     return file._replace(path=path, size=size)
 
 
-async def _end_by(loop: Loop, used: list[LogFile], point: RestorePoint, shard: int) -> RestoredEnd:
-    """Return the end of the last batch that was written by the time, and is before the noted end.
+async def _end_by(loop: Loop, used: list[LogFile], at_ms: int, shard: int) -> RestoredEnd:
+    """Return the end of the last batch that was written by a time.
 
-    Those before it count, too, also if they have a later time: the clock was set back then. What
-    was copied after the noted end was not synced, and may be cut off.
+    Those before it count, too, also if they have a later time: the clock was set back then.
     """
-    noted = point.timeline.note.shards.get(shard) if point.record_end is None else None
     for file in reversed(used):
         end = 0
-        data = memoryview(await read_file(loop.files, file.path))
-        if noted is not None and file.number >= noted.file_no:
-            data = data[: noted.size if file.number == noted.file_no else 0]
+        data = memoryview(await read_file(loop.files, file.path))[: file.size]
         for begin, header in batches_in(data, file):
-            if header.written_ms <= point.at_ms:
+            if header.written_ms <= at_ms:
                 end = begin + BATCH_HEADER_BYTES + header.body_bytes
         if end:
             return RestoredEnd(shard, file.number, end)
@@ -147,19 +141,19 @@ async def scan_after(loop: Loop, point: RestorePoint, take: Callable[[str, Verif
 
     Raises: CorruptError, FormatError, OSError.
     """
-    for shard, number in point.base.manifest.first_log_files.items():
+    for shard, number in point.base.first_log_files.items():
         used = await survey(loop, point.timeline.path, shard, number)
         if used:
             after = used[len(files_until(used, point.at_ms)) - 1 :]
-            for unbroken in _split(after, point.timeline.note.batch_nos_before_holes(shard)):
+            for unbroken in _split(after, shard, point.timeline.note.holes):
                 await scan(loop, unbroken, take)
 
 
-def _split(files: list[LogFile], last_batch_nos: list[int]) -> list[list[LogFile]]:
-    """Return files in parts without a hole. last_batch_nos: of the last batch before each hole."""
+def _split(files: list[LogFile], shard: int, holes: Sequence[Hole]) -> list[list[LogFile]]:
+    """Return files of a shard in parts without a hole."""
     parts = []
-    for last_batch_no in last_batch_nos:
-        before = files_before_hole(files, last_batch_no)
+    for hole in holes:
+        before = files_before_hole(files, shard, hole)
         parts.append(before)
         files = files[len(before) :]
     return [part for part in (*parts, files) if part]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from topics.errors import UsageError
 from topics.store.archive.archive_note import Hole
 from topics.store.archive.timelines import Base, Timeline, end_of, time_text
+from topics.store.archive.unbroken_log import part_at
 
 END = 1 << 62
 """The time of a restore to the end of the archive."""
@@ -45,7 +46,9 @@ def point_at(timelines: list[Timeline], at_ms: int) -> RestorePoint:
         if begins_ms <= wanted_ms <= end_ms:
             for hole in timeline.note.holes:
                 check_outside(hole, wanted_ms)
-            base = next(base for base in reversed(timeline.bases) if base.manifest.taken_ms <= wanted_ms)
+            base = part_at(timeline, wanted_ms).base_at(wanted_ms)
+            if base is None:
+                raise _no_base(timeline, wanted_ms)
             # To the end: with what was written in the very ms in which the log was closed.
             is_whole = at_ms == END and timeline.note.open_hole is None
             return RestorePoint(timeline, base, END if is_whole else wanted_ms)
@@ -53,6 +56,14 @@ def point_at(timelines: list[Timeline], at_ms: int) -> RestorePoint:
             check_outside(Hole(end_ms, later_ms), wanted_ms)
         later_ms = begins_ms
     raise UsageError(f"the archive begins at {time_text(with_bases[0].bases[0].manifest.taken_ms)}: name a later time")
+
+
+def _no_base(timeline: Timeline, at_ms: int) -> UsageError:
+    """Return the error for a time whose base is damaged, where none before it is of use."""
+    later = [base.manifest.taken_ms for base in part_at(timeline, at_ms).bases]
+    ends = [hole.from_ms for hole in timeline.note.holes if hole.from_ms < at_ms]
+    other = f"name {time_text(later[0])} or later" if later else f"name {time_text(ends[-1])} or earlier"
+    return UsageError(f"at is {time_text(at_ms)}, and the archive has no base for it: {other}")
 
 
 def check_outside(hole: Hole, at_ms: int) -> None:

@@ -19,6 +19,8 @@ class Base(NamedTuple):
 
     path: str
     manifest: BackupManifest
+    first_log_files: dict[int, int]
+    """By shard, the number of the log file with which a replay begins."""
 
 
 class Timeline(NamedTuple):
@@ -54,8 +56,7 @@ async def find_timelines(loop: Loop, path: str) -> list[Timeline]:
                 "a backup"
             )
         note = note or ArchiveNote()
-        bases = [base for base in bases if base.manifest.taken_ms <= note.upto_ms]
-        found.append(Timeline(timeline, note, bases, findings))
+        found.append(Timeline(timeline, note, _noted(bases, note), findings))
     return sorted(found, key=lambda timeline: timeline.note.upto_ms)
 
 
@@ -84,7 +85,7 @@ async def timelines_beside(loop: Loop, path: str) -> tuple[list[Timeline], list[
             if note is None and bases:
                 damaged.append(f"{timeline}/{NOTE_NAME} is missing")
         if note is not None:
-            bases = [base for base in bases if base.manifest.taken_ms <= note.upto_ms]
+            bases = _noted(bases, note)
         found.append(Timeline(timeline, note or ArchiveNote(), bases, findings))
     return found, damaged
 
@@ -94,12 +95,25 @@ async def _read_bases(files: FileCalls, timeline: str) -> tuple[list[Base], list
     root, bases, findings = f"{timeline}/{BASES}", list[Base](), list[str]()
     for name in backup_names(files, root):
         try:
-            bases.append(Base(f"{root}/{name}", await read_manifest(files, f"{root}/{name}")))
+            manifest = await read_manifest(files, f"{root}/{name}")
+            bases.append(Base(f"{root}/{name}", manifest, manifest.first_log_files))
         except CorruptError as error:
             findings.append(str(error))
         except FileNotFoundError as error:
             findings.append(f"{error.filename} is missing: its backup cannot be used")
     return bases, findings
+
+
+def _noted(bases: list[Base], note: ArchiveNote) -> list[Base]:
+    """Return those bases whose log the note states, too."""
+
+    def is_noted(base: Base) -> bool:
+        ends = note.shards
+        return base.manifest.taken_ms <= note.upto_ms and all(
+            shard in ends and number <= ends[shard].file_no for shard, number in base.first_log_files.items()
+        )
+
+    return [base for base in bases if is_noted(base)]
 
 
 def line_of(timeline: Timeline) -> str:

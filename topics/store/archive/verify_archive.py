@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
-from topics.store.archive.archived_log import archived_directory, files_before_hole, scan, survey_after_base
-from topics.store.archive.restore_point import END
-from topics.store.archive.timelines import Base, Timeline
+from topics.store.archive.archived_log import archived_directory, scan, survey_after_base
+from topics.store.archive.timelines import Timeline
+from topics.store.archive.unbroken_log import Unbroken, unbroken_parts
 from topics.store.backup.restore_backup import check_backup
 from topics.store.recovery.log_replay import REMEDY
 
@@ -33,45 +33,20 @@ async def verify_timelines(loop: Loop, timelines: list[Timeline]) -> VerifiedTim
         for base in timeline.bases:
             findings += [str(error) for error in await check_backup(loop, base.path)]
             files, size = files + len(base.manifest.files), size + base.manifest.size
-        for part in _unbroken(timeline):
-            for shard, number in part.base.manifest.first_log_files.items():
+        for part in unbroken_parts(timeline):
+            for shard, number in (part.bases[0].first_log_files if part.bases else {}).items():
                 found = await _verify_log(loop, timeline, part, shard, number)
                 files, size, frames = files + found.files, size + found.bytes, frames + found.frames
                 findings += found.findings
     return VerifiedTimelines(files, size, frames, findings)
 
 
-class _Unbroken(NamedTuple):
-    """A part of a timeline without a hole: its first base, and the time of its end."""
-
-    base: Base
-    end_ms: int
-    has_hole_after: bool
-
-
-def _unbroken(timeline: Timeline) -> list[_Unbroken]:
-    """Return the parts that have a base."""
-    begins_ms, found = 0, []
-    for hole in timeline.note.holes:
-        found.append((begins_ms, hole.from_ms, True))
-        begins_ms = hole.to_ms or END
-    found.append((begins_ms, timeline.note.upto_ms, False))
-    parts = []
-    for first_ms, end_ms, has_hole_after in found:
-        base = next((base for base in timeline.bases if first_ms <= base.manifest.taken_ms <= end_ms), None)
-        if base is not None:
-            parts.append(_Unbroken(base, end_ms, has_hole_after))
-    return parts
-
-
-async def _verify_log(loop: Loop, timeline: Timeline, part: _Unbroken, shard: int, first_no: int) -> VerifiedTimelines:
+async def _verify_log(loop: Loop, timeline: Timeline, part: Unbroken, shard: int, first_no: int) -> VerifiedTimelines:
     """Verify the log of a shard from a base to the end of the part, as a restore reads it."""
     directory = f"{timeline.path}/{archived_directory(shard)}"
-    last_no = timeline.note.last_batch_no(shard, part.end_ms)
+    last_no = part.last_batch_no(shard)
     try:
-        used = await survey_after_base(loop, timeline.path, shard, first_no)
-        if part.has_hole_after:  # what follows the hole is in another part
-            used = files_before_hole(used, last_no)
+        used = part.files(shard, await survey_after_base(loop, timeline.path, shard, first_no))
         replay = await scan(loop, used, lambda _path, _batches: None)
     except (CorruptError, FormatError) as error:
         return VerifiedTimelines(0, 0, 0, [str(error).removesuffix(f". {REMEDY}")])

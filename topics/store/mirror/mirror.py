@@ -274,8 +274,7 @@ class Mirror:
         chains = await self._copied(state, dict(manifest.first_log_files))
         holes = self._note.holes if self._note is not None else ()
         if self._note is not None and 0 < self._note.upto_ms < manifest.taken_ms:
-            batch_nos = {shard: end.batch_no for shard, end in self._note.shards.items()}
-            holes = (*holes, Hole(self._note.upto_ms, manifest.taken_ms, batch_nos))
+            holes = (*holes, self._note.hole_after(manifest.taken_ms, manifest.first_log_files))
         await self._write_note(state, holes)
         await self._follow(state.timeline, len(state.holes))
         self._chains, self._waits_for = chains, ""

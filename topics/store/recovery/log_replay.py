@@ -559,6 +559,7 @@ class _Pieces:
         if count < wanted:  # short reads are rare: read the rest at once
             rest = self._buffers[1][self._room + count : self._room + wanted]
             count += await self._files.read_into(self.fd, rest, offset + count)
+        count = min(count, wanted)  # the file may have more, which does not count
         left = len(self._left)
         if left > self._room:
             self._grow(left, count)
