@@ -41,7 +41,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "wal": {"disk", "format", "in_memory"},
         "recovery": {"disk", "format", "segments"},
         "checkpoint": {"disk", "format", "read", "segments", "wal"},
-        "repair": {"disk", "format", "recovery", "segments"},
+        "repair": {"archive", "disk", "format", "recovery", "segments"},
         "backup": {"checkpoint", "disk", "format", "segments"},
         "archive": {"backup", "disk", "format", "recovery", "wal"},
         "mirror": {"archive", "backup", "disk", "format"},

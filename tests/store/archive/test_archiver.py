@@ -10,6 +10,7 @@ import pytest
 
 from tests.sim.world.sim_disk import SimDirectory
 from tests.store.archive.archive_world import ARCHIVE, archive_config, archived, held, note, restored, stats, wait
+from tests.store.repair.rebuilding import rebuilt
 from tests.store.store_world import StoreWorld
 from topics.engine.recovery.known_seqs import KnownSeqs
 from topics.errors import UsageError
@@ -717,3 +718,15 @@ def test_a_clock_that_is_set_back_before_a_hole_leads_to_the_part_of_the_time() 
     assert held(restored(world, END)) == expected
     assert held(restored(world, at)) == before
     assert held(restored(world, at - 1_800_000)) == {1: list(range(1, 11))}
+
+
+def test_a_rebuild_without_a_snapshot_is_followed_by_a_base() -> None:
+    """The rebuild has lost something, and found other things again, of which no log knows."""
+    world = filled()
+    world.append(1, 5)
+    archived(world)
+    world, _result = rebuilt(world.end(power_cut=False), world.config, snapshots=False)
+    wait(world, 1000)
+    at = archived(world)
+    assert len(note(world).holes) == 1
+    assert held(restored(world, at)) == held(world)

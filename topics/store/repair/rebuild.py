@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from topics.loop.loop import Loop
+from topics.store.archive.archive_note import mark_losses
 from topics.store.disk.directory_format import Marker
 from topics.store.disk.whole_files import read_file, unlink_if_there
 from topics.store.format.segment_format import SNAPSHOT_DIRECTORY
@@ -55,6 +56,8 @@ async def rebuild(loop: Loop, directory: str, cold: str = "") -> Rebuilt:
         found = None
     made = await _by_snapshot(loop, tiers, aside, log, found) if found else await _by_files(loop, tiers, aside, log)
     result, part, catalog = made
+    if part.rebuilt or aside.copies:
+        await mark_losses(loop.files, directory)  # its log leads elsewhere now
     if loop.files.make_directory(f"{directory}/{SNAPSHOT_DIRECTORY}"):
         await loop.files.sync_directory(directory)
     result.set_aside = aside.copies
