@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+from collections import Counter
+from typing import Any
 
 import pytest
 
 from tests.sim.world.faults import Fault
 from tests.store.store_world import StoreWorld, small_config
 from topics.errors import CorruptError
+from topics.store.checkpoint import pack_copy
 from topics.store.checkpoint.evacuation import RUNS_MAX
 from topics.store.format.file_table import FileKind
 
@@ -105,6 +108,44 @@ def test_runs_that_are_many_become_one_run() -> None:
     assert len(world.files("packs")) == 1
     assert kinds(world, 1) == [FileKind.PACK] * RUNS_MAX
     world.next_life(power_cut=True).check_every_record()
+
+
+def test_records_for_a_pack_are_read_some_in_a_pass() -> None:
+    """Also in the last checkpoint, which rests for single passes: signals and a watchdog wait for it."""
+    for clean in (False, True):
+        world = StoreWorld(config=small_config(**_NEVER, checkpoint_us_per_pass=1000)).open()
+        for topic_id in range(1, 301):
+            world.create(topic_id)
+            world.append(topic_id)
+        looked_at: Counter[int] = Counter()
+        find = world.store.reader.find
+
+        def look(piece: Any, world: StoreWorld = world, looked_at: Counter[int] = looked_at, find: Any = find) -> Any:
+            looked_at[world.loop.stats().passes] += 1
+            world.ring.clock.advance_ns(100_000)
+            return find(piece)
+
+        world.store.reader.find = look  # type: ignore[method-assign]
+        if clean:
+            world.run(world.store.close())
+        else:
+            world.checkpoint()
+        assert looked_at.total() >= 300
+        assert max(looked_at.values()) <= pack_copy._READS_A_STEP
+
+
+def test_a_pack_ends_when_it_has_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its index, which has the tags of all of them, is made in one step."""
+    monkeypatch.setattr(pack_copy, "_ROWS_PER_PACK", 10)
+    world = begun()
+    for topic_id in range(3, 8):
+        world.create(topic_id)
+    for topic_id in range(1, 8):
+        world.append(topic_id, 4, tag=b"t%d" % topic_id)
+    world.checkpoint()
+    assert len(world.files("packs")) == 3
+    world.check_every_record()
+    world.next_life().check_every_record()
 
 
 def test_a_deleted_record_is_not_copied() -> None:

@@ -127,7 +127,7 @@ def test_the_slice_behind_a_rest_is_shared_by_those_who_rested() -> None:
     assert all(task.done for task in tasks)
 
 
-def test_work_in_a_hurry_rests_no_more() -> None:
+def test_work_in_a_hurry_rests_for_one_pass_after_longer_slices() -> None:
     passes = Passes()
     passes.clock.advance_ns(5 * _MS)
     rest = passes.rest()
@@ -136,5 +136,10 @@ def test_work_in_a_hurry_rests_no_more() -> None:
     passes.turns.hurry()
     passes.go(_MS)
     assert rest.done
-    passes.clock.advance_ns(1000 * _MS)
+    passes.clock.advance_ns(4 * _MS)
     assert not passes.turns.over
+    passes.clock.advance_ns(_MS)
+    assert passes.turns.over
+    rest = passes.rest()
+    passes.go(_MS)
+    assert rest.done

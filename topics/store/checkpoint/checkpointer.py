@@ -182,7 +182,7 @@ class Checkpointer:
 
         A running one completes what the log waits for, but moves no more segments.
 
-        It no longer rests either, since no other work runs beside it.
+        It rests only for single passes, since no other work runs beside it.
         """
         self._stopped = True
         self._turns.hurry()

@@ -118,6 +118,10 @@ class CopyContext:
         memory: where one piece may be read to.
         Raises: StorageError.
         """
+        return await self.begin_fetch(pieces, memory)
+
+    def begin_fetch(self, pieces: list[FileRange], memory: memoryview | None = None) -> Future[list[memoryview]]:
+        """Begin to `fetch`. Bytes in memory are copied in this call."""
         future: Future[list[memoryview]] = Future()
         at_once = True
 
@@ -131,7 +135,7 @@ class CopyContext:
 
         self._reader.fetch(pieces, on_fetched, memory)
         at_once = False
-        return await future
+        return future
 
     async def sync(self, fd: int) -> None:
         """Sync a file. Raises OSError: see `in_place`."""

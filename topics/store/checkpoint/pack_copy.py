@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.errors import CorruptError
+from topics.loop.tasks import Future
 from topics.store.checkpoint.copy_context import CopyContext, Placed, joined_frames
 from topics.store.disk.time_slices import TimeSlices
 from topics.store.disk.whole_files import FileCalls, make_directories, unlink_if_there
@@ -26,7 +27,10 @@ from topics.store.segments.segment import check_copied
 log = logging.getLogger(__name__)
 
 _RUNS_PER_PACK = 2048
-"""The index of a pack is built in one step: for this many runs it takes some milliseconds."""
+_ROWS_PER_PACK = 1 << 15
+"""The index of a pack is built in one step: for so many it takes some milliseconds."""
+_READS_A_STEP = 64
+"""Pieces of files that are looked for, and read from memory, in one step."""
 
 
 class Runs(NamedTuple):
@@ -75,19 +79,31 @@ class PackCopy:
         self.collected_reads += sum(len(part.seqs) for part in entry.all_rows)
 
     async def flush(self) -> None:
-        """Read what was collected in one step and add it to the pack."""
+        """Read what was collected side by side, and add it to the pack, with rests."""
         small, self._small, self.collected_bytes, self.collected_reads = self._small, [], 0, 0
-        ranges = [
-            [(part.file_id, *piece) for part in entry.all_rows for piece in contiguous(part.offsets, part.lengths)]
-            for entry in small
-        ]
-        pieces = [FileRange(*piece) for entry in ranges for piece in entry]
-        views = await self._context.fetch(pieces) if small else []
+        counts: list[int] = []
+        part: list[FileRange] = []
+        begun: list[Future[list[memoryview]]] = []
+        for entry in small:
+            ranges = [
+                FileRange(rows.file_id, *piece)
+                for rows in entry.all_rows
+                for piece in contiguous(rows.offsets, rows.lengths)
+            ]
+            counts.append(len(ranges))
+            part += ranges
+            if len(part) >= _READS_A_STEP:
+                begun.append(self._context.begin_fetch(part))
+                part = []
+                if self._turns.over:
+                    await self._turns.rest()
+        begun.append(self._context.begin_fetch(part))
+        views = [view for fetched in begun for view in await fetched]
         self._turns.resume()
         at = 0
-        for entry, entry_pieces in zip(small, ranges, strict=True):
-            mine = views[at : at + len(entry_pieces)]
-            at += len(entry_pieces)
+        for entry, count in zip(small, counts, strict=True):
+            mine = views[at : at + count]
+            at += count
             if self._context.catalog.exists(entry.topic_id):
                 await self._add_run(entry, mine)
             if self._turns.over:
@@ -113,12 +129,14 @@ class PackCopy:
         pack = self._file
         run, frames_at = pack.writer.add_run(scan, data, description)
         offsets = (scan.frames["offset"] + frames_at).astype(np.uint32)
+        pack.rows += len(seqs)
         pack.placed.append(Placed(entry.topic_id, seqs, offsets, scan.frames["length"].copy()))
         pack.runs.append(run)
         pack.merged.append((entry.topic_id, merged))
         if pack.writer.pending_bytes >= context.config.checkpoint_bytes_per_pass:
             await pack.write(pack.writer.take())
-        if pack.writer.position >= context.config.segment_max_bytes or len(pack.runs) >= _RUNS_PER_PACK:
+        is_full = len(pack.runs) >= _RUNS_PER_PACK or pack.rows >= _ROWS_PER_PACK
+        if is_full or pack.writer.position >= context.config.segment_max_bytes:
             await self.finish()
 
     async def finish(self) -> None:
@@ -138,14 +156,13 @@ class PackCopy:
         )
         stored = context.table.add(FileKind.PACK, pack.path, size=entry.size)
         entry.file_id = stored.file_id
-        stored.pack_records = sum(len(placed.seqs) for placed in pack.placed)
+        stored.pack_records = pack.rows
         context.manifest.add_pack(entry)
-        for placed in pack.placed:
+        for placed, (topic_id, merged) in zip(pack.placed, pack.merged, strict=True):
             context.announce(placed, entry.file_id)
+            self.drop_runs(topic_id, merged)
             if self._turns.over:
                 await self._turns.rest()
-        for topic_id, merged in pack.merged:
-            self.drop_runs(topic_id, merged)
 
     async def abandon(self) -> None:
         """Take back the begun pack after an error."""
@@ -185,6 +202,7 @@ class _PackFile:
         self.fd = fd
         self.writer = writer
         self.placed: list[Placed] = []
+        self.rows = 0
         self.runs: list[PackRun] = []
         self.merged: list[tuple[int, set[tuple[int, int]]]] = []
         self._written = 0

@@ -15,6 +15,8 @@ from topics.loop.tasks import Future
 
 _REST_SHARE = 2
 _IDLE_PASS_NS = 100_000
+_HURRIED_NS = 5_000_000
+"""A slice in a hurry: long against the pass that follows it."""
 
 
 class TimeSlices:
@@ -34,6 +36,8 @@ class TimeSlices:
         """Time of the slice used by tasks that share the work."""
         self._slices = 0
         """Number of slices that have ended."""
+        self._is_short = not slice_ns
+        """Whether a rest is one pass, whatever the loop has to do."""
 
     @property
     def over(self) -> bool:
@@ -45,8 +49,13 @@ class TimeSlices:
         return self._worked_ns + self._now_ns() - self._began_ns
 
     def hurry(self) -> None:
-        """Do not rest any more, since no other work runs: the current slice lasts to the end."""
-        self._slice_ns = 0
+        """Rest for one pass after longer slices from now on, since no other work runs.
+
+        That pass is for signals, timers and reports to a service manager.
+        """
+        self._is_short = True
+        if self._slice_ns:
+            self._slice_ns = max(self._slice_ns, _HURRIED_NS)
 
     def resume(self) -> None:
         """Restart the slice's clock.
@@ -81,7 +90,7 @@ class TimeSlices:
             before_ns = now_ns
             await self._next_pass()
             now_ns = self._now_ns()
-            if now_ns >= until_ns or now_ns - before_ns < _IDLE_PASS_NS or not self._slice_ns:
+            if now_ns >= until_ns or now_ns - before_ns < _IDLE_PASS_NS or self._is_short:
                 break
         if self._slices == ended:  # otherwise the slice that another task began continues
             self._slices += 1
