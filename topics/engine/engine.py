@@ -34,6 +34,7 @@ from topics.engine.read.begin_cursor import begin_cursor
 from topics.engine.read.column_read import choose_columns
 from topics.engine.read.consumption import mark_read
 from topics.engine.read.diff import Diff
+from topics.engine.read.end_of_waits import STEPS_A_PASS, end_waits
 from topics.engine.read.listing import list_topics
 from topics.engine.read.one_record import Location, locate_one, read_one
 from topics.engine.read.plain_reads import BulkReads, PlainReads
@@ -72,7 +73,7 @@ from topics.engine.values.results import (
     TopicPage,
     TopicState,
 )
-from topics.engine.values.step_queue import another_pass
+from topics.engine.values.step_queue import StepQueue, another_pass
 from topics.engine.values.topic_config import ConfigPatch, TopicConfig
 from topics.engine.verify import StateVerifier
 from topics.engine.write.appender import Appender
@@ -126,6 +127,8 @@ class Engine:
         """The archive of the log."""
         self._routers = RouterManager(core, self._lifecycle, forwarding)
         self._verifier = StateVerifier(core.registry, core.usage, core.files) if config.verify else None
+        self._ends = StepQueue(loop, STEPS_A_PASS)
+        """Waits that end because the engine does."""
         stored.usage.reclaim.at_once = False
         for router in core.routers.by_name.values():
             forwarding.note(router)
@@ -502,6 +505,8 @@ class Engine:
     def flush(self) -> None:
         """End the pass: waiters of changed topics look again, batches take no more rows."""
         core = self._core
+        if core.closing:
+            self._ends.next_pass()
         if core.routed:
             self._carrier.carry()
         self._forwarding.flush()
@@ -595,25 +600,13 @@ class Engine:
 
     # --- the end -----------------------------------------------------------------------------------------------------
     def begin_shutdown(self) -> None:
-        """End all waiting: parked and future long polls answer at once.
+        """End all waiting: future long polls answer at once, and parked ones by turns.
 
         Requests for a checkpoint are answered with 503: the last checkpoint is made after all
         clients are answered.
         """
-        core = self._core
-        core.closing = True
-        for topic in list(core.registry.all_but_staging()):
-            if topic.queue is not None and topic.queue.window is not None:
-                topic.queue.window.close()
-            for waiter in list(topic.waiters):
-                waiter.on_shutdown()
-        for line in list(core.awaited.values()):
-            for place in list(line):
-                place.on_shutdown()
-        for place in core.prefix_waits.waiters():
-            place.on_shutdown()
-        for wait in list(core.checkpoint_waits):
-            wait.on_shutdown()
+        self._core.closing = True
+        self._ends.run(end_waits(self._core))
         self._forwarding.begin_shutdown()
 
     def freeze(self) -> None:
@@ -622,8 +615,11 @@ class Engine:
         self._forwarding.stop()
 
     def end_routers(self, done: Callable[[], None]) -> None:
-        """Let routers forward what they can before the store is closed; then end staging."""
-        self._forwarding.end(done)
+        """Let routers forward what they can before the store is closed; then end staging.
+
+        Waits that `begin_shutdown` has not ended yet end first.
+        """
+        self._ends.run(iter(()), lambda: self._forwarding.end(done))
 
     # --- numbers -----------------------------------------------------------------------------------------------------
     def stats(self) -> EngineStats:

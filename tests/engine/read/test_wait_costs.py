@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from tests.engine.harness import Answer, Harness, records
+from topics.common.id_blocks import IDS_A_BLOCK
+from topics.engine.read.end_of_waits import ENDS_A_STEP, STEPS_A_PASS
 from topics.engine.read.wait import Place
+from topics.engine.state.topic import Topic
 from topics.engine.values.results import KnownTopic, TopicHead
 from topics.engine.values.topic_config import make_config
 from topics.errors import StorageError
@@ -142,3 +147,46 @@ def test_a_wait_that_meets_a_stopping_engine_is_answered(h: Harness) -> None:
     answer = Answer()
     h.engine.wait({"t": KnownTopic(0)}, 30_000, answer)
     assert answer.get().heads["t"].head_seq == 0
+
+
+def test_a_stop_ends_some_waits_in_a_pass(h: Harness) -> None:
+    h.put("a")
+    answers = [park(h, {"a": KnownTopic(0), "absent": KnownTopic(0)}) for _ in range(300)]
+    h.engine.begin_shutdown()
+    given = [0]
+    while not all(answer.given for answer in answers):
+        h.engine.flush()
+        given.append(sum(answer.given for answer in answers))
+        assert 0 < given[-1] - given[-2] <= 2 * STEPS_A_PASS * ENDS_A_STEP
+    assert all(answer.get().heads["a"].head_seq == 0 for answer in answers)
+    h.advance_ms(0)
+    assert_nothing_is_left(h)
+
+
+def test_a_stop_looks_at_some_topics_in_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the waits before the routers and the store end."""
+    h = Harness(verify=False)
+    registry = h.engine._core.registry
+    for number in range(20):
+        registry.last_id = number * IDS_A_BLOCK
+        h.put(f"t{number}")
+    last = park(h, {"t19": KnownTopic(0)})
+    blocks: list[list[Topic]] = []
+    lists = registry.by_id.lists
+
+    def counted() -> Iterator[list[Topic]]:
+        for block in lists():
+            blocks.append(block)
+            yield block
+
+    monkeypatch.setattr(type(registry.by_id), "lists", lambda _topics: counted())
+    h.engine.begin_shutdown()
+    assert len(blocks) == STEPS_A_PASS
+    ended: list[None] = []
+    h.engine.end_routers(lambda: ended.append(None))
+    while not ended:
+        before = len(blocks)
+        assert before == 20 or not last.given
+        h.engine.flush()
+        assert len(blocks) - before <= STEPS_A_PASS
+    assert (len(blocks), last.given) == (20, True)

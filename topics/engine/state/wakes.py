@@ -70,9 +70,9 @@ class PrefixWaits:
                 found += line
         return found
 
-    def waiters(self) -> list[CreationWaiter]:
-        """Return all waiters; one with several prefixes comes several times."""
-        return [waiter for line in self._by_prefix.values() for waiter in line]
+    def lines(self) -> list[dict[CreationWaiter, None]]:
+        """Return the waiters by prefix; one with several prefixes is in several of the dicts."""
+        return list(self._by_prefix.values())
 
 
 class CreationCore(WakeCore, Protocol):
