@@ -190,6 +190,23 @@ def test_a_caller_that_cannot_wait_is_served_by_the_maintenance_thread(disk: Dis
     driver.end(nothing)
 
 
+def test_the_maintenance_thread_goes_on_at_once_when_a_call_in_another_thread_has_ended(disk: Disk) -> None:
+    """It slept until the next timer: an awaited backup took ten times as long as one that a thread waits for."""
+    driver = started(disk)
+    answered = threading.Event()
+
+    def after_this_turn() -> int:
+        with driver.maintenance._turn:
+            return 7
+
+    async def work(done: Callable[[Any], None]) -> None:
+        done(await disk.loop.files.to_thread(after_this_turn))
+
+    driver.submit(lambda done: disk.loop.spawn(work(done)), lambda _outcome: answered.set())
+    assert answered.wait(10)
+    driver.end(nothing)
+
+
 def test_timers_run_without_calls(disk: Disk) -> None:
     driver = started(disk)
     rang = threading.Event()

@@ -111,7 +111,7 @@ class Driver:
             due_ns=lambda: self._due_ns,
             continues=lambda: self._refusal is None,
             drive=self._maintain,
-            waits=lambda: loop.operations_in_flight > 0,
+            waits=lambda: loop.operations_in_flight > 0 or loop.files.in_threads > 0,
         )
         self.allow_in_place: Callable[[bool], None] = _ignore
         """Allows, or forbids, that the log's commits and syncs stop the thread that drives."""

@@ -184,7 +184,7 @@ class Maintenance:
     ready_fd: the ring's descriptor, see `Ring`. due_ns: returns when it should drive next, as far
     as known. continues: returns False once it is not to drive any more. drive: takes a turn at the
     loop; returns whether it did, and not another thread, which runs the timers too. waits: returns
-    whether the ring has operations to wait for.
+    whether the ring will say that something has ended: an operation, or a call in another thread.
     """
 
     def __init__(
