@@ -56,8 +56,16 @@ def _timeline_of(archive: Path, data: Path) -> Path:
     return archive / (name.read_text().split()[0] if name.exists() else "none")
 
 
-def send(bucket: MemoryBucket, source: Path, *, rereads: bool = False, options: BucketOptions = OPTIONS) -> SentCopy:
-    return asyncio.run(CopySender(bucket, str(source), options, rereads=rereads).step())
+def send(
+    bucket: MemoryBucket,
+    source: Path,
+    *,
+    rereads: bool = False,
+    options: BucketOptions = OPTIONS,
+    whole_files: int = 256,
+) -> SentCopy:
+    sender = CopySender(bucket, str(source), options, rereads=rereads, whole_files=whole_files)
+    return asyncio.run(sender.step())
 
 
 def look(bucket: MemoryBucket, url: str = URL) -> BucketCopy:

@@ -84,9 +84,10 @@ def test_a_step_of_one_process_reads_back_only_the_manifest_that_it_has_written(
     check_whole(bucket, log.source, "all of it")
 
 
+@pytest.mark.parametrize("whole_files", [256, 0], ids=["whole", "additions"])
 @pytest.mark.parametrize("done_first", [False, True], ids=["before", "after"])
 def test_parts_of_a_log_that_larger_ones_replace_leave_after_all_that_names_them(
-    done_first: bool, tmp_path: Path, archives: list[Path]
+    done_first: bool, whole_files: int, tmp_path: Path, archives: list[Path]
 ) -> None:
     """Killed at any call of five steps."""
     log = GrowingLog(archives[1], tmp_path / "archive")
@@ -98,15 +99,105 @@ def test_parts_of_a_log_that_larger_ones_replace_leave_after_all_that_names_them
         while True:
             bucket = MemoryBucket()
             bucket.objects, bucket.calls_left, bucket.done_first = dict(objects), calls, done_first
-            ended = outcome(lambda bucket=bucket: send(bucket, log.source))
+            ended = outcome(lambda bucket=bucket: send(bucket, log.source, whole_files=whole_files))
             removed += len(objects.keys() - bucket.objects.keys())
             bucket.calls_left = None
             check_whole(bucket, log.source, f"size {size}, call {calls}")
+            if bucket.objects.keys() & objects.keys() == objects.keys() and size > 4096:
+                assert verify(bucket).findings == []
             if ended is None:
+                assert verify(bucket).findings == []
                 break
             calls += 1
         objects = bucket.objects
     assert removed > 5
+
+
+class ManyFiles:
+    """A timeline with a base and more and more log files of one block, of which the last one grows."""
+
+    def __init__(self, archive: Path, source: Path) -> None:
+        self._log = GrowingLog(archive, source)
+        self.source = source
+        (self._path,) = source.glob("*/archive.json")
+        self._directory = self._path.parent / "log" / "shard-00"
+        self._last = self._log.end.file_no
+        self._upto_ms = 0
+
+    def grow(self, count: int) -> None:
+        for _ in range(count):
+            self._last += 1
+            (self._directory / Path(archived_name(0, self._last)).name).write_bytes(self._last.to_bytes(4096, "little"))
+        self._upto_ms += 1
+        shards = {0: ShardEnd(self._last, 4096, 1)}
+        self._path.write_bytes(pack_description(ArchiveNote(upto_ms=self._upto_ms, shards=shards)))
+
+
+def test_a_step_writes_what_is_new_and_not_the_names_of_all_files(tmp_path: Path, archives: list[Path]) -> None:
+    log, bucket = ManyFiles(archives[1], tmp_path / "archive"), MemoryBucket()
+    log.grow(1000)
+    sender, written = CopySender(bucket, str(log.source), OPTIONS), list[int]()
+    for _ in range(60):
+        asyncio.run(sender.step())
+        (newest,) = logs_of(bucket)
+        assert newest.note().shards[0].file_no in {wal_file_no(Path(name).name) for name in newest.files}
+        stored = max(key for key in manifests(bucket) if "/bases/" not in key)
+        written.append(len(bucket.objects[stored]))
+        assert len(manifests(bucket)) <= 5, "a base's, two of the log, and what they add to"
+        log.grow(1)
+    assert written[0] > 100_000
+    folds = [size for size in written[1:] if size > 100_000]
+    assert len(folds) == 1, "an addition has up to the root of twice as many files"
+    assert sum(written[1:]) - sum(folds) < 3 * written[0]
+    assert len(logs_of(bucket)[0].files) >= 1059
+
+
+@pytest.mark.parametrize("done_first", [False, True], ids=["before", "after"])
+def test_a_copy_that_folds_its_additions_is_whole_after_every_call(
+    done_first: bool, tmp_path: Path, archives: list[Path]
+) -> None:
+    log = ManyFiles(archives[1], tmp_path / "archive")
+    log.grow(30)
+    objects: dict[str, bytes] = {}
+    added = whole = 0
+    for step in range(12):
+        calls = 0
+        while True:
+            bucket = MemoryBucket()
+            bucket.objects, bucket.calls_left, bucket.done_first = dict(objects), calls, done_first
+            ended = outcome(lambda bucket=bucket: send(bucket, log.source, whole_files=0))
+            bucket.calls_left = None
+            check_whole(bucket, log.source, f"call {calls}")
+            found = [manifest.note().upto_ms for manifest in logs_of(bucket)]
+            assert max(found, default=0) >= step, "it leads as far as after the last step"
+            if ended is None:
+                break
+            calls += 1
+        objects = bucket.objects
+        stored = max(key for key in manifests(bucket) if "/bases/" not in key)
+        is_added = bool(msgspec.json.decode(objects[stored], type=BucketManifest).adds_to)
+        added, whole = added + is_added, whole + (not is_added)
+        log.grow(1)
+    assert added > 5
+    assert whole >= 2
+
+
+def test_an_addition_without_its_whole_manifest_is_damage(tmp_path: Path, archives: list[Path]) -> None:
+    log, bucket = ManyFiles(archives[1], tmp_path / "archive"), MemoryBucket()
+    log.grow(30)
+    send(bucket, log.source, whole_files=0)
+    (whole,) = [key for key in manifests(bucket) if "/bases/" not in key]
+    log.grow(1)
+    send(bucket, log.source, whole_files=0)
+    good = bucket.objects.pop(whole)
+    with pytest.raises(CorruptError, match="is missing, although the bucket lists it"):
+        look(bucket)
+    bucket.objects[whole] = good[:-1]
+    with pytest.raises(CorruptError, match="does not match the SHA-256 in its name"):
+        look(bucket)
+    log.grow(1)
+    send(bucket, log.source, whole_files=0)
+    assert len(look(bucket).logs[0].files) >= 33, "it is made anew of the directory"
 
 
 def note_of(path: Path) -> ArchiveNote:

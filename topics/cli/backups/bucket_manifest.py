@@ -9,6 +9,10 @@
 A file is a list of *pieces*, and a piece is named by its SHA-256. A manifest is named by its own,
 too. It is written after all that it names, under a name that no other one has. So at any moment the
 bucket has the last whole manifest, and all that it names.
+
+The manifest of a log with many files may be an *addition*: it names a whole manifest, which stays
+as long, and has those files only that are otherwise in it. Additions are folded into the next whole
+manifest once they have more bytes together than that.
 """
 
 from __future__ import annotations
@@ -29,6 +33,7 @@ from topics.store.backup.backup_files import NOTE_NAME
 from topics.store.backup.backup_manifest import MANIFEST_NAME, BackupManifest, unpack_manifest
 
 BUCKET_VERSION = 1
+ADDITION_VERSION = 2
 MANIFESTS, PIECES, LOGS = "manifests", "pieces", "logs"
 REMEDY = "`topics copy-backup --reread` sends it again, if the directory that it was copied from is there"
 _NAME = re.compile(r"(\d{12})-([0-9a-f]{64})\.json", re.ASCII)
@@ -38,7 +43,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-class BucketManifest(msgspec.Struct, forbid_unknown_fields=True):
+class BucketManifest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The contents of a manifest: the pieces of a backup, or of the log of a timeline."""
 
     version: int
@@ -50,6 +55,8 @@ class BucketManifest(msgspec.Struct, forbid_unknown_fields=True):
     """The text of that file."""
     files: dict[str, list[str]]
     """By path in the directory, the pieces of each other file in their order."""
+    adds_to: str = ""
+    """Name of the manifest with the other files, in the same directory; "": this one has all."""
 
     @property
     def is_backup(self) -> bool:
@@ -80,11 +87,27 @@ class ManifestKey(NamedTuple):
     sha256: str
 
     def __str__(self) -> str:
-        return f"{MANIFESTS}/{self.path}/{self.number:012}-{self.sha256}.json"
+        return f"{MANIFESTS}/{self.path}/{self.name}"
+
+    @property
+    def name(self) -> str:
+        return f"{self.number:012}-{self.sha256}.json"
 
 
 class Known(NamedTuple):
     """A manifest of a bucket, with its key."""
+
+    key: ManifestKey
+    manifest: BucketManifest
+    """With all files."""
+    stored: BucketManifest
+    """The same as the bucket has it."""
+    whole: WholeManifest
+    """The one that it adds to; itself, if it has all files."""
+
+
+class WholeManifest(NamedTuple):
+    """A manifest with all files of a directory, and its key."""
 
     key: ManifestKey
     manifest: BucketManifest
@@ -104,6 +127,22 @@ def pack(manifest: BucketManifest, number: int) -> tuple[ManifestKey, bytes]:
     return ManifestKey(manifest.path, number, hashlib.sha256(data).hexdigest()), data
 
 
+def to_store(manifest: BucketManifest, whole: WholeManifest | None, files_min: int) -> BucketManifest:
+    """Return a manifest as an addition to the last whole one, or as it is, whichever is cheaper.
+
+    files_min: a log with fewer files is never an addition.
+    """
+    if manifest.is_backup or whole is None or len(manifest.files) < files_min:
+        return manifest
+    before = whole.manifest.files
+    changed = {path: pieces for path, pieces in manifest.files.items() if before.get(path) != pieces}
+    # With one more file a step, n additions have n * n / 2 files together.
+    if len(changed) ** 2 > 2 * len(manifest.files) or not before.keys() <= manifest.files.keys():
+        return manifest
+    kind, text = manifest.kind, manifest.description
+    return BucketManifest(ADDITION_VERSION, manifest.path, kind, text, changed, whole.key.name)
+
+
 async def list_manifests(bucket: Bucket, path: str = "") -> dict[str, list[ManifestKey]]:
     """Return the keys of manifests, oldest first, by the path of their directory."""
     found: dict[str, list[ManifestKey]] = {}
@@ -116,7 +155,29 @@ async def list_manifests(bucket: Bucket, path: str = "") -> dict[str, list[Manif
 
 
 async def read_bucket_manifest(bucket: Bucket, key: ManifestKey) -> Known:
-    """Return a manifest. Raises: CorruptError, it is damaged or missing; FormatError."""
+    """Return a manifest, with the one that it adds to.
+
+    Raises: CorruptError, one of them is damaged or missing; FormatError.
+    """
+    stored = await read_stored_manifest(bucket, key)
+    if not stored.adds_to:
+        return Known(key, stored, stored, WholeManifest(key, stored))
+    named = _NAME.fullmatch(stored.adds_to)
+    whole_key = ManifestKey(key.path, int(named[1]), named[2]) if named is not None else key
+    whole = await read_stored_manifest(bucket, whole_key)
+    if whole.adds_to:
+        raise CorruptError(f"{bucket.url}/{key} adds to {stored.adds_to!r}, which is no whole manifest: {REMEDY}")
+    manifest = msgspec.structs.replace(
+        stored, version=BUCKET_VERSION, files={**whole.files, **stored.files}, adds_to=""
+    )
+    return Known(key, manifest, stored, WholeManifest(whole_key, whole))
+
+
+async def read_stored_manifest(bucket: Bucket, key: ManifestKey) -> BucketManifest:
+    """Return a manifest as it is stored.
+
+    Raises: CorruptError, it is damaged or missing; FormatError.
+    """
     data = await bucket.get(str(key))
     where = f"{bucket.url}/{key}"
     if data is None:
@@ -127,8 +188,8 @@ async def read_bucket_manifest(bucket: Bucket, key: ManifestKey) -> Known:
         manifest = msgspec.json.decode(data, type=BucketManifest)
     except msgspec.DecodeError as error:
         raise FormatError(f"{where} is a manifest that this build does not know: {error}") from error
-    if manifest.version != BUCKET_VERSION:
-        raise FormatError(f"{where} has version {manifest.version}, and this build knows {BUCKET_VERSION}")
+    if manifest.version != (ADDITION_VERSION if manifest.adds_to else BUCKET_VERSION):
+        raise FormatError(f"{where} has version {manifest.version}, and this build knows up to {ADDITION_VERSION}")
     if manifest.kind not in (MANIFEST_NAME, NOTE_NAME) or manifest.path != key.path:
         raise FormatError(f"{where} is the manifest of something else: {manifest.path}/{manifest.kind}")
     for path in (manifest.path, *manifest.files):
@@ -137,7 +198,7 @@ async def read_bucket_manifest(bucket: Bucket, key: ManifestKey) -> Known:
     for piece in (piece for pieces in manifest.files.values() for piece in pieces):
         if not _PIECE.fullmatch(piece):
             raise CorruptError(f"{where} names a piece {piece[:100]!r}, which is no name of one: {REMEDY}")
-    return Known(key, manifest)
+    return manifest
 
 
 async def at_once(parallel: int, items: Iterable[T], work: Callable[[T], Awaitable[R]]) -> list[R]:

@@ -21,12 +21,15 @@ from topics.cli.backups.bucket_manifest import (
     BucketManifest,
     Known,
     ManifestKey,
+    WholeManifest,
     at_once,
     list_manifests,
     pack,
     piece_bytes,
     piece_name,
     read_bucket_manifest,
+    read_stored_manifest,
+    to_store,
 )
 from topics.cli.backups.copied_tree import BackupPart, LogFilePart, LogPart, Tree, copied_trees, read_log_file
 from topics.errors import CorruptError, StorageError, UsageError
@@ -36,6 +39,8 @@ from topics.store.backup.backup_manifest import MANIFEST_NAME, BackupFile
 
 _KEPT = 2
 """Manifests of a log that are kept: another process may be about to continue from the older one."""
+_WHOLE_FILES = 256
+"""A log with fewer files has whole manifests only."""
 _ATTEMPTS = 3
 
 
@@ -88,8 +93,8 @@ class _SeenBucket:
     """Keys of manifests, oldest first, by path."""
     newest: dict[str, Known] = field(default_factory=dict)
     """The newest manifest of each path, if it is sound."""
-    written: dict[ManifestKey, BucketManifest] = field(default_factory=dict)
-    """Manifests of logs that this process has written, of those that are kept."""
+    stored: dict[ManifestKey, BucketManifest] = field(default_factory=dict)
+    """Manifests of logs, as they are stored, of those that are kept and were read or written."""
     there: dict[str, int] = field(default_factory=dict)
     """Sizes of pieces by key, of the prefixes that were listed."""
     listed: set[str] = field(default_factory=set)
@@ -102,14 +107,23 @@ class _SeenBucket:
 class CopySender:
     """Copies one directory to one bucket, as often as `step` is called."""
 
-    def __init__(self, bucket: Bucket, source: str, options: BucketOptions, *, rereads: bool = False) -> None:
+    def __init__(
+        self,
+        bucket: Bucket,
+        source: str,
+        options: BucketOptions,
+        *,
+        rereads: bool = False,
+        whole_files: int = _WHOLE_FILES,
+    ) -> None:
         """rereads: whether to read back every piece that is there, and to send it again if it is
-        not what its name says.
+        not what its name says. whole_files: a log with fewer has whole manifests only.
         """
         self._bucket = bucket
         self._source = source
         self._options = options
         self._rereads = rereads
+        self._whole_files = whole_files
         self._seen: _SeenBucket | None = None
         self._count = _Count()
 
@@ -153,7 +167,9 @@ class CopySender:
         async def read(keys: list[ManifestKey]) -> None:
             for key in reversed(keys):
                 with suppress(CorruptError):  # what it names is found again in the directory
-                    seen.newest[key.path] = await read_bucket_manifest(self._bucket, key)
+                    known = seen.newest[key.path] = await read_bucket_manifest(self._bucket, key)
+                    if not known.manifest.is_backup:
+                        seen.stored |= {key: known.stored, known.whole.key: known.whole.manifest}
                     return
 
         await at_once(self._options.parallel, seen.keys.values(), read)
@@ -170,7 +186,7 @@ class CopySender:
             self._count.backups += 1
         if log is not None:
             await self._write_manifest(seen, log)
-            await self._remove_before(seen, log)
+            await self._remove_before(seen, log.path)
         upto_ms = (
             tree.log.note.upto_ms if tree.log is not None else max(part.manifest.taken_ms for part in tree.backups)
         )
@@ -239,7 +255,8 @@ class CopySender:
         files = dict(before.files) if before is not None else {}
         manifest = BucketManifest(BUCKET_VERSION, part.path, NOTE_NAME, part.text, files)
         await self._list(seen, f"{LOGS}/{part.path}")
-        await self._reread(seen, manifest.piece_keys())
+        if self._rereads:
+            await self._reread(seen, manifest.piece_keys())
         settled = _settled(before)
         for file in part.files:
             pieces = files.get(file.path, [])
@@ -277,34 +294,35 @@ class CopySender:
         await self._check_sent(seen, prefix, sent.keys)
         return pieces
 
-    async def _remove_before(self, seen: _SeenBucket, manifest: BucketManifest) -> None:
-        """Remove manifests of a log from before the last two, and then what only they name."""
-        keys = seen.keys[manifest.path]
-        old, kept = keys[:-_KEPT], keys[-_KEPT:]
+    async def _remove_before(self, seen: _SeenBucket, path: str) -> None:
+        """Remove manifests of a log from before the last two, and then what only they name.
+
+        The whole manifests stay that the last two add to.
+        """
+        keys = seen.keys[path]
+        newest = [await self._stored(seen, key) for key in keys[-_KEPT:]]
+        whole = {manifest.adds_to for manifest in newest if manifest is not None}
+        kept = [key for key in keys if key in keys[-_KEPT:] or key.name in whole]
+        old = [key for key in keys if key not in kept]
         if not old:
             return
-        named, needed = set[str](), manifest.piece_keys()
-        for key in old:
-            named |= await self._keys_of(seen, key)
-        for key in kept[:-1]:
-            needed |= await self._keys_of(seen, key)
+        removed = [await self._stored(seen, key) for key in old]
+        needed = [manifest for key in kept if (manifest := await self._stored(seen, key)) is not None]
+        unused = sorted({key for manifest in removed if manifest is not None for key in _only_in(manifest, needed)})
         await self._bucket.delete([str(key) for key in old])
-        unused = sorted(named - needed)
         await self._bucket.delete(unused)
         for gone in unused:
             seen.there.pop(gone, None)
-        seen.keys[manifest.path] = kept
+        seen.keys[path] = kept
         for gone_key in old:
-            seen.written.pop(gone_key, None)
+            seen.stored.pop(gone_key, None)
 
-    async def _keys_of(self, seen: _SeenBucket, key: ManifestKey) -> set[str]:
-        """Return the keys that a manifest names; none if it is damaged."""
-        if key in seen.written:
-            return seen.written[key].piece_keys()
-        try:
-            return (await read_bucket_manifest(self._bucket, key)).manifest.piece_keys()
-        except CorruptError:
-            return set()
+    async def _stored(self, seen: _SeenBucket, key: ManifestKey) -> BucketManifest | None:
+        """Return the manifest of a log as it is stored; None if it is damaged."""
+        if key not in seen.stored:
+            with suppress(CorruptError):
+                seen.stored[key] = await read_stored_manifest(self._bucket, key)
+        return seen.stored.get(key)
 
     # --- pieces and manifests ----------------------------------------------------------------------------------------
     async def _list(self, seen: _SeenBucket, prefix: str) -> None:
@@ -365,7 +383,9 @@ class CopySender:
         path = manifest.path
         known = seen.keys.get(path, [])
         await self._check_newest(path, known)
-        key, data = pack(manifest, known[-1].number + 1 if known else 1)
+        newest = seen.newest.get(path)
+        stored = to_store(manifest, newest.whole if newest is not None else None, self._whole_files)
+        key, data = pack(stored, known[-1].number + 1 if known else 1)
         await self._bucket.put(str(key), data)
         if await self._bucket.get(str(key)) != data:
             await self._bucket.delete([str(key)])
@@ -376,9 +396,10 @@ class CopySender:
             await self._bucket.delete([str(key)])
             raise
         seen.keys[path] = [*known, key]
-        seen.newest[path] = Known(key, manifest)
+        whole = newest.whole if newest is not None and stored.adds_to else WholeManifest(key, manifest)
+        seen.newest[path] = Known(key, manifest, stored, whole)
         if not manifest.is_backup:
-            seen.written[key] = manifest
+            seen.stored[key] = stored
 
     async def _check_newest(self, path: str, known: list[ManifestKey]) -> None:
         """Check that no other process has written manifests here. Raises: StorageError."""
@@ -401,6 +422,13 @@ class CopySender:
 
 def _is_there(seen: _SeenBucket, key: str) -> bool:
     return seen.there.get(key) == piece_bytes(key.rpartition("/")[2])
+
+
+def _only_in(manifest: BucketManifest, others: list[BucketManifest]) -> Iterator[str]:
+    """Yield the keys of pieces of a log that are in none of the other manifests of it."""
+    for path, pieces in manifest.files.items():
+        kept = {piece for other in others for piece in other.files.get(path, ())}
+        yield from (manifest.key(path, piece) for piece in pieces if piece not in kept)
 
 
 def _pieces_by_file(seen: _SeenBucket) -> dict[tuple[str, int, str], list[str]]:
