@@ -20,6 +20,7 @@ const DEFAULTS = {
 };
 
 const DEFAULT_WINDOW_MS = 120000; // of a topic that a write creates
+const FOLLOWED = ["record", "tombstone", "caught-up"]; // events of a topic that is there
 const SETTLING = [400, 413, 422]; // statuses of refusals that an append which was done would not get
 
 /** An error that a server answered (`code`, `detail` and `status` are set), or the lack of an answer. */
@@ -164,7 +165,7 @@ class Client {
       // What is made while there is no session is not known yet: it begins with its first record.
       if (session.prefixes) session.prefixes = Object.fromEntries(Object.keys(session.prefixes).map((each) => [each, {}]));
       lives = await this.livesOf(Object.keys(at), signal);
-      yield* this.events(made.stream_url, at, signal, Boolean(session.prefixes));
+      yield* this.events(made.stream_url, at, lives, signal, Boolean(session.prefixes));
       cursors = at;
     }
   }
@@ -180,9 +181,13 @@ class Client {
     return found;
   }
 
-  /** Yield the events of a session until it is gone, and keep the cursors of its topics in `at`. */
-  async *events(path, at, signal, stays = false) {
+  /**
+   * Yield the events of a session until it is gone, or a topic is another one after a lost connection. Keeps the
+   * cursors of its topics in `at`, and their incarnations in `lives`.
+   */
+  async *events(path, at, lives, signal, stays = false) {
     let last = null; // the id of the last event
+    let isLost = false; // whether there was a connection before
     for (let pauses = 0; stays || Object.keys(at).length; ) {
       const silence = new AbortController();
       let timer;
@@ -191,12 +196,21 @@ class Client {
         timer = setTimeout(() => silence.abort(), 2 * this.options.heartbeatMs);
       };
       try {
+        if (isLost) {
+          const found = await this.livesOf(Object.keys(lives), signal);
+          if (Object.entries(found).some(([topic, life]) => life !== lives[topic])) return;
+        }
+        isLost = true;
         wake();
         const headers = { Accept: "text/event-stream", ...(last === null ? {} : { "Last-Event-ID": last }) };
         const either = signal ? AbortSignal.any([signal, silence.signal]) : silence.signal;
         const answer = await this.send("GET", path, undefined, headers, either);
         for await (const event of framesOf(answer.body, wake)) {
           pauses = 0;
+          const { topic, gap_from: from } = event.data;
+          if (from === 1 || event.event === "topic-deleted") delete lives[topic]; // perhaps another one from here on
+          const isNew = topic !== undefined && !(topic in lives) && FOLLOWED.includes(event.event);
+          if (isNew) Object.assign(lives, await this.livesOf([topic], signal)); // before its event counts as seen
           last = event.id ?? last;
           yield* taken(event, at);
         }
@@ -242,7 +256,8 @@ function* taken({ event, data }, at) {
   } else if (event === "tombstone") {
     const { topic, reason, gap_from, gap_to, earliest_seq } = data;
     yield { type: "gap", topic, reason, gap_from, gap_to };
-    at[topic] = { from_seq: reason === "recreated" ? earliest_seq - 1 : gap_to };
+    // The first tombstone of a connection has the reason from_seq_too_old, also of a topic that was made again.
+    at[topic] = { from_seq: gap_from === 1 ? Math.min(gap_to, earliest_seq - 1) : gap_to };
   } else if (event === "caught-up") {
     yield { type: "caught-up", topic: data.topic, head_seq: data.head_seq };
   } else if (event === "topic-deleted") {

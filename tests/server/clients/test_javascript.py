@@ -255,3 +255,62 @@ def test_a_topic_that_was_made_again_while_the_server_was_away_is_a_gap(tmp_path
             log.append("ticks", ["a", "b", "c"])
         script.go_on()
         assert script.rest() == ["gap recreated", "record 1 a", "record 2 b", "record 3 c"]
+
+
+def test_a_topic_of_a_prefix_that_was_made_again_while_the_server_was_away_is_a_gap(tmp_path: Path) -> None:
+    """Also one that was made, and one that was created again, since the session began."""
+    source = """
+    let asked = 0;
+    for await (const event of log.follow({}, { prefixes: { "a.": {} } })) {
+      if (event.type === "record") console.log(event.topic, event.record.$seq, event.record.data);
+      if (event.type === "gap") console.log("gap", event.topic, event.reason);
+      if (event.type === "topic-deleted") console.log("deleted", event.topic);
+      if (event.type === "caught-up" && event.head_seq === 2) ask("caught up");
+      if (event.type === "caught-up" && event.head_seq === 3) break;
+    }
+    """
+    with killable(tmp_path, source) as (script, at, restart):
+        with topics.connect(at) as log:
+            log.append("a.1", ["oldest"])
+            assert script.line() == "a.1 1 oldest"
+            log.delete_topic("a.1")
+            assert script.line() == "deleted a.1"
+            log.append("a.1", ["old", "older"])
+            assert [script.line() for _ in range(3)] == ["a.1 1 old", "a.1 2 older", "caught up"]
+        restart()
+        with topics.connect(at) as log:
+            log.delete_topic("a.1")
+            log.append("a.1", ["a", "b", "c"])
+        script.go_on()
+        assert script.rest() == ["gap a.1 recreated", "a.1 1 a", "a.1 2 b", "a.1 3 c"]
+
+
+def test_a_topic_that_was_made_again_while_a_connection_was_lost_is_a_gap(world: LiveWorld, tmp_path: Path) -> None:
+    source = """
+    const real = globalThis.fetch;
+    let cut;
+    globalThis.fetch = (address, init) => {
+      if (init.headers.Accept !== "text/event-stream") return real(address, init);
+      cut = new AbortController();
+      return real(address, { ...init, signal: AbortSignal.any([init.signal, cut.signal]) });
+    };
+    await log.append("ticks", ["old", "older"]);
+    for await (const event of log.follow({ ticks: { from_seq: 0 } })) {
+      if (event.type === "record") console.log("record", event.record.$seq, event.record.data);
+      if (event.type === "gap") console.log("gap", event.reason);
+      if (event.type === "caught-up" && event.head_seq === 2) {
+        cut.abort();
+        await log.call("DELETE", "/v0/topics/ticks");
+        await log.append("ticks", ["a", "b", "c"]);
+      }
+      if (event.type === "caught-up" && event.head_seq === 3) break;
+    }
+    """
+    assert run(world, tmp_path, source) == [
+        "record 1 old",
+        "record 2 older",
+        "gap recreated",
+        "record 1 a",
+        "record 2 b",
+        "record 3 c",
+    ]
