@@ -357,7 +357,10 @@ def _one(step: Step) -> Steps[Any]:
 
 
 def _reason_of(error: BaseException) -> str:
-    text = str(error)
+    try:
+        text = str(error)
+    except Exception:
+        text = "it has no text, because its __str__ fails"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

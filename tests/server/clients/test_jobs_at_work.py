@@ -192,3 +192,17 @@ def test_asyncio_ends_and_gives_back_jobs_alike(
 
     with caplog.at_level(logging.WARNING, "topics.work"):
         asyncio.run(end_one_and_leave_one())
+
+
+def test_a_job_whose_exception_has_no_text_comes_back_too(jobs_log: Any) -> None:
+    class Mute(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("no text")
+
+    for job in jobs_log.work("jobs", node="w", retry_ms=0):
+        with job:
+            raise Mute
+        break
+    queue = jobs_log.state("jobs", include_attempts=True).queue
+    assert (queue.ready, queue.in_flight) == (2, 0)
+    assert queue.failed[0].attempts[-1].reason == "Mute: it has no text, because its __str__ fails"
