@@ -198,7 +198,8 @@ class JobRunner:
 
     def _report(self, job: WorkJob, what: str) -> None:
         if not self._options.quiet:
-            print(f"job {job.seq}: {what}", file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):  # its reader has left; the work goes on
+                print(f"job {job.seq}: {what}", file=sys.stderr, flush=True)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -208,5 +209,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _how_it_ended(code: int, last_line: str) -> str:
-    ended = f"exit code {code}" if code > 0 else f"signal {signal.Signals(-code).name}"
+    ended = f"exit code {code}" if code > 0 else f"signal {_signal_name(-code)}"
     return f"{ended}: {last_line}" if last_line else ended
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # those for real time have names only at both ends
+        return str(number)
