@@ -88,7 +88,7 @@ def _places(what: str, topics: Mapping[str, int | From | None], last_max: int) -
 
 
 def _name(name: Any) -> str:
-    arguments.text("topics", name)
+    arguments.encoded("topics", name)
     found: str = name
     return found
 
