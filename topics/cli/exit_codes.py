@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import typer
 
@@ -31,7 +31,8 @@ def sentence(error: Exception) -> str:
 
 def report(error: Exception, also: str = "") -> None:
     """Write the sentence for an error on stderr. also: a clause at its end."""
-    print(f"topics: {sentence(error)}{'; ' if also else ''}{also}", file=sys.stderr, flush=True)
+    with suppress(OSError):  # stderr is full, or its reader has left: the exit code says the rest
+        print(f"topics: {sentence(error)}{'; ' if also else ''}{also}", file=sys.stderr, flush=True)
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from topics.cli.output.standard_streams import drop_output, flush_output, prepare_streams
 from topics.cli.root_help import root_help
 from topics.common.extras import engine_missing, is_engine_missing
 from topics.errors import TopicsError
@@ -12,10 +13,42 @@ from topics.errors import TopicsError
 
 def main() -> None:
     """Run the console script."""
+    prepare_streams()
+    code = _exit_code()
+    error = flush_output()
+    if error is not None and not code:
+        code = _refused(error)
+    raise SystemExit(code)
+
+
+def _exit_code() -> int:
     if sys.argv[1:] == ["--help"]:
         print(root_help())  # without the parser, which takes four times as long to load as the rest
-        return
-    _run()
+        return 0
+    try:
+        _run()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # typer's answer to that is 1
+            return _refused(end.__context__)
+        return int(end.code or 0)
+    except OSError as error:
+        return _refused(error)
+    except KeyboardInterrupt:
+        from topics.cli.exit_codes import INTERRUPTED  # noqa: PLC0415 - as in `_run`
+
+        return INTERRUPTED
+    return 0
+
+
+def _refused(error: OSError) -> int:
+    if error.filename == "stdout":
+        drop_output()
+    from topics.cli.exit_codes import PIPE_CLOSED, REFUSED, report  # noqa: PLC0415 - as in `_run`
+
+    if isinstance(error, BrokenPipeError):
+        return PIPE_CLOSED
+    report(error)
+    return REFUSED
 
 
 def _run() -> None:
@@ -28,7 +61,7 @@ def _run() -> None:
         completion_init()
     try:
         app(prog_name="topics")
-    except (TopicsError, OSError) as error:
+    except TopicsError as error:
         report(error)
         raise SystemExit(exit_code_of(error)) from None
     except ImportError as error:

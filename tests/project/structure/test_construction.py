@@ -15,6 +15,7 @@ FOREIGN = {
     "__cause__", "__traceback__",  # of exceptions
     "apart", "budget", "command", "delays", "few_records", "key_room", "long_bytes", "secret",  # of structs in C
     "ttls",  # likewise
+    "stderr", "stdin", "stdout",  # of sys
     "decoder", "header_table_size", "local_settings", "remote_settings", "table_size_changes",  # of the h2 package
 }  # fmt: skip
 """Attributes of objects whose classes are not in `topics/`."""

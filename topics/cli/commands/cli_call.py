@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import math
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
@@ -16,6 +15,7 @@ import typer
 from topics.cli.exit_codes import PIPE_CLOSED
 from topics.cli.output.printer import Printer
 from topics.cli.output.record_text import FORMAT_HELP
+from topics.cli.output.standard_streams import drop_output
 from topics.cli.places.place import DEFAULT_URL, Asked, LogPlace, opened, place_of
 from topics.errors import UsageError
 
@@ -109,6 +109,5 @@ def _until_pipe_closes() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        # What is left of the output would be written at the end of the process.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
         raise typer.Exit(PIPE_CLOSED) from None

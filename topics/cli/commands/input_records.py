@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any, NamedTuple
 
 import msgspec
@@ -163,7 +163,7 @@ def batches_of(form: InputForm, given: Sequence[str], stdin: IO[bytes], *, whole
             [form.record(os.fsencode(text), f"record {at} ({_cut(text)})") for at, text in enumerate(given, 1)]
         )
     elif whole:
-        yield InputBatch([form.record(stdin.read(), "stdin")])
+        yield InputBatch([form.record(_read_of(stdin, stdin.read)(), "stdin")])
     else:
         for lines in lines_as_they_come(stdin):
             for begin in range(0, len(lines), _BATCH_RECORDS):
@@ -189,7 +189,7 @@ def lines_as_they_come(stdin: IO[bytes]) -> Iterator[list[tuple[int, bytes]]]:
     """
     rest: list[bytes] = []
     before = 0
-    read = getattr(stdin, "read1", stdin.read)
+    read = _read_of(stdin, getattr(stdin, "read1", stdin.read))
     while chunk := read(_CHUNK_BYTES):
         *lines, last = chunk.split(b"\n")
         if lines:
@@ -201,6 +201,20 @@ def lines_as_they_come(stdin: IO[bytes]) -> Iterator[list[tuple[int, bytes]]]:
         rest.append(last)
     if (end := b"".join(rest)).strip():
         yield [(before + 1, end)]
+
+
+def _read_of(file: IO[bytes], read: Callable[..., bytes]) -> Callable[..., bytes]:
+    """Return a read of a file whose errors name the file."""
+
+    def named(*size: int) -> bytes:
+        try:
+            return read(*size)
+        except OSError as error:
+            name = getattr(file, "name", None)
+            is_named = isinstance(name, str) and not name.startswith("<")
+            raise OSError(error.errno, error.strerror, name if is_named else "stdin") from None
+
+    return named
 
 
 def _json_of(text: bytes, what: str) -> Any:

@@ -198,7 +198,7 @@ class JobRunner:
 
     def _report(self, job: WorkJob, what: str) -> None:
         if not self._options.quiet:
-            with contextlib.suppress(OSError):  # its reader has left; the work goes on
+            with contextlib.suppress(OSError):  # its reader has left
                 print(f"job {job.seq}: {what}", file=sys.stderr, flush=True)
 
 

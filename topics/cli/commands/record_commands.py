@@ -69,7 +69,7 @@ def put(
             report(error, stored.text(error))
             raise typer.Exit(exit_code_of(error)) from None
     _line, first, last, appended = stored
-    span = f", seq {first}" if first == last else f", seqs {first} to {last}" if first else ""
+    span = f", seqs {first} to {last}" if first < last else f", seq {first}" if first else ""
     is_repeated = bool(first) and not appended
     call.printer.said(
         {"topic": topic, "first_seq": first, "last_seq": last, "count": appended, "repeated": is_repeated},
