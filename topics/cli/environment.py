@@ -22,6 +22,8 @@ OF_COMMANDS = ("TOPICS_URL", "TOPICS_KEY", "TOPICS_CONTEXT")
 _OTHERS = (*OF_COMMANDS, CONFIG_VARIABLE)
 _CLAMPED = ("wal_shards", "segment_max_bytes")
 """Settings whose values are cut to the highest one allowed."""
+_DIGITS = 1000
+"""Digits of a number at most: Python reads none of many thousands."""
 _SHARE = re.compile(r"0(\.[0-9]+)?|1(\.0+)?", re.ASCII)
 
 
@@ -175,4 +177,4 @@ def _share_of(text: str) -> float | None:
 
 
 def _is_decimal(text: str) -> bool:
-    return text.isascii() and text.isdigit()
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS

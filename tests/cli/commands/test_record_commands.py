@@ -66,6 +66,12 @@ def test_a_gap_names_only_options_that_the_command_has(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["put", "t", "1", "--ttl", "inf"], "--ttl is inf: use a number of seconds"),
+        (["put", "t", "1", "--ttl", "1e308"], "--ttl is 1e+308: use a number of seconds, 1e+15 at most"),
+        (["put", "t", "[" * 3000 + "]" * 3000], "is nested too deeply: use a flatter value, or add --as text"),
+        (["get", "t", "--since", "9" * 5000 + "d"], "9d': use 30s, 10m, 2h or 3d"),
+        (["set", "t", "ttl_ms=" + "9" * 5000], "ttl_ms is a number of 5000 digits: use a smaller one"),
+        (["set", "t", "ttl_ms=" + "9" * 5000 + "d"], "use a number of ms, or a time as 1500ms, 30s, 10m, 2h or 3d"),
+        (["queue", "ack", "q", "9" * 5000], "is no seq: use 17, or 17:lease_2a"),
         (["put", "t", "1", "--delay", "inf"], "--delay is inf: use a number of seconds"),
         (["put", "t", "1", "--meta", os.fsdecode(b'"\xff"')], "--meta is no JSON"),
         (["get", "t", "--since", "9" * 20], "--since is '99999999999999999999': use 30s"),
@@ -84,6 +90,19 @@ def test_an_odd_value_is_one_sentence(arguments: list[str], said: str, tmp_path:
 def test_the_pause_of_top_is_a_day_at_most(seconds: str, tmp_path: Path) -> None:
     ran = run(["top", "--every", seconds], tmp_path, env={"TOPICS_URL": "http://s"})
     assert (ran.code, "--every" in ran.err, "86400" in ran.err) == (USAGE, True, True)
+
+
+def test_a_limit_above_any_number_of_records_is_none(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with topics.open(data, **SMALL) as log:
+        log.append("t", [1, 2])
+    log_of = ["--first", "-n", "9" * 20, "-f", "%v ", "--data-dir", str(data)]
+    assert run(["tail", "t", *log_of], tmp_path) == (0, "1 2 ", "")
+
+
+def test_a_key_file_of_a_user_that_is_not_there_is_named(tmp_path: Path) -> None:
+    ran = run(["ls", "--url", "http://s", "--key-file", "~nobody-here/key"], tmp_path)
+    assert (ran.code, ran.err) == (1, "topics: ~nobody-here/key: No such file or directory\n")
 
 
 def test_a_beginning_before_1970_is_the_first_record_and_a_format_may_have_any_bytes(tmp_path: Path) -> None:

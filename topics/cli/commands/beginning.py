@@ -22,7 +22,7 @@ First = Annotated[
 ]
 SkipGaps = Annotated[bool, typer.Option("--skip-gaps", help="Report lost records on stderr, and read on after them.")]
 
-_AGO = re.compile(r"(\d+)([smhd])", re.ASCII)
+_AGO = re.compile(r"(\d{1,15})([smhd])", re.ASCII)
 _DIGITS = 19
 """Digits of a time in ms at most."""
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

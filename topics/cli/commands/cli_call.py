@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
     from topics.common.any_log import AnyLog
 
 P = ParamSpec("P")
+_SECONDS_MAX = 1e15
+"""More than any time that a server or a log takes."""
 SHORT_S, PATIENCE_S = 5.0, 30.0
 """How long a command, and one that runs on, ask a server that does not answer."""
 
@@ -38,9 +39,9 @@ Template = Annotated[str | None, typer.Option("--format", "-f", help=f"Template 
 
 
 def milliseconds(option: str, seconds: float) -> int:
-    """Return seconds that an option names as ms. Raises: UsageError, they are infinite."""
-    if not math.isfinite(seconds):
-        raise UsageError(f"{option} is {seconds}: use a number of seconds")
+    """Return seconds that an option names as ms. Raises: UsageError, no time is so long."""
+    if not abs(seconds) <= _SECONDS_MAX:  # nor nan
+        raise UsageError(f"{option} is {seconds}: use a number of seconds, {_SECONDS_MAX:g} at most")
     return round(seconds * 1000)
 
 

@@ -220,6 +220,8 @@ def _read_of(file: IO[bytes], read: Callable[..., bytes]) -> Callable[..., bytes
 def _json_of(text: bytes, what: str) -> Any:
     try:
         return msgspec.json.decode(text)
+    except RecursionError:
+        raise UsageError(f"{what} is nested too deeply: use a flatter value, or add --as text") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise UsageError(f"{what} is no JSON: quote a string as '\"text\"', or add --as text") from None
 

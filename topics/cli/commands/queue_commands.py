@@ -13,6 +13,7 @@ from topics.cli.commands.cli_call import PATIENCE_S, CliCall, milliseconds, on_r
 from topics.cli.exit_codes import REFUSED
 from topics.cli.output.printer import count_text
 from topics.cli.output.shown_state import FAILED_TITLES, QUEUE_TITLES, failed_queue_row, queue_row
+from topics.common.values import arguments
 from topics.errors import UsageError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Queues, whose jobs workers claim and complete.")
@@ -22,6 +23,7 @@ Node = Annotated[str, typer.Option("--node", help="Name of the worker, that of i
 Held = Annotated[
     list[str], typer.Argument(metavar="SEQ[:LEASE]...", help="Jobs; with the lease of the claim, only under that one.")
 ]
+_SEQ_DIGITS = 20
 _LEASES_END = "leases are held by a process that runs"
 
 
@@ -187,8 +189,10 @@ def jobs_of(held: list[str]) -> list[Any]:
     jobs: list[Any] = []
     for text in held:
         seq, colon, lease = text.partition(":")
-        if not (seq.isascii() and seq.isdigit()) or (colon and not lease):
-            raise UsageError(f"job {text!r} is no seq: use 17, or 17:lease_2a with the lease of its claim")
+        if not (seq.isascii() and seq.isdigit() and len(seq) <= _SEQ_DIGITS) or (colon and not lease):
+            raise UsageError(
+                f"job {arguments.shown(text)} is no seq: use 17, or 17:lease_2a with the lease of its claim"
+            )
         number = int(seq)
         jobs.append(
             topics.Job(seq=number, ts=0, lease_id=lease, deadline=0, deliveries=0, data=None) if lease else number

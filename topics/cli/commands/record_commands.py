@@ -148,6 +148,7 @@ def tail(
     Exit code 3: records were lost on the way, see stderr.
     """
     beginning = beginning_of(after, last, since, first, SystemClock())
+    limit = None if limit is None else min(limit, sys.maxsize)
     names, prefixes = _names_and_prefixes(names or [], prefixes or [])
     if reader and (beginning != ReadBeginning() or len(names) != 1 or prefixes or node or only_node or tag is not None):
         raise UsageError("--reader has its own place in one topic: leave out other topics, beginnings and filters")

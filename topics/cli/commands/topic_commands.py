@@ -24,7 +24,9 @@ _OTHER_NAMES = {"class": "durability"}
 """Names of settings in prose."""
 _OLD = "durable"
 """A field that `durability` replaces; it is on the wire, and people need not see both."""
-_TIME = re.compile(r"(\d+)(ms|s|m|h|d)", re.ASCII)
+_TIME = re.compile(r"(\d{1,20})(ms|s|m|h|d)", re.ASCII)
+_DIGITS = 100
+"""Digits of a number at most: the one that refuses it shows it."""
 _MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -140,6 +142,8 @@ def settings_of(pairs: list[str]) -> Any:
 def _value_of(name: str, text: str) -> Any:
     number, time = text.removeprefix("-"), _TIME.fullmatch(text)
     if number.isascii() and number.isdigit():
+        if len(number) > _DIGITS:
+            raise UsageError(f"{name} is a number of {len(number)} digits: use a smaller one")
         return int(text)
     if name.endswith("_ms"):
         if time is None:

@@ -98,7 +98,7 @@ class TopicImport:
         """Create the topic by the first line of an export. Return its head; None: a record."""
         try:
             first = msgspec.json.decode(line)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return None
         if not isinstance(first, dict) or FORMAT not in first:
             return None
@@ -122,6 +122,8 @@ class TopicImport:
             return
         try:
             value = msgspec.json.decode(line)
+        except RecursionError:
+            raise UsageError(f"{what} is nested too deeply: use a flatter value, or --as text") from None
         except msgspec.DecodeError:
             raise UsageError(f"{what} is no JSON: use a file of `topics export`, or --as text") from None
         record, seq = record_of(value, what)

@@ -91,7 +91,7 @@ def key_of(key_file: str | None, env: Mapping[str, str]) -> str:
     if not key_file:
         return env.get(KEY, "").strip()
     try:
-        key = Path(key_file).expanduser().read_text("utf-8").strip()
+        key = Path(os.path.expanduser(key_file)).read_text("utf-8").strip()
     except UnicodeDecodeError:
         raise UsageError(f"key file {key_file} is no text: name the file that the key was written into") from None
     if not key:
