@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from tests.engine.harness import records
 from tests.engine.real_world import RealWorld
+from topics.common.values.begin import Begin
+from topics.engine.engine import _BYTES_TO_MAKE
 from topics.engine.index.chunk import Chunk
 from topics.engine.shared.dormant import Dormant
 from topics.engine.state.topic import Topic
@@ -231,3 +234,22 @@ def test_seqs_go_on_where_a_dormant_topic_ended(world: RealWorld) -> None:
     world.checkpoint()
     world.restart(power_lost=True)
     assert world.append(5, name="t00").first_seq == 3
+
+
+def test_topics_that_a_subscription_names_are_made_some_in_a_pass() -> None:
+    """A watch session or a WebSocket may name 256, and making one takes a tenth of a millisecond."""
+    world = RealWorld(pass_read_bytes=10 * _BYTES_TO_MAKE)
+    for name in NAMES:
+        world.append(1, name=name)
+    world.checkpoint()
+    world.restart(graceful=True)
+    found: list[Any] = []
+    at_most = len(dormant(world))
+    for name in NAMES:
+        world.engine.begin(name, Begin(), found.append)
+    lefts = [at_most, len(dormant(world))]
+    while lefts[-1]:
+        world.real_loop.run_pass(0)
+        lefts.append(len(dormant(world)))
+    assert [before - after for before, after in pairwise(lefts)] == [10, 10, 10, 10]
+    assert [beginning.head_seq for beginning in found] == [1] * len(NAMES)

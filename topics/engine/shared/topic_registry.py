@@ -76,6 +76,9 @@ class Registry:
         self.by_name[topic.name] = self.by_id[topic.id] = topic
         return topic
 
+    def is_dormant(self, name: str) -> bool:
+        return name in self.dormant.by_name
+
     def has_id(self, topic_id: int) -> bool:
         return topic_id in self.by_id or topic_id in self.dormant.by_id
 
