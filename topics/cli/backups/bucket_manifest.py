@@ -101,7 +101,7 @@ class Known(NamedTuple):
     manifest: BucketManifest
     """With all files."""
     stored: BucketManifest
-    """The same as the bucket has it."""
+    """Its contents in the bucket."""
     whole: WholeManifest
     """The one that it adds to; itself, if it has all files."""
 
