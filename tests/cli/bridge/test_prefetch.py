@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from topics.bridge import prefetch as prefetch_module
 from topics.bridge.carried import BridgePosition, SourceDownError, TopicBatch
 from topics.bridge.prefetch import Prefetch
 
@@ -63,4 +64,38 @@ def test_an_error_comes_after_the_batches_before_it() -> None:
     assert [next(taken), next(taken)] == [1, 2]
     with pytest.raises(SourceDownError):
         next(taken)
+    prefetch.close()
+
+
+class Behind:
+    """A source that is behind its head, and reads its second batch once it is let go."""
+
+    ended = False
+
+    def __init__(self) -> None:
+        self.is_asked, self.let_go = threading.Event(), threading.Event()
+        self._read = 0
+
+    def next(self, wait_ms: int) -> TopicBatch | None:
+        if self._read == 1:
+            self.is_asked.set()
+            assert self.let_go.wait(WAIT_S)
+        self._read += 1
+        return batch(self._read)._replace(head_seq=100)
+
+
+def test_a_batch_that_is_not_full_waits_for_what_the_source_is_known_to_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other side takes as long to store few records as many."""
+    monkeypatch.setattr(prefetch_module, "_FILL_S", WAIT_S)
+    source = Behind()
+    prefetch = Prefetch(source, 10_000)
+    assert source.is_asked.wait(WAIT_S), "one batch is there"
+    wait = prefetch._changed.wait
+
+    def waits(timeout: float | None = None) -> bool:
+        source.let_go.set()
+        return wait(timeout)
+
+    monkeypatch.setattr(prefetch._changed, "wait", waits)
+    assert [taken.position.seq for taken in prefetch.take(WAIT_S, 400, 10)] == [1, 2, 3, 4]
     prefetch.close()
