@@ -43,7 +43,7 @@ class _StoredPosition(msgspec.Struct):
     seq: int
 
 
-class BridgeMessage(NamedTuple):
+class BridgeMessage(msgspec.Struct, frozen=True, gc=False):
     """One record, or a mark, as the other side gets it."""
 
     seq: int

@@ -145,7 +145,11 @@ def read_positions(place: KafkaPlace, topic: str) -> dict[str, BridgePosition]:
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition  # noqa: PLC0415
 
     config = place.config(
-        group_id="topics-bridge", enable_auto_commit=False, isolation_level="read_committed", enable_partition_eof=True
+        group_id="topics-bridge",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        enable_partition_eof=True,
+        fetch_wait_max_ms=10,  # by default a broker waits for half a second before it says that this is the end
     )
     reader = Consumer(config)
     found: dict[str, BridgePosition] = {}
@@ -226,9 +230,9 @@ class KafkaSession:
         for message in batch.messages:
             if len(message.value) > small and message.size > limit:
                 message = self._mark_of(topic, message)
-            seq, value, key, extra, ts, is_mark = message
-            headers = [(SEQ, str(seq)), *extra] if extra else [(SEQ, str(seq))]
-            if is_mark:
+            seq, value, key, ts = message.seq, message.value, message.key, message.ts
+            headers = [(SEQ, str(seq)), *message.headers] if message.headers else [(SEQ, str(seq))]
+            if message.is_mark:
                 for each in range(partitions):
                     self._send(topic, value, headers=headers, timestamp=ts, partition=each)
                 continue
