@@ -38,7 +38,8 @@ from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
-from topics.store.read.reader import Fetched, FileRange, Reader
+from topics.store.read.file_range import FileRange
+from topics.store.read.reader import Fetched, Reader
 from topics.store.wal.write_batch import Commit
 
 Done = Callable[[Commit], None]

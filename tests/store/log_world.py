@@ -25,7 +25,8 @@ from topics.store.format.log_format import (
     wal_file_no,
 )
 from topics.store.format.rows import RowRecord, Rows, pack_rows
-from topics.store.read.reader import FileRange, Reader
+from topics.store.read.file_range import FileRange
+from topics.store.read.reader import Reader
 from topics.store.wal.sharded_log import ShardedLog, ShardStart
 from topics.store.wal.write_batch import Commit
 

@@ -22,7 +22,7 @@ from topics.store.format.compressed_segment import (
     image_of,
 )
 from topics.store.format.log_format import SAYS_DELETED
-from topics.store.read.reader import FileRange
+from topics.store.read.file_range import FileRange
 from topics.store.repair.rebuild import rebuild
 from topics.store.repair.salvage import salvaged_image
 from topics.store.repair.verify_directory import VerifyReport, verify

@@ -15,7 +15,7 @@ from topics.store.format import codec
 from topics.store.format.catalog import RowColumns
 from topics.store.format.log_format import FLAG_COPY, Frame, FrameType
 from topics.store.format.row_columns import rows_of, select
-from topics.store.read.reader import FileRange
+from topics.store.read.file_range import FileRange
 from topics.store.segments.segment import extension_of
 
 _FILE = 5

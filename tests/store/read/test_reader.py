@@ -13,7 +13,8 @@ from topics.store.format import codec
 from topics.store.format.file_table import FileKind, FileTable
 from topics.store.format.rows import RowRecord, pack_rows
 from topics.store.in_memory.ephemeral import EphemeralFrames
-from topics.store.read.reader import Fetched, FileRange
+from topics.store.read.file_range import FileRange
+from topics.store.read.reader import Fetched
 
 
 def fetch(world: LogWorld, pieces: list[FileRange]) -> list[bytes] | StorageError:

@@ -18,7 +18,8 @@ from topics.store.format import codec
 from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET, WalHeader
 from topics.store.format.rows import RowRecord, pack_rows
-from topics.store.read.reader import Fetched, FileRange, Reader
+from topics.store.read.file_range import FileRange
+from topics.store.read.reader import Fetched, Reader
 from topics.store.wal.sharded_log import ShardedLog, ShardStart
 from topics.store.wal.write_batch import Commit
 

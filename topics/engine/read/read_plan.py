@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from topics.engine.index.selected_rows import SelectedRows
-from topics.store.read.reader import FileRange
+from topics.store.read.file_range import FileRange
 
 _FEW_ROWS = 32
 _SLACK_BYTES = 4096

@@ -19,7 +19,8 @@ from topics.errors import StorageError, TopicsError
 from topics.store.format.rows import Framed, Rows
 from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
-from topics.store.read.reader import Fetched, FileRange
+from topics.store.read.file_range import FileRange
+from topics.store.read.reader import Fetched
 from topics.store.wal.background_sync import Durable
 from topics.store.wal.write_batch import CarriedFrames, Done, LoneWritten
 

@@ -16,8 +16,8 @@ from topics.store.format import codec
 from topics.store.format.catalog import RowColumns
 from topics.store.format.log_format import align_up
 from topics.store.format.row_columns import contiguous
+from topics.store.read.file_range import FileRange
 from topics.store.read.own_frames import share_frames
-from topics.store.read.reader import FileRange
 from topics.store.segments.segment import Extension, check_copied, extension_of
 
 _SPAN_MAX = 2

@@ -19,7 +19,7 @@ from topics.store.format.catalog import RowColumns
 from topics.store.format.file_table import FileKind
 from topics.store.format.row_columns import contiguous
 from topics.store.format.segment_format import PACK_DIRECTORY, pack_path
-from topics.store.read.reader import FileRange
+from topics.store.read.file_range import FileRange
 from topics.store.segments.manifest import Pack, PackRun
 from topics.store.segments.pack import PackWriter
 from topics.store.segments.segment import check_copied

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from topics.errors import CorruptError, StorageError
 from topics.store.format.file_table import StoredFile
+from topics.store.read.file_range import FileRange
 from topics.store.read.lender import Lender, Loan
-from topics.store.read.reader import FileRange, Reader
+from topics.store.read.reader import Reader
 from topics.store.read.waiting_reads import read_waiting
 
 

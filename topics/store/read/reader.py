@@ -10,7 +10,6 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -22,19 +21,12 @@ from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES, align_up
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.read.compressed_reads import CompressedReads
+from topics.store.read.file_range import FileRange
 
 log = logging.getLogger(__name__)
 
 _PLACES_LOGGED = 256
 """Damaged places that are remembered, so that reads of one place again and again log it once."""
-
-
-class FileRange(NamedTuple):
-    """A contiguous range of one file, usually several neighbouring frames."""
-
-    file_id: int
-    offset: int
-    length: int
 
 
 Fetched = list[memoryview] | StorageError

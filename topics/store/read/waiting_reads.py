@@ -12,7 +12,8 @@ from topics.errors import StorageError
 from topics.loop.files import Files
 from topics.store.format.file_table import StoredFile
 from topics.store.read.compressed_reads import inflated
-from topics.store.read.reader import FileRange, Filling
+from topics.store.read.file_range import FileRange
+from topics.store.read.reader import Filling
 
 
 def read_waiting(files: Files, file: StoredFile, piece: FileRange, check: Callable[[], None]) -> memoryview:
