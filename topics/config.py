@@ -332,6 +332,8 @@ class Config:
     for a while.
     """
     hot_tail_bytes: int = 64 << 20
+    prefetch_bytes: int = 32 << 20
+    """Memory for parts of files that are prefetched for readers of old records; 0: none are."""
     checkpoint_wal_bytes: int = 256 << 20
     """A checkpoint starts when this many bytes of log are not yet in segments."""
     checkpoint_every_ms: int = 60_000
@@ -600,6 +602,7 @@ def tiny_config(data_dir: str) -> Config:
         port=0,
         wal_file_bytes=256 * 1024,
         hot_tail_bytes=256 * 1024,
+        prefetch_bytes=256 * 1024,
         checkpoint_wal_bytes=512 * 1024,
         max_log_bytes=64 << 20,
         segment_max_events=100,

@@ -242,21 +242,22 @@ class SlowReader:
         self.fetched = 0
         self.pieces = 0
 
-    def fetch(
-        self, pieces: Sequence[FileRange], done: Callable[[Fetched], None], memory: memoryview | None = None
-    ) -> None:
+    def fetch(self, pieces: Sequence[FileRange], done: Callable[[Fetched], None]) -> None:
         self.fetched += sum(piece.length for piece in pieces)
         self.pieces += len(pieces)
         if self.slow:
             self.held.append((pieces, done))
         else:
-            self._reader.fetch(pieces, done, memory)
+            self._reader.fetch(pieces, done)
 
     def on_unsound(self, file_id: int, offset: int, size: int, what: str) -> None:
         self._reader.on_unsound(file_id, offset, size, what)
 
     def ranges(self) -> bytearray:
         return self._reader.ranges()
+
+    def prefetched_ranges(self) -> bytearray:
+        return self._reader.prefetched_ranges()
 
     def release(self) -> None:
         held, self.held = self.held, []

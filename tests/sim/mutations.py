@@ -180,6 +180,12 @@ MUTANTS = (
         "tests/store/wal/test_large_batches.py",
     ),
     _one(
+        "a prefetched window taken for another part of its file",
+        "store/read/file_prefetch.py",
+        "        window.file, window.start, window.used = file, start, 0\n",
+        "        window.file, window.used = file, 0\n",
+    ),
+    _one(
         "a short write of a large record taken for a whole one",
         "store/wal/commitment.py",
         '        self._blocks, self._expected = memoryview(b""), used\n',

@@ -116,6 +116,7 @@ class LogSettings(TypedDict, total=False):
     commit_gather_us: int
     commit_in_place_max_us: int
     hot_tail_bytes: int
+    prefetch_bytes: int
     checkpoint_wal_bytes: int
     checkpoint_every_ms: int
     checkpoint_bytes_per_pass: int

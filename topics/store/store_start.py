@@ -34,6 +34,7 @@ from topics.store.format.log_format import FrameType, wal_file_no
 from topics.store.format.row_columns import indices_by_topic
 from topics.store.format.segment_format import TOPICS_DIRECTORY
 from topics.store.read.compressed_reads import CompressedReads
+from topics.store.read.file_prefetch import FilePrefetch
 from topics.store.read.reader import Reader
 from topics.store.recovery.log_replay import TailPart
 from topics.store.recovery.recovery import Progress, Recovered, recover, unlink_all
@@ -83,7 +84,11 @@ class StoreStart:
         self.files = catalog.files
         self.log = ShardedLog(loop, config, self.files)
         self.opener = OpenFiles(loop)
-        self.reader = Reader(loop.files, self.files, self.log.tail, self.opener, CompressedReads(loop))
+        prefetch = FilePrefetch(loop.files, config.prefetch_bytes)
+        self.files.on_removed = prefetch.forget
+        self.reader = Reader(
+            loop.files, self.files, self.log.tail, self.opener, CompressedReads(loop), prefetch=prefetch
+        )
         self.power_lost = False
         self.skipped_snapshots: list[str] = []
         self._found_snapshot = 0

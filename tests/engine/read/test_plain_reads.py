@@ -22,9 +22,9 @@ class Compared:
     written = "t"
     """The topic that records are written to."""
 
-    def __init__(self, seed: int, **config: Any) -> None:
+    def __init__(self, seed: int, *, hot_tail_bytes: int = 256 << 10, **config: Any) -> None:
         self.rng = random.Random(f"plain reads {seed}")
-        self.world = RealWorld(seed)
+        self.world = RealWorld(seed, hot_tail_bytes=hot_tail_bytes)
         self.world.put(**config)
         self.taken = 0
 
@@ -142,3 +142,20 @@ def test_a_read_that_reports_a_loss_or_needs_a_file_is_not_plain() -> None:
     topic = reads.world.engine._core.registry.named("t")
     assert topic is not None
     assert reads.world.engine._bulk_reads.read_one(topic, DiffQuery(2, limit=8, max_batch_bytes=1000)) is None
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+def test_reads_of_a_file_become_plain_once_it_is_read_from_front_to_back(seed: int) -> None:
+    reads = Compared(seed, hot_tail_bytes=0)
+    reads.write(60)
+    reads.world.checkpoint()
+    reads.compare(30)
+    empty = reads.taken
+    assert empty < 5  # reads at the head
+    cursor = 0
+    while cursor < reads.head:
+        cursor = reads.world.diff(cursor, limit=3).next_from_seq
+    reads.compare(60)
+    assert reads.taken > empty + 10
+    reads.change()
+    reads.compare(30)

@@ -285,6 +285,8 @@ def choose_settings(rng: random.Random, base: Config) -> dict[str, Any]:
         "checkpoint_topics_per_pass": rng.choice((1, 1, 2, base.checkpoint_topics_per_pass)),
         "pass_read_bytes": rng.choice((1, 3000, base.pass_read_bytes, base.pass_read_bytes)),
     }
+    # windows of one block, of three, or none
+    settings["prefetch_bytes"] = {0: 80 << 10, 8 << 10: base.prefetch_bytes}.get(settings["hot_tail_bytes"], 0)
     if settings["pass_read_bytes"] == 1:
         settings["pass_search_steps"] = 1
         settings["pass_requests_us"] = 20  # two requests

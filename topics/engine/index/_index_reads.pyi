@@ -23,6 +23,8 @@ class _Lib:
         topics: tp_read_topic,
         hot: tp_hot_range,
         hot_count: int,
+        prefetched: tp_hot_range,
+        prefetched_count: int,
         limits: tp_read_limits,
         taken: Any,
     ) -> int: ...

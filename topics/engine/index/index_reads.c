@@ -3,26 +3,44 @@
 #include "../../store/format/frames.h"
 #include "index_reads.h"
 
-static const struct tp_hot_range *hot_range(const struct tp_hot_range *hot, uint32_t count, const struct tp_hot_range *last,
-                                            uint64_t file_id, uint64_t offset, uint64_t length)
+/* Ranges of file bytes in memory, sorted by file and start, and the one that was found last. */
+struct in_memory {
+    const struct tp_hot_range *hot, *prefetched;
+    uint32_t hot_count, prefetched_count;
+    const struct tp_hot_range *last;
+};
+
+static int covers(const struct tp_hot_range *r, uint64_t file_id, uint64_t offset, uint64_t length)
 {
-    if (last && last->file_id == file_id && offset >= last->start && offset + length <= last->start + last->used) return last;
-    uint32_t low = 0, high = count; /* Find the last range that does not start after (file_id, offset). */
+    return r->file_id == file_id && offset >= r->start && offset + length <= r->start + r->used;
+}
+
+/* The last range that does not start after (file_id, offset), if it has all of the bytes. */
+static const struct tp_hot_range *covering(const struct tp_hot_range *ranges, uint32_t count, uint64_t file_id, uint64_t offset,
+                                           uint64_t length)
+{
+    uint32_t low = 0, high = count;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        const struct tp_hot_range *r = hot + middle;
+        const struct tp_hot_range *r = ranges + middle;
         if (r->file_id < file_id || (r->file_id == file_id && r->start <= offset)) low = middle + 1;
         else high = middle;
     }
-    if (!low) return NULL;
-    const struct tp_hot_range *r = hot + low - 1;
-    return r->file_id == file_id && offset + length <= r->start + r->used ? r : NULL;
+    return low && covers(ranges + low - 1, file_id, offset, length) ? ranges + low - 1 : NULL;
+}
+
+static const struct tp_hot_range *found(struct in_memory *m, uint64_t file_id, uint64_t offset, uint64_t length)
+{
+    if (m->last && covers(m->last, file_id, offset, length)) return m->last;
+    const struct tp_hot_range *r = covering(m->hot, m->hot_count, file_id, offset, length);
+    if (!r) r = covering(m->prefetched, m->prefetched_count, file_id, offset, length);
+    if (r) m->last = r;
+    return r;
 }
 
 /* Render one read at out + *at. Returns 1: taken; 0: not plain, left to Python. */
 static int read_one(char *out, uint64_t *at, uint64_t room, struct tp_read *read, const struct tp_read_topic *topic,
-                    const struct tp_hot_range *hot, uint32_t hot_count, const struct tp_hot_range **last,
-                    const struct tp_read_limits *limits)
+                    struct in_memory *memory, const struct tp_read_limits *limits)
 {
     if (!topic->usable || read->from_seq > topic->head || read->from_seq < topic->lost) return 0;
     uint32_t limit = read->limit ? read->limit : limits->default_limit;
@@ -59,9 +77,8 @@ static int read_one(char *out, uint64_t *at, uint64_t room, struct tp_read *read
                 more = 1;
                 break;
             }
-            const struct tp_hot_range *r = hot_range(hot, hot_count, *last, file_ids[row], offsets[row], lengths[row]);
+            const struct tp_hot_range *r = found(memory, file_ids[row], offsets[row], lengths[row]);
             if (!r) return 0;
-            *last = r;
             struct tp_frame f;
             const uint8_t *p = (const uint8_t *)(uintptr_t)r->address + (offsets[row] - r->start);
             if (flags[row] & FLAG_COPY) {
@@ -94,9 +111,10 @@ static int read_one(char *out, uint64_t *at, uint64_t room, struct tp_read *read
 
 int64_t tp_project_reads(char *out, uint64_t room, struct tp_read *reads, uint32_t count,
                          const struct tp_read_topic *topics, const struct tp_hot_range *hot, uint32_t hot_count,
+                         const struct tp_hot_range *prefetched, uint32_t prefetched_count,
                          const struct tp_read_limits *limits, uint32_t *taken)
 {
-    const struct tp_hot_range *last = NULL;
+    struct in_memory memory = {.hot = hot, .prefetched = prefetched, .hot_count = hot_count, .prefetched_count = prefetched_count};
     uint64_t at = 0;
     *taken = 0;
     /* The receive of the last read that was not taken: nothing after it is taken either. */
@@ -105,7 +123,7 @@ int64_t tp_project_reads(char *out, uint64_t room, struct tp_read *reads, uint32
         struct tp_read *read = reads + i;
         const struct tp_read_topic *topic = topics + read->slot;
         read->taken = read->receive != stuck &&
-                      read_one(out, &at, room, read, topic, hot, hot_count, &last, limits);
+                      read_one(out, &at, room, read, topic, &memory, limits);
         if (!read->taken) stuck = read->receive;
         *taken += read->taken;
     }

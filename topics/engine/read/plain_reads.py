@@ -76,8 +76,9 @@ class BulkReads:
             rows.append(_packed(topic))
         topics = b"".join(rows)
         turns = self._core.turns
+        reader = self._core.reader
         size, taken = self._renderer.project(
-            reads, count, topics, self._core.reader.ranges(), max(turns.left, 0), long_bytes
+            reads, count, topics, reader.ranges(), reader.prefetched_ranges(), max(turns.left, 0), long_bytes
         )
         turns.spend(size)
         return PlainReads(self._renderer.out, size, topics, taken)
@@ -96,7 +97,9 @@ class BulkReads:
         read.from_seq, read.limit, read.budget = from_seq, limit, budget
         read.flags = (lib.TP_READ_TAGS if include_tags else 0) | (0 if include_meta else lib.TP_READ_NO_META)
         reader, turns = self._core.reader, self._core.turns
-        size, taken = renderer.project(read, 1, _packed(topic), reader.ranges(), ROOM_BYTES, 0)
+        size, taken = renderer.project(
+            read, 1, _packed(topic), reader.ranges(), reader.prefetched_ranges(), ROOM_BYTES, 0
+        )
         if not taken:
             return None
         turns.spend(size)

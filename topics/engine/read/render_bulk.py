@@ -35,17 +35,25 @@ class BulkRenderer:
         limits.default_limit, limits.max_limit = min(default_limit, _U32), min(max_limit, _U32)
 
     def project(  # noqa: PLR0917 - columns
-        self, reads: Any, count: int, topics: bytes, ranges: bytearray, room: int, long_bytes: int
+        self,
+        reads: Any,
+        count: int,
+        topics: bytes,
+        ranges: bytearray,
+        prefetched: bytearray,
+        room: int,
+        long_bytes: int,
     ) -> tuple[int, int]:
         """Complete `count` tp_read rows at `reads`.
 
         Returns: the bytes of `out` used, and the number of reads taken.
 
-        reads: C data; topics: TOPIC rows; ranges: HOT_RANGE rows; room: most bytes of output, if
-        less than ROOM_BYTES; long_bytes: too many bytes for a read that must be short.
+        reads: C data; topics: TOPIC rows; ranges, prefetched: HOT_RANGE rows; room: most bytes of
+        output, if less than ROOM_BYTES; long_bytes: too many bytes for a read that must be short.
         """
         self._limits.long_bytes = long_bytes
         hot = ffi.from_buffer("struct tp_hot_range[]", ranges)
+        others = ffi.from_buffer("struct tp_hot_range[]", prefetched)
         size = lib.tp_project_reads(
             self.out,
             min(room, ROOM_BYTES),
@@ -54,10 +62,13 @@ class BulkRenderer:
             ffi.from_buffer("struct tp_read_topic[]", topics),
             hot,
             len(ranges) // HOT_RANGE.size,
+            others,
+            len(prefetched) // HOT_RANGE.size,
             self._limits,
             self._taken,
         )
         ffi.release(hot)
+        ffi.release(others)
         return size, self._taken[0]
 
     def rendered(self, size: int) -> bytes:

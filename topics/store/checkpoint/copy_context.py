@@ -134,7 +134,7 @@ class CopyContext:
                 # are the caller's.
                 future.set_result([_kept(view, memory) for view in result] if at_once else result)
 
-        self._reader.fetch(pieces, on_fetched, memory)
+        self._reader.fetch_once(pieces, on_fetched, memory)
         at_once = False
         return future
 

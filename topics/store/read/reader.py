@@ -21,6 +21,7 @@ from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES, align_up
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.read.compressed_reads import CompressedReads
+from topics.store.read.file_prefetch import FilePrefetch
 from topics.store.read.file_range import FileRange
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,8 @@ class Reader:
         tail: HotTail,
         opener: OpenFiles | None = None,
         inflating: CompressedReads | None = None,
+        *,
+        prefetch: FilePrefetch | None = None,
     ) -> None:
         self.files = files
         self.table = table
@@ -55,21 +58,46 @@ class Reader:
         """The opener of files without a descriptor; None: those cannot be read."""
         self.inflating = inflating
         """The reads of compressed segments; None: there are none."""
+        self.prefetch = FilePrefetch(files, 0) if prefetch is None else prefetch
         self.checksum_failures = 0
         """Reads that found a frame, or a block of frames, that is not what was written."""
         self._logging = threading.RLock()
         self._logged: dict[tuple[str, int], None] = {}
 
-    def fetch(
-        self, pieces: Sequence[FileRange], done: Callable[[Fetched], None], memory: memoryview | None = None
-    ) -> None:
-        """Fetch the pieces' bytes and call `done` once.
+    def fetch(self, pieces: Sequence[FileRange], done: Callable[[Fetched], None]) -> None:
+        """Fetch the pieces' bytes for a reader that may continue after them; call `done` once.
 
         It is called before returning if all bytes are in memory, else when the last read has ended.
+        """
+        found = [self.find(piece) or self.prefetch.find(piece) for piece in pieces]
+        missing = [piece for piece, view in zip(pieces, found, strict=True) if view is None]
+
+        def on_fetched(fetched: Fetched) -> None:
+            done(fetched)
+            # The answer is first: a window takes longer to fill than these pieces.
+            for piece in missing:
+                file = self.table.get(piece.file_id)
+                if file is not None:
+                    self.prefetch.note(file, piece)
+
+        self._fetch(pieces, found, on_fetched if missing else done, None)
+
+    def fetch_once(
+        self, pieces: Sequence[FileRange], done: Callable[[Fetched], None], memory: memoryview | None = None
+    ) -> None:
+        """Fetch pieces as `fetch` does, for a caller that reads each file once.
 
         memory: the caller's; one piece may be read to it, unless it is read past the page cache.
         """
-        found: list[memoryview | None] = [self.find(piece) for piece in pieces]
+        self._fetch(pieces, [self.find(piece) for piece in pieces], done, memory)
+
+    def _fetch(
+        self,
+        pieces: Sequence[FileRange],
+        found: Sequence[memoryview | None],
+        done: Callable[[Fetched], None],
+        memory: memoryview | None,
+    ) -> None:
         views = [view for view in found if view is not None]
         if len(views) == len(pieces):
             done(views)
@@ -134,6 +162,10 @@ class Reader:
         Valid until the next commit is placed.
         """
         return self.tail.ranges()
+
+    def prefetched_ranges(self) -> bytearray:
+        """Return what was prefetched as packed HOT_RANGE rows. Valid until the loop continues."""
+        return self.prefetch.ranges()
 
 
 class _Fetch:
