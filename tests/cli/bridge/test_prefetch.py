@@ -68,7 +68,7 @@ def test_an_error_comes_after_the_batches_before_it() -> None:
 
 
 class Behind:
-    """A source that is behind its head, and reads its second batch once it is let go."""
+    """A source that is not at its head yet, and reads its second batch once it is let go."""
 
     ended = False
 

@@ -149,7 +149,7 @@ def read_positions(place: KafkaPlace, topic: str) -> dict[str, BridgePosition]:
         enable_auto_commit=False,
         isolation_level="read_committed",
         enable_partition_eof=True,
-        fetch_wait_max_ms=10,  # by default a broker waits for half a second before it says that this is the end
+        fetch_wait_max_ms=10,  # 500 by default: so late would the end be known
     )
     reader = Consumer(config)
     found: dict[str, BridgePosition] = {}
