@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from tests.sim import SimRing
 from topics.errors import CorruptError
 from topics.loop import Loop
+from topics.loop.tasks import Future
 from topics.store.checkpoint.live_frames import LiveFrameReaders, LiveFrames
 from topics.store.disk.time_slices import TimeSlices
 from topics.store.format import codec
@@ -35,15 +36,17 @@ class LogFile:
         self.loop = Loop(SimRing(0), SimRing(0).clock)
         self.readers = LiveFrameReaders(self, TimeSlices(self.loop.clock, self.loop.next_pass, 0))  # type: ignore[arg-type]
 
-    async def fetch(self, pieces: list[FileRange], memory: memoryview | None = None) -> list[memoryview]:
+    def begin_fetch(self, pieces: list[FileRange], memory: memoryview | None = None) -> Future[list[memoryview]]:
         self.fetched += pieces
         assert all(piece.file_id == _FILE for piece in pieces)
         found = [memoryview(self.data)[piece.offset : piece.offset + piece.length] for piece in pieces]
-        if memory is None:
-            return found
-        (view,) = found
-        memory[: len(view)] = view
-        return [memory[: len(view)]]
+        if memory is not None:
+            (view,) = found
+            memory[: len(view)] = view
+            found = [memory[: len(view)]]
+        future: Future[list[memoryview]] = Future()
+        future.set_result(found)
+        return future
 
     @property
     def rows(self) -> RowColumns:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -231,3 +232,28 @@ def test_without_an_age_a_segment_stays_unsealed_until_it_is_full() -> None:
         world.ring.clock.advance_ns(1_000_000_000)
         world.checkpoint()
     assert [segment.sealed for segment in world.store.checkpointer._manifest.segments[1]] == [False]
+
+
+def test_segments_that_are_filled_side_by_side_take_turns_at_copies_from_memory() -> None:
+    """Eight of them, a mebibyte each, would make one long pass."""
+    world = StoreWorld(
+        config=small_config(
+            pack_run_bytes=0, checkpoint_us_per_pass=1000, checkpoint_wal_bytes=1 << 30, checkpoint_every_ms=1 << 40
+        )
+    ).open()
+    for topic_id in range(1, 9):
+        world.create(topic_id)
+        world.append(topic_id, 3)
+    looked_at: Counter[int] = Counter()
+    find = world.store.reader.find
+
+    def look(piece: Any) -> Any:
+        looked_at[world.loop.stats().passes] += 1
+        world.ring.clock.advance_ns(400_000)
+        return find(piece)
+
+    world.store.reader.find = look  # type: ignore[method-assign]
+    world.checkpoint()
+    assert looked_at.total() >= 8
+    assert max(looked_at.values()) <= 3
+    world.check_every_record()

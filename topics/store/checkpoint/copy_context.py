@@ -113,16 +113,11 @@ class CopyContext:
             pieces.append(piece)
             await turns.turn()
 
-    async def fetch(self, pieces: list[FileRange], memory: memoryview | None = None) -> list[memoryview]:
-        """Return the pieces' bytes, which belong to the caller.
-
-        memory: where one piece may be read to.
-        Raises: StorageError.
-        """
-        return await self.begin_fetch(pieces, memory)
-
     def begin_fetch(self, pieces: list[FileRange], memory: memoryview | None = None) -> Future[list[memoryview]]:
-        """Begin to `fetch`. Bytes in memory are copied in this call."""
+        """Begin to read pieces; the future's bytes belong to the caller, or it has a StorageError.
+
+        Bytes in memory are copied in this call. memory: where one piece may be read to.
+        """
         future: Future[list[memoryview]] = Future()
         at_once = True
 

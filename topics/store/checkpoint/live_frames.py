@@ -80,7 +80,7 @@ class LiveFrameReader:
         is_dense = span <= _SPAN_MAX * size
         if is_dense:
             self._source = _with_room(self._source, span)
-            views = await self._context.fetch([FileRange(rows.file_id, begin, span)], self._source)
+            views = await self._fetch([FileRange(rows.file_id, begin, span)], self._source)
         else:
             views = await self._pieces(rows)
         await self._turns.turn()
@@ -97,9 +97,14 @@ class LiveFrameReader:
         return LiveFrames(self._room[: copied.written], rows.lengths, extension)
 
     async def _pieces(self, rows: RowColumns) -> list[memoryview]:
-        return await self._context.fetch(
-            [FileRange(rows.file_id, *piece) for piece in contiguous(rows.offsets, rows.lengths)]
-        )
+        return await self._fetch([FileRange(rows.file_id, *piece) for piece in contiguous(rows.offsets, rows.lengths)])
+
+    async def _fetch(self, pieces: list[FileRange], memory: memoryview | None = None) -> list[memoryview]:
+        """Fetch pieces, in turn: those in memory are copied at once, which is as long as a check."""
+        await self._turns.turn()
+        with self._turns.working():
+            begun = self._context.begin_fetch(pieces, memory)
+        return await begun
 
 
 def _with_room(memory: memoryview, size: int) -> memoryview:
