@@ -54,8 +54,17 @@ def leases_of(h: Harness) -> Leases:
     return queue
 
 
-def dead(h: Harness) -> list[int]:
+def dead(h: Harness) -> list[Any]:
+    if h.engine._core.registry.visible("dead") is None:
+        return []
     return [record["data"] for record in h.read(name="dead")]
+
+
+def flip(h: Harness, number: int) -> None:
+    """Damage the record of a job, or mend it."""
+    memory = h.store.log.file.memory
+    assert memory is not None
+    memory[bytes(memory).index(b"ob %d" % number) - 1] ^= 1
 
 
 class Moves:
@@ -213,3 +222,28 @@ def test_a_claim_cancelled_while_many_are_moved_gives_nothing_away() -> None:
     count, ready, in_flight = counters(h)
     assert (count, in_flight) == (ready, 0)
     assert count + len(dead(h)) == 9
+
+
+@pytest.mark.parametrize("damaged", [[1], [2], [1, 2], [3], [1, 4, 7], [1, 2, 3, 4, 5, 6, 7]])
+def test_a_job_that_cannot_be_read_is_passed_over_and_the_others_are_moved(moves: Moves, damaged: list[int]) -> None:
+    """R-Q-26: it is claimable after a lease, and moved once it can be read."""
+    h = Harness()
+    h.put("q", type="queue", max_deliveries=1, dead_letter="dead", lease_ms=1000)
+    h.append(*[f"job {number}" for number in range(1, 10)], name="q")
+    h.engine.nack(HeldJobs("q", "w", claim(h, 7)), 0, "", Answer())
+    h.settle()
+    for number in damaged:
+        flip(h, number)
+    sound = [number for number in range(1, 8) if number not in damaged]
+    answer = start_claim(h, 9)
+    passes_until(h, answer)
+    assert [job["$seq"] for job in jobs_of(answer)] == [8, 9]
+    assert dead(h) == [f"job {number}" for number in sound]
+    assert moves.begun == [2, 2, 2, 1], "no move is tried over and over"
+    assert counters(h) == (len(damaged) + 2, 0, 2)
+    leases_of(h).check()
+    for number in damaged:
+        flip(h, number)
+    h.advance_ms(1001)
+    passes_until(h, start_claim(h, 1))
+    assert sorted(dead(h)) == [f"job {number}" for number in range(1, 10)], "those of the claim, too"

@@ -9,7 +9,7 @@ deletion is even staged (R-DUR-14).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -27,7 +27,7 @@ from topics.engine.values.job import JobState, LeasedJob
 from topics.engine.values.ports import ReaderPort
 from topics.engine.values.results import AppendResult, Done
 from topics.engine.values.topic_config import TopicConfig
-from topics.errors import StorageError, TopicsError
+from topics.errors import CorruptError, StorageError, TopicsError
 from topics.store.format.log_format import PAYLOAD_BYTES, Frame
 from topics.store.format.rows import RowRecord, Rows, pack_rows
 
@@ -61,7 +61,8 @@ class DeadLetters:
     ) -> None:
         """Move these jobs (state MOVING); then call `then`, with the error that prevented it.
 
-        A job whose copy cannot be written is claimable again.
+        A job whose copy cannot be written is claimable again; one that cannot be read, after a
+        lease, and `then` gets no error for it.
         """
         Move(self, topic, leases, sorted(jobs, key=lambda job: job.seq), then).begin()
 
@@ -106,7 +107,7 @@ class Move:
         tend(self._core, self._topic, again=True)
         self._then(error)
 
-    def _on_read(self, frames: list[Frame] | StorageError) -> None:
+    def _on_read(self, frames: Sequence[Frame | CorruptError] | StorageError) -> None:
         if isinstance(frames, StorageError):
             self._give_up(frames)
             return
@@ -120,13 +121,25 @@ class Move:
             self._give_up(StorageError("no dead-letter topic"))
             return
         self._leases.apply_time(self._core.clock.now_ms())
-        there = [(job, frame) for job, frame in zip(self._jobs, frames, strict=True) if self._is_ours(job)]
-        if not there:  # deleted while they were read (R-DEL-7)
+        there = [(job, frame) for job, frame in self._sound(frames) if self._is_ours(job)]
+        if not there:  # deleted while they were read (R-DEL-7), or damaged
             self._then(None)
             return
         self._jobs = [job for job, _frame in there]
         copies = [dead_letter_of(frame, self._topic.name, config, job.reason) for job, frame in there]
         self._moves.append_copies(name, pack_rows(copies), self._on_copied)
+
+    def _sound(self, frames: Sequence[Frame | CorruptError]) -> Iterator[tuple[LeasedJob, Frame]]:
+        """Yield the jobs that can be moved, and put those aside that cannot be read.
+
+        These are claimable after a lease, which tries again; the others do not wait for them.
+        """
+        until_ms = self._core.clock.now_ms() + self._topic.config.lease_ms
+        for job, frame in zip(self._jobs, frames, strict=True):
+            if not isinstance(frame, CorruptError):
+                yield job, frame
+            elif self._is_ours(job):
+                self._leases.delay(job, until_ms)
 
     def _on_copied(self, result: AppendResult | TopicsError) -> None:
         """Let routers forward the jobs, now that their copies are durable; then delete them."""

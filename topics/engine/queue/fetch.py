@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from topics.engine.read.frame_read import FrameRead, verified, with_topic
+from topics.engine.index.selected_rows import SelectedRows
+from topics.engine.read.frame_read import FrameRead, own, verified, with_topic
 from topics.engine.state.topic import Topic
 from topics.engine.values.job import LeasedJob
 from topics.engine.values.ports import ReaderPort
@@ -83,10 +84,14 @@ def with_attempts(element: bytes, job: LeasedJob) -> bytes:
 
 
 def decode_jobs(
-    reader: ReaderPort, topic: Topic, jobs: Sequence[LeasedJob], then: Callable[[list[Frame] | StorageError], None]
+    reader: ReaderPort,
+    topic: Topic,
+    jobs: Sequence[LeasedJob],
+    then: Callable[[Sequence[Frame | CorruptError] | StorageError], None],
 ) -> None:
     """Call `then` with the frame of each job, in their order, or with the error.
 
+    A job whose frame is not sound has its own error; the reader is notified of it.
     jobs: as in `read_of`.
     """
 
@@ -96,9 +101,17 @@ def decode_jobs(
             return
         try:
             frames = [frame for part in read.all_frames() for _seq, _raw, frame in verified(topic, part)]
-        except CorruptError as error:
-            then(with_topic(topic, error, read))
+        except CorruptError:
+            then([_frame_of(topic, read, *one) for one in read.single_rows()])
             return
         then(frames)
 
     read_of(reader, topic, jobs).begin(on_read)
+
+
+def _frame_of(topic: Topic, read: FrameRead, view: memoryview, base: int, row: SelectedRows) -> Frame | CorruptError:
+    """Return the frame of one row, or the error of one that is not sound."""
+    try:
+        return next(frame for _seq, _raw, frame in verified(topic, own(topic, view, base, row)))
+    except CorruptError as error:
+        return with_topic(topic, error, read)
