@@ -56,7 +56,7 @@ class ClientOptions:
     server to wait.
     """
     attempt_timeout: float = 10.0
-    """Seconds without a byte of the answer after which a request is given up, and repeated."""
+    """Seconds in which no byte is sent or comes, until a request is given up, and repeated."""
     first_pause: float = 0.05
     """Seconds of the first pause before a repetition; each one after it is twice as long."""
     longest_pause: float = 2.0

@@ -102,9 +102,8 @@ class Sockets:
     def _ask(self, wire: Wire, send: Send, until: float) -> ServerAnswer | Lost:
         data = wire.exchange.send(send.request)
         try:
-            wire.socket.settimeout(max(min(send.quiet_s, until - self._now()), 0.001))
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may have answered
-                wire.socket.sendall(data)
+                self._upload(wire, memoryview(data), send.quiet_s, until)
             while True:
                 wire.socket.settimeout(max(min(send.quiet_s, until - self._now()), 0.001))
                 answer = wire.exchange.receive(wire.socket.recv(_PIECE))
@@ -116,6 +115,15 @@ class Sockets:
             return Lost(True, str(error), error.is_final)
         except OSError as error:
             return Lost(True, why_lost(error))
+
+    def _upload(self, wire: Wire, left: memoryview, quiet_s: float, until: float) -> None:
+        """Send bytes as long as some are taken. Raises: TimeoutError."""
+        while left:
+            time_left = until - self._now()
+            if time_left <= 0:
+                raise TimeoutError
+            wire.socket.settimeout(max(min(quiet_s, time_left), 0.001))
+            left = left[wire.socket.send(left[:_PIECE]) :]
 
     def _renew_after_fork(self) -> None:
         """Begin anew in a forked child: the connections are its parent's, the lock may be held."""

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 import topics
+from topics.client.attempts import Lost, Send
 from topics.client.client_options import Address, ClientOptions
-from topics.client.exchange import BadAnswerError, ClientExchange, ServerRequest
+from topics.client.exchange import BadAnswerError, ClientExchange, ServerAnswer, ServerRequest
+from topics.client.sockets import Sockets, Wire
 
 PATIENCE = 20.0
 BIG = 32 << 20
@@ -219,3 +221,44 @@ def test_a_commit_that_is_cancelled_is_made_by_the_next_one(url: str, monkeypatc
             return await reader.commit()
 
     assert asyncio.run(main()) == 4
+
+
+class _SlowSocket:
+    """A peer that takes a byte a second, and then answers."""
+
+    def __init__(self, clock: list[float]) -> None:
+        self._clock = clock
+        self.taken = 0
+
+    def settimeout(self, seconds: float) -> None:
+        assert seconds > 0
+
+    def send(self, data: memoryview) -> int:
+        assert data
+        self._clock[0] += 1
+        self.taken += 1
+        return 1
+
+    def recv(self, _size: int) -> bytes:
+        return answer(b"{}")
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("whole_s", "taken"), [(10_000, None), (20, 20)])
+def test_a_slow_upload_may_take_as_long_as_the_call_and_longer_than_a_silence(
+    whole_s: int, taken: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [0.0]
+    address, options = Address.parse("http://s"), ClientOptions()
+    sockets = Sockets(address, options, lambda: clock[0])
+    slow: Any = _SlowSocket(clock)
+    wire = Wire(slow, ClientExchange(address, options), 0.0)
+    monkeypatch.setattr(sockets, "_connect", lambda _timeout: wire)
+    sent = Send(ServerRequest("POST", "/v0/topics/t", b"x" * 100), quiet_s=5, whole_s=whole_s)
+    outcome = sockets.exchange(sent)
+    if taken is None:
+        assert isinstance(outcome, ServerAnswer)
+    else:
+        assert (outcome, slow.taken) == (Lost(True, "it took too long"), taken)
