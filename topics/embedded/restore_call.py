@@ -18,7 +18,7 @@ from topics.engine.recovery.known_seqs import IdAndHead, KnownSeqs
 from topics.engine.stored_engine import StoredEngine
 from topics.errors import TopicsError, UsageError
 from topics.loop.loop import Loop
-from topics.store.archive.archive_note import OwnTimeline, name_timeline
+from topics.store.archive.archive_note import OwnTimeline, is_timeline_name, name_timeline
 from topics.store.archive.restore_archive import copy_point
 from topics.store.archive.restore_point import END, point_at
 from topics.store.archive.timelines import (
@@ -30,9 +30,11 @@ from topics.store.archive.timelines import (
     line_of,
     timelines_beside,
 )
-from topics.store.backup.backup_files import remove_tree
+from topics.store.backup.backup_files import NOTE_NAME, remove_tree
+from topics.store.backup.backup_manifest import MANIFEST_NAME
 from topics.store.backup.restore_backup import copy_backup, find_backup
 from topics.store.disk.data_directory import lock_to_read, make_with_parents
+from topics.store.format.segment_format import MARKER_NAME
 
 _RESTORING = ".restoring"
 _LATEST_MS = 253_402_300_799_999
@@ -85,6 +87,7 @@ def restore(
         CorruptError, what is needed is damaged; FormatError; StorageError. Nothing is at `to` then.
     """
     source, target = os.path.realpath(arguments.path(backup, "backup")), _new_path(to)
+    _check_apart(source, target)
     arguments.count("skipped_seqs", skipped_seqs, least=1, most=SKIPPED_SEQS_MAX)
     at_ms = _time(at)
     if at is not None and upto is not None:
@@ -168,6 +171,23 @@ def _new_path(to: str | os.PathLike[str]) -> str:
     return target
 
 
+def _check_apart(source: str, target: str) -> None:
+    """Check that a new directory is in no other one that it would become a part of.
+
+    Raises: UsageError.
+    """
+    above = os.path.dirname(target)
+    names = os.listdir(source) if f"{above}/".startswith(f"{source}/") and os.path.isdir(source) else []
+    if any(map(is_timeline_name, names)):
+        raise UsageError(f"{target} is in {source}, which is an archive: name a path elsewhere")
+    while above not in ("", "/"):
+        kinds = {MARKER_NAME: "a data directory", MANIFEST_NAME: "a backup", NOTE_NAME: "of an archive"}
+        for name, kind in kinds.items():
+            if os.path.lexists(f"{above}/{name}"):
+                raise UsageError(f"{target} is in {above}, which is {kind}: name a path elsewhere")
+        above = os.path.dirname(above)
+
+
 def _exists(target: str) -> UsageError:
     return UsageError(f"{target} exists: restore to a path where nothing is, and move it there then")
 
@@ -185,8 +205,11 @@ def _making(target: str) -> Iterator[tuple[Loop, str]]:
         with own_loop(Config()) as loop:
             while not made:
                 path = f"{target}.{loop.random_bytes(4).hex()}{_RESTORING}"
-                if make_with_parents(loop.ring, path):
-                    made = path
+                try:
+                    made = path if make_with_parents(loop.ring, path) else ""
+                except OSError as error:
+                    reason = error.strerror or str(error)
+                    raise UsageError(f"{target} cannot be made: {reason}: name a path where you may write") from error
             yield loop, made
     except BaseException:
         if made:

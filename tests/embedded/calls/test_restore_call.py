@@ -280,3 +280,20 @@ def test_a_record_that_a_router_copied_is_an_end_of_a_restore(tmp_path: Path) ->
         log.delete_router("copies")
         assert [record.data for record in log.page("dst").records][:5] == [1, 2, 3, 4, 5]
         assert len(log.page("dst").records) < 9
+
+
+def test_a_restore_into_what_it_would_become_a_part_of_is_refused(archive: Archived, tmp_path: Path) -> None:
+    source = Path(archive.path)
+    with pytest.raises(UsageError, match="which is an archive: name a path elsewhere"):
+        topics.restore(source, source / "new")
+    timeline = next(source.glob("*Z-*"))
+    with pytest.raises(UsageError, match="which is of an archive: name a path elsewhere"):
+        topics.restore(timeline, timeline / "log" / "new")
+    with topics.open(tmp_path / "other", **SMALL) as log:
+        log.append("orders", [1])
+        with pytest.raises(UsageError, match="which is a data directory: name a path elsewhere"):
+            topics.restore(source, tmp_path / "other" / "new")
+    with pytest.raises(UsageError, match="cannot be made: .*: name a path where you may write"):
+        topics.restore(source, "/proc/new")
+    assert not (source / "new").exists()
+    assert not (tmp_path / "other" / "new").exists()

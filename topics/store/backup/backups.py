@@ -186,4 +186,7 @@ def _closing() -> StorageError:
 
 def _failure(root: str, error: OSError) -> StorageError:
     where = error.filename or root
-    return StorageError(f"the backup could not be written: {where}: {error.strerror or error}")
+    reason = error.strerror or str(error)
+    return StorageError(
+        f"the backup could not be written: {where}: {reason}: make room there, or name another directory"
+    )
