@@ -177,9 +177,10 @@ def _check_apart(source: str, target: str) -> None:
     Raises: UsageError.
     """
     above = os.path.dirname(target)
-    names = os.listdir(source) if f"{above}/".startswith(f"{source}/") and os.path.isdir(source) else []
-    if any(map(is_timeline_name, names)):
-        raise UsageError(f"{target} is in {source}, which is an archive: name a path elsewhere")
+    for root in (source, os.path.dirname(source)):  # of one timeline, the archive is around it
+        names = os.listdir(root) if f"{above}/".startswith(f"{root}/") and os.path.isdir(root) else []
+        if any(map(is_timeline_name, names)):
+            raise UsageError(f"{target} is in {root}, which is an archive: name a path elsewhere")
     while above not in ("", "/"):
         kinds = {MARKER_NAME: "a data directory", MANIFEST_NAME: "a backup", NOTE_NAME: "of an archive"}
         for name, kind in kinds.items():

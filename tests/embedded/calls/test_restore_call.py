@@ -289,6 +289,8 @@ def test_a_restore_into_what_it_would_become_a_part_of_is_refused(archive: Archi
     timeline = next(source.glob("*Z-*"))
     with pytest.raises(UsageError, match="which is of an archive: name a path elsewhere"):
         topics.restore(timeline, timeline / "log" / "new")
+    with pytest.raises(UsageError, match="which is an archive: name a path elsewhere"):
+        topics.restore(timeline, source / "new")
     with topics.open(tmp_path / "other", **SMALL) as log:
         log.append("orders", [1])
         with pytest.raises(UsageError, match="which is a data directory: name a path elsewhere"):
