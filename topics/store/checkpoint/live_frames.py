@@ -100,7 +100,7 @@ class LiveFrameReader:
         return await self._fetch([FileRange(rows.file_id, *piece) for piece in contiguous(rows.offsets, rows.lengths)])
 
     async def _fetch(self, pieces: list[FileRange], memory: memoryview | None = None) -> list[memoryview]:
-        """Fetch pieces, in turn: those in memory are copied at once, which is as long as a check."""
+        """Fetch pieces, in turn: those in memory are copied at once, like a check."""
         await self._turns.turn()
         with self._turns.working():
             begun = self._context.begin_fetch(pieces, memory)
