@@ -287,7 +287,7 @@ def test_a_restore_into_what_it_would_become_a_part_of_is_refused(archive: Archi
     with pytest.raises(UsageError, match="which is an archive: name a path elsewhere"):
         topics.restore(source, source / "new")
     timeline = next(source.glob("*Z-*"))
-    with pytest.raises(UsageError, match="which is of an archive: name a path elsewhere"):
+    with pytest.raises(UsageError, match="which is an archive: name a path elsewhere"):
         topics.restore(timeline, timeline / "log" / "new")
     with pytest.raises(UsageError, match="which is an archive: name a path elsewhere"):
         topics.restore(timeline, source / "new")
