@@ -69,6 +69,20 @@ _HARD_CHAIN = """\
 
         self._ring.queue_write(expect(FILE, then), fd, buffer, offset, dsync=False)"""
 
+_AS_JSON = """\
+def as_json(frames):
+    from topics.store.format.log_format import Frame
+
+    data, altered = bytes(frames), []
+    while data:
+        size = 4 + int.from_bytes(data[:4], "little")
+        altered.append(Frame.unpack(data[:size], "a copy")._replace(payload_kind=0).pack())
+        data = data[size:]
+    return memoryview(b"".join(altered))
+
+
+"""
+
 MUTANTS = (
     _one("an ack before its sync", "store/wal/shard.py", "fsync=batch.wants_sync,", "fsync=False,"),
     _one(
@@ -1704,6 +1718,61 @@ MUTANTS = (
         "put_frame(q, TYPE_RECORD, kept, f.payload_kind, topic_id,",
         "put_frame(q, TYPE_RECORD, kept, PAYLOAD_JSON, topic_id,",
         "forwarding",
+    ),
+    Mutant(
+        "a kind lost by a checkpoint",
+        (
+            (
+                "store/format/codec.c",
+                "        s->sum = XXH3_64bits_withSeed(p + lengths[i] - FRAME_TRAILER_BYTES, 8, s->sum);\n"
+                "        s->size",
+                "        s->size",
+            ),
+            (
+                "store/format/codec.c",
+                "    memcpy(out + written, bytes + begin, run);\n    return (int64_t)(written + run);\n",
+                "    memcpy(out + written, bytes + begin, run);\n"
+                "    uint8_t *q = (uint8_t *)out;\n"
+                "    for (uint32_t i = 0; i < count; q += lengths[i++]) {\n"
+                "        uint8_t deleted = q[lengths[i] - 1];\n"
+                "        ((struct frame_header *)q)->payload_kind = PAYLOAD_JSON;\n"
+                "        seal_frame(q, lengths[i]);\n"
+                "        q[lengths[i] - 1] = deleted;\n"
+                "        s->sum = XXH3_64bits_withSeed(q + lengths[i] - FRAME_TRAILER_BYTES, 8, s->sum);\n"
+                "    }\n"
+                "    return (int64_t)(written + run);\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "a kind lost by a merge of runs",
+        (
+            ("store/checkpoint/pack_copy.py", "_RUNS_PER_PACK =", f"{_AS_JSON}_RUNS_PER_PACK ="),
+            (
+                "store/checkpoint/pack_copy.py",
+                "            data, seqs, scan = _checked(entry.topic_id, entry.all_rows, views)\n",
+                "            views = [as_json(view) for view in views] if merged else views\n"
+                "            data, seqs, scan = _checked(entry.topic_id, entry.all_rows, views)\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "a kind lost in a segment written anew",
+        (
+            (
+                "store/checkpoint/segment_copy.py",
+                "            with self._readers.one() as reader:\n",
+                "            with self._readers.one() as reader:\n"
+                "                reader.loses_kinds = bool(self._share.replaced)\n",
+            ),
+            ("store/checkpoint/live_frames.py", "_SPAN_MAX = 2\n", f"{_AS_JSON}_SPAN_MAX = 2\n"),
+            (
+                "store/checkpoint/live_frames.py",
+                '            read = views[0] if len(views) == 1 else memoryview(b"".join(views))\n',
+                '            read = views[0] if len(views) == 1 else memoryview(b"".join(views))\n'
+                "            read = as_json(read) if self.loses_kinds else read\n",
+            ),
+        ),
     ),
     _one(
         "a kind lost by a router that writes its copies out",
