@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import topics
-from topics import Job, NewRecord, RequestError, UsageError
+from topics import Job, NewRecord, Producer, RequestError, UsageError
 
 WRONG: list[Callable[[Any], Any]] = [
     lambda log: log.append(["t"], [1]),
@@ -120,6 +120,61 @@ def test_an_argument_of_a_wrong_kind_is_a_usage_error_and_harms_no_other_call(lo
     with pytest.raises(UsageError):
         call(log)
     assert log.append("t", [4]).last_seq == 4
+
+
+class Text(str):
+    """A string as `numpy.str_` is one: encoders of JSON refuse it."""
+
+    __slots__ = ()
+
+
+class Number(int):
+    """An integer that encoders of JSON refuse."""
+
+
+def claimed(log: topics.Log, *seqs: int) -> list[int]:
+    log.put_topic("q", type="queue")
+    log.append("q", [1, 2])
+    log.claim("q", "n", 2)
+    return list(seqs)
+
+
+SUBCLASSES: list[Callable[[Any], Any]] = [
+    lambda log: log.append(Text("u"), [1]),
+    lambda log: log.append_soon(Text("u"), 1).result(),
+    lambda log: log.append("t", [1], key=Text("k"), node=Text("n")),
+    lambda log: log.append("t", [1], producer=Producer(Text("p"), Number(1), Number(0))),
+    lambda log: log.put_topic(Text("u")),
+    lambda log: log.put_topic("t", durability=Text("fsync"), ttl_ms=Number(1_000_000), cap_records=Number(9)),
+    lambda log: log.delete(Text("t"), before_seq=Number(2)),
+    lambda log: log.delete("t", match=Text("x*")),
+    lambda log: log.delete_topic(Text("t")),
+    lambda log: log.put_router(Text("r"), Text("t"), Text("u"), filter=Text("x*")),
+    lambda log: log.reader(Text("t"), Text("r"), from_seq=Number(2)),
+    lambda log: log.reader("t", "r", from_={"last": Number(2)}, commit_every=Number(1)),
+    lambda log: log.reader("t", "r", delivery=Text("at-most-once")).read(limit=Number(2)),
+    lambda log: log.reader("t", "r").seek(Number(2)),
+    lambda log: [(reader := log.reader("t", "r")).read(limit=Number(2)), reader.commit(Number(1))],
+    lambda log: log.delete_reader(Text("t"), Text("r")),
+    lambda log: log.flush(Text("t"), Number(2)),
+    lambda log: log.wait({Text("t"): Number(0)}, wait_ms=Number(1)),
+    lambda log: log.ack(Text("q"), Text("n"), claimed(log, Number(1))),
+    lambda log: log.nack("q", "n", claimed(log, Number(1)), delay_ms=Number(5), reason=Text("late")),
+    lambda log: log.extend("q", "n", claimed(log, Number(1)), lease_ms=Number(5000)),
+]
+
+
+@pytest.mark.parametrize("call", SUBCLASSES)
+def test_a_subclass_of_a_string_or_an_integer_is_stored_as_a_plain_one(tmp_path: Path, call: Any) -> None:
+    """In the midst of a checkpoint it would be refused, and no later checkpoint would end."""
+    path = tmp_path / "data"
+    with topics.open(path) as log:
+        log.append("t", [1, 2, 3])
+        call(log)
+        assert log.checkpoint(timeout=20) > 0
+        shown = [(state.name, state.head_seq) for state in log.topics()]
+    with topics.open(path) as log:
+        assert [(state.name, state.head_seq) for state in log.topics()] == shown
 
 
 def test_the_same_from_asyncio(log: topics.Log) -> None:

@@ -120,7 +120,7 @@ class HeldPages:
 
     def commit(self, seq: int | None) -> Script[int]:
         self.check()
-        arguments.optional_count("seq", seq)
+        seq = arguments.optional_count("seq", seq)
         committed = yield from self._commit_done()
         page = self._page
         if page is not None:

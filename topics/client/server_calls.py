@@ -128,7 +128,7 @@ def delete_topic(topic: str, *, if_empty: bool) -> ServerCall[DeleteTopicResult]
 
 
 def delete(topic: str, before_seq: int | None, match: str | Predicate | None) -> ServerCall[DeleteResult]:
-    arguments.optional_count("before_seq", before_seq)
+    before_seq = arguments.optional_count("before_seq", before_seq)
     predicate = arguments.predicate(match)
     if before_seq is None and predicate is None:
         raise UsageError("delete needs before_seq, match, or both")
@@ -144,7 +144,7 @@ def delete(topic: str, before_seq: int | None, match: str | Predicate | None) ->
 
 
 def wait(topics: Mapping[str, Seen], wait_ms: int) -> ServerCall[dict[str, TopicHead | None]]:
-    arguments.count("wait_ms", wait_ms)
+    wait_ms = arguments.count("wait_ms", wait_ms)
     return _wait(known_topics(topics, _MAX_WAIT_TOPICS), wait_ms, (), lambda body: parsing.news_of(body).heads)
 
 
@@ -325,9 +325,9 @@ def page(
     incarnation: the one that the cursor is of, or "": the page shall have it.
     """
     first = arguments.cursor(from_seq)
-    arguments.count("limit", limit)
-    arguments.count("max_bytes", max_bytes)
-    arguments.count("wait_ms", wait_ms)
+    limit = arguments.count("limit", limit)
+    max_bytes = arguments.count("max_bytes", max_bytes)
+    wait_ms = arguments.count("wait_ms", wait_ms)
     wait_ms = min(wait_ms, MAX_WAIT_MS)
     body: dict[str, Any] = {"include_tags": True, "wait_ms": wait_ms}
     if begin is None:
@@ -355,7 +355,7 @@ def page(
 
 def get(topic: str, seq: int) -> ServerCall[Record | None]:
     """Return the call for one record. GapError is raised when its answer is taken apart."""
-    arguments.count("seq", seq, least=1)
+    seq = arguments.count("seq", seq, least=1)
     body = {"from_seq": seq - 1, "limit": 1, "include_tags": True, "max_batch_bytes": 1}
 
     def parse(answer: bytes) -> Record | None:
@@ -428,9 +428,9 @@ def claim(
     queue: str, node: str, limit: int, *, lease_ms: int | None, wait_ms: int, include_attempts: bool
 ) -> ServerCall[list[Job]]:
     arguments.encoded("node", node)
-    arguments.count("limit", limit)
-    arguments.optional_count("lease_ms", lease_ms)
-    arguments.count("wait_ms", wait_ms)
+    limit = arguments.count("limit", limit)
+    lease_ms = arguments.optional_count("lease_ms", lease_ms)
+    wait_ms = arguments.count("wait_ms", wait_ms)
     arguments.flag("include_attempts", include_attempts)
     body: dict[str, Any] = {"node": node, "max": min(limit, MAX_LIMIT)}
     if include_attempts:
@@ -450,7 +450,7 @@ def ack(queue: str, node: str, jobs: Jobs) -> ServerCall[AckResult]:
 
 
 def nack(queue: str, node: str, jobs: Jobs, delay_ms: int, reason: str | None) -> ServerCall[AckResult]:
-    arguments.count("delay_ms", delay_ms)
+    delay_ms = arguments.count("delay_ms", delay_ms)
     body, repeat = _held(queue, node, jobs)
     body["delay_ms"] = delay_ms
     if reason:
@@ -472,7 +472,7 @@ def _ending(request: ServerRequest, repeat: Repeat, done: str) -> ServerCall[Ack
 
 
 def extend(queue: str, node: str, jobs: Jobs, lease_ms: int) -> ServerCall[ExtendResult]:
-    arguments.count("lease_ms", lease_ms)
+    lease_ms = arguments.count("lease_ms", lease_ms)
     body, repeat = _held(queue, node, jobs)
     body["lease_ms"] = lease_ms
     request = ServerRequest("POST", f"{_topic_path(queue, 'queue')}/extend", _encode(body))
@@ -598,9 +598,9 @@ def read_reader(
 
     A page whose answer is lost comes again once its lease has ended.
     """
-    arguments.count("limit", limit)
-    arguments.count("max_bytes", max_bytes)
-    arguments.count("wait_ms", wait_ms)
+    limit = arguments.count("limit", limit)
+    max_bytes = arguments.count("max_bytes", max_bytes)
+    wait_ms = arguments.count("wait_ms", wait_ms)
     wait_ms = min(wait_ms, MAX_WAIT_MS)
     body: dict[str, Any] = {"wait_ms": wait_ms, "lease_ms": lease_ms, "peek": peek, "incarnation": incarnation}
     if limit or max_bytes:
@@ -627,7 +627,7 @@ def release(topic: str, name: str, token: str) -> ServerCall[int]:
 
 
 def seek(topic: str, name: str, seq: int, *, incarnation: str | None = None) -> ServerCall[int]:
-    arguments.count("seq", seq)
+    seq = arguments.count("seq", seq)
     body = {"seq": seq, "incarnation": incarnation}
     request = ServerRequest("POST", f"{_reader_path(topic, name)}/seek", _encode(body))
     return ServerCall(request, parsing.committed_seq, Repeat.NEVER, changes=True)
@@ -644,7 +644,7 @@ def checkpoint(number: int, wait_ms: int) -> ServerCall[tuple[int, bool, int]]:
 
 def begin_backup(to: str | None) -> ServerCall[BackupProgress]:
     if to is not None:
-        arguments.text("to", to)
+        to = arguments.text("to", to)
     request = ServerRequest("POST", "/v0/backups", _encode({"to": to}))
     return ServerCall(request, parsing.backup_progress, Repeat.NEVER, changes=True)
 

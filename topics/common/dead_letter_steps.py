@@ -38,9 +38,9 @@ class DeadLetterCalls(Protocol):
 
 def dead_steps(calls: DeadLetterCalls, queue: str, from_seq: int, *, limit: int | None) -> RecordSteps:
     """Yield the steps of `dead`: up to the head that its topic has at the first of them."""
-    arguments.text("queue", queue)
-    arguments.count("from_seq", from_seq)
-    arguments.optional_count("limit", limit)
+    queue = arguments.text("queue", queue)
+    from_seq = arguments.count("from_seq", from_seq)
+    limit = arguments.optional_count("limit", limit)
     left, largest, head = limit, calls.max_limit, None
     while left is None or left > 0:
         page = yield calls.listing_dead(queue, from_seq, min(left or largest, largest))
@@ -58,7 +58,7 @@ def redrive_steps(calls: DeadLetterCalls, queue: str, seqs: Iterable[Record | in
 
     seqs: None for all dead letters that there are now.
     """
-    arguments.text("queue", queue)
+    queue = arguments.text("queue", queue)
     redriven = 0
     skipped: list[int] = []
     if seqs is not None:
@@ -81,7 +81,4 @@ def _seqs(given: Iterable[Record | int]) -> list[int]:
     """Return the seqs of dead letters, given as they were listed or by seq. Raises UsageError."""
     if isinstance(given, Record | int | str | bytes) or not isinstance(given, Iterable):
         raise UsageError(f"seqs is {arguments.shown(given)}: use a list of dead letters as listed, or of seqs")
-    found = [one.seq if isinstance(one, Record) else one for one in given]
-    for seq in found:
-        arguments.count("seqs", seq)
-    return found
+    return [arguments.count("seqs", one.seq if isinstance(one, Record) else one) for one in given]

@@ -29,7 +29,7 @@ def check_reader_tail(which: WhichRecords, from_time: int | None, max_bytes: int
     if from_time is not None:
         raise UsageError('from_time and reader are given: use from_={"time": ...}, for a reader that is new')
     check_on_gap(on_gap)
-    arguments.optional_count("max_bytes", max_bytes, least=1)
+    max_bytes = arguments.optional_count("max_bytes", max_bytes, least=1)
 
 
 class ReaderTail:

@@ -99,8 +99,8 @@ def read_steps(
     """
     check_on_gap(on_gap)
     begin = calls.beginning(from_seq, from_, from_time)
-    arguments.optional_count("limit", limit)
-    arguments.optional_count("max_bytes", max_bytes, least=1)
+    limit = arguments.optional_count("limit", limit)
+    max_bytes = arguments.optional_count("max_bytes", max_bytes, least=1)
     at, left, largest, room, has_records, incarnation = from_seq, limit, calls.max_limit, max_bytes, False, ""
     while (left is None or left > 0) and (room is None or room > 0):
         page = yield calls.paging(
@@ -145,7 +145,7 @@ def tail_steps(
     They end at the head of a log that is only read, because no record comes there. A topic that was
     deleted and created again is a gap, though its head may have passed the cursor.
     """
-    arguments.optional_count("max_bytes", max_bytes, least=1)
+    max_bytes = arguments.optional_count("max_bytes", max_bytes, least=1)
     check_on_gap(on_gap)
     begin = calls.beginning(from_seq, from_, from_time)
     if from_seq is None and begin is None:
@@ -191,7 +191,7 @@ def tail_many_steps(
     check_on_gap(on_gap)
     if on_left_out is not None and not callable(on_left_out):
         raise UsageError(f"on_left_out is {arguments.shown(on_left_out)}: use a function of a name, or None")
-    arguments.optional_count("max_bytes", max_bytes, least=1)
+    max_bytes = arguments.optional_count("max_bytes", max_bytes, least=1)
     followed = _Followed(*calls.places(topics, prefixes))
     cursors, begins, seen = followed.cursors, followed.begins, followed.seen
     has_begun = False

@@ -79,15 +79,15 @@ class WorkOptions:
     def __init__(  # noqa: PLR0917 - the arguments of `work`, in its order
         self, queue: str, node: str, most: int, lease_ms: int | None, retry_ms: int, start_ms: int
     ) -> None:
-        arguments.text("queue", queue)
-        arguments.text("node", node)
+        queue = arguments.text("queue", queue)
+        node = arguments.text("node", node)
         if not node:
             raise UsageError("node is '': use a name of this worker that no other one has")
-        arguments.count("max", most, 1000, 1)
+        most = arguments.count("max", most, 1000, 1)
         if lease_ms is not None:
-            arguments.count("lease_ms", lease_ms, 86_400_000, 100)
-        arguments.count("retry_ms", retry_ms, 86_400_000)
-        arguments.count("start_ms", start_ms, 86_400_000)
+            lease_ms = arguments.count("lease_ms", lease_ms, 86_400_000, 100)
+        retry_ms = arguments.count("retry_ms", retry_ms, 86_400_000)
+        start_ms = arguments.count("start_ms", start_ms, 86_400_000)
         self.queue, self.node, self.most = queue, node, most
         self.lease_ms, self.retry_ms, self.start_ms = lease_ms, retry_ms, start_ms
 

@@ -128,9 +128,9 @@ class ReaderObject:
             raise UsageError(f"reader {self.name} is in use by another call: open one for each thread")
 
     def _reading(self, handed: _Handed, limit: int, max_bytes: int, wait_ms: int, *, peek: bool) -> Start[ReaderPage]:
-        arguments.count("limit", limit)
-        arguments.count("max_bytes", max_bytes)
-        arguments.count("wait_ms", wait_ms)
+        limit = arguments.count("limit", limit)
+        max_bytes = arguments.count("max_bytes", max_bytes)
+        wait_ms = arguments.count("wait_ms", wait_ms)
         if max_bytes and not limit:
             limit = self._most
 
@@ -207,7 +207,7 @@ class ReaderObject:
         return UnreadPage(self.topic, page.result)
 
     def _committing(self, seq: int | None) -> Start[int]:
-        arguments.optional_count("seq", seq)
+        seq = arguments.optional_count("seq", seq)
 
         def start(done: Done[int]) -> None:
             token = self._token
@@ -224,7 +224,7 @@ class ReaderObject:
         return start
 
     def _seeking(self, seq: int) -> Start[int]:
-        arguments.count("seq", seq)
+        seq = arguments.count("seq", seq)
 
         def start(done: Done[int]) -> None:
             def on_seek(position: int | TopicsError) -> None:

@@ -88,7 +88,7 @@ def restore(
     """
     source, target = os.path.realpath(arguments.path(backup, "backup")), _new_path(to)
     _check_apart(source, target)
-    arguments.count("skipped_seqs", skipped_seqs, least=1, most=SKIPPED_SEQS_MAX)
+    skipped_seqs = arguments.count("skipped_seqs", skipped_seqs, least=1, most=SKIPPED_SEQS_MAX)
     at_ms = _time(at)
     if at is not None and upto is not None:
         raise UsageError("at and upto name two ends: leave out one of them")
@@ -113,7 +113,7 @@ def _time(at: int | datetime | None) -> int:
         if at.tzinfo is None:
             raise UsageError(f"at is {at!r}, without a zone: give it one, such as datetime.UTC")
         return round(at.timestamp() * 1000)
-    arguments.count("at", at, most=_LATEST_MS)
+    at = arguments.count("at", at, most=_LATEST_MS)
     return at
 
 

@@ -124,23 +124,23 @@ class Starts:
         return AppendRequest(topic, self._rows_of(payloads, None, None))
 
     def asking_state(self, topic: str, *, touch: bool, include_attempts: bool = False) -> Start[TopicState]:
-        arguments.text("topic", topic)
+        topic = arguments.text("topic", topic)
         arguments.flag("touch", touch)
         arguments.flag("include_attempts", include_attempts)
         return lambda done: self._engine.state(topic, touch=touch, with_attempts=include_attempts, done=done)
 
     def putting_topic(self, topic: str, config: TopicSettings) -> Start[PutResult]:
-        arguments.text("topic", topic)
+        topic = arguments.text("topic", topic)
         made = make_config(**config)
         return lambda done: self._engine.put_topic(topic, made, done)
 
     def patching_topic(self, topic: str, changes: TopicSettings) -> Start[PatchResult]:
-        arguments.text("topic", topic)
+        topic = arguments.text("topic", topic)
         patch = ConfigPatch.make(**changes)
         return lambda done: self._engine.patch_topic(topic, patch, done)
 
     def deleting_topic(self, topic: str, *, if_empty: bool) -> Start[DeleteTopicResult]:
-        arguments.text("topic", topic)
+        topic = arguments.text("topic", topic)
         arguments.flag("if_empty", if_empty)
         return lambda done: self._engine.delete_topic(topic, if_empty=if_empty, done=done)
 
@@ -161,7 +161,7 @@ class Starts:
             if rows is None:
                 rows = self._rows_of(arguments.values(records), None, None)
             return make_tuple(AppendRequest, (topic, rows, *_PLAIN))
-        arguments.text("topic", topic)
+        topic = arguments.text("topic", topic)
         arguments.optional_flag("create", create)
         arguments.optional_incarnation(incarnation)
         key_text, identity = self._identity(key, producer)
@@ -180,7 +180,7 @@ class Starts:
         incarnation: str | None = None,
         producer: Producer | None = None,
     ) -> AppendRequest:
-        arguments.text("topic", topic)
+        topic = arguments.text("topic", topic)
         arguments.optional_incarnation(incarnation)
         key_text, identity = self._identity(key, producer)
         arguments.texts(texts)
@@ -225,8 +225,8 @@ class Starts:
             return WriteScanner(self._config)
 
     def deleting(self, topic: str, *, before_seq: int | None, match: str | Predicate | None) -> Start[DeleteResult]:
-        arguments.text("topic", topic)
-        arguments.optional_count("before_seq", before_seq)
+        topic = arguments.text("topic", topic)
+        before_seq = arguments.optional_count("before_seq", before_seq)
         predicate = arguments.predicate(match)
         if before_seq is None and predicate is None:
             raise UsageError("delete needs before_seq, match, or both")
@@ -236,31 +236,31 @@ class Starts:
         self, queue: str, node: str, limit: int, *, lease_ms: int | None, wait_ms: int, include_attempts: bool
     ) -> Callable[[Done[list[Job]]], Cancel]:
         """Return the call of a claim, which returns what cancels it."""
-        arguments.text("queue", queue)
+        queue = arguments.text("queue", queue)
         arguments.encoded("node", node)
-        arguments.count("limit", limit)
-        arguments.optional_count("lease_ms", lease_ms)
-        arguments.count("wait_ms", wait_ms)
+        limit = arguments.count("limit", limit)
+        lease_ms = arguments.optional_count("lease_ms", lease_ms)
+        wait_ms = arguments.count("wait_ms", wait_ms)
         arguments.flag("include_attempts", include_attempts)
         request = ClaimRequest(queue, node, limit, lease_ms, bytes_apart=True, with_attempts=include_attempts)
         return lambda done: self._engine.claim_when_ready(request, wait_ms, lambda result: done(parse_jobs(result)))
 
     def putting_router(self, name: str, config: RouterConfig) -> Start[RouterPut]:
-        arguments.text("name", name)
+        name = arguments.text("name", name)
         return lambda done: self._engine.put_router(name, config, _anything, done)
 
     def asking_router(self, name: str) -> Start[RouterState]:
-        arguments.text("name", name)
+        name = arguments.text("name", name)
         return lambda done: self._engine.router(name, _anything, done)
 
     def listing_routers(self, prefix: str, source: str, dest: str, after: str) -> Start[RouterPage]:
-        for argument, value in (("prefix", prefix), ("source", source), ("dest", dest)):
-            arguments.text(argument, value)
+        prefix = arguments.text("prefix", prefix)
+        source, dest = arguments.text("source", source), arguments.text("dest", dest)
         most = self._config.max_limit
         return lambda done: done(self._engine.list_routers(prefix, source, dest, after, most, _anything))
 
     def deleting_router(self, name: str) -> Start[RouterDeleted]:
-        arguments.text("name", name)
+        name = arguments.text("name", name)
         return lambda done: self._engine.delete_router(name, _anything, done)
 
     def acking(self, queue: str, node: str, jobs: Jobs) -> Start[AckResult]:
@@ -268,7 +268,7 @@ class Starts:
         return lambda done: self._engine.ack(request, done)
 
     def nacking(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int, reason: str | None) -> Start[AckResult]:
-        arguments.count("delay_ms", delay_ms)
+        delay_ms = arguments.count("delay_ms", delay_ms)
         arguments.encoded("reason", reason or "")
         told = reason or ""
         check_reason(self._config, told)
@@ -291,7 +291,7 @@ class Starts:
         return lambda done: self._engine.redrive(request, done)
 
     def extending(self, queue: str, node: str, jobs: Jobs, *, lease_ms: int) -> Start[ExtendResult]:
-        arguments.count("lease_ms", lease_ms)
+        lease_ms = arguments.count("lease_ms", lease_ms)
         request = held_jobs(queue, node, jobs)
         return lambda done: self._engine.extend(request, lease_ms, done)
 
@@ -312,12 +312,12 @@ class Starts:
 
         incarnation: the one that the cursor is of, or "": the page shall have it.
         """
-        arguments.text("topic", topic)
+        topic = arguments.text("topic", topic)
         first = arguments.cursor(from_seq)
         begin = self.beginning(from_seq, from_, from_time)
-        arguments.count("limit", limit)
-        arguments.count("max_bytes", max_bytes)
-        arguments.count("wait_ms", wait_ms)
+        limit = arguments.count("limit", limit)
+        max_bytes = arguments.count("max_bytes", max_bytes)
+        wait_ms = arguments.count("wait_ms", wait_ms)
         node = which.node or which.only_node
         if max_bytes and not limit:
             limit = self._config.max_limit
@@ -367,13 +367,13 @@ class Starts:
         return start
 
     def getting(self, topic: str, seq: int) -> Start[Record | None]:
-        arguments.text("topic", topic)
-        arguments.count("seq", seq, least=1)
+        topic = arguments.text("topic", topic)
+        seq = arguments.count("seq", seq, least=1)
         return lambda done: self._engine.get(topic, seq, lambda result: done(parse_one(topic, result)))
 
     def locating(self, topic: str, seq: int) -> Start[Location | None]:
-        arguments.text("topic", topic)
-        arguments.count("seq", seq, least=1)
+        topic = arguments.text("topic", topic)
+        seq = arguments.count("seq", seq, least=1)
 
         def start(done: Done[Location | None]) -> None:
             def on_found(found: Location | Tombstone | TopicsError | None) -> None:
@@ -385,7 +385,7 @@ class Starts:
 
     def waiting(self, topics: Mapping[str, Seen], *, wait_ms: int, prefixes: Iterable[str] = ()) -> Start[News]:
         known = known_topics(topics, self._config.max_wait_topics) if topics or not prefixes else {}
-        arguments.count("wait_ms", wait_ms)
+        wait_ms = arguments.count("wait_ms", wait_ms)
         return lambda done: self._engine.wait(known, wait_ms, done, tuple(prefixes))
 
     def checkpointing(self, timeout: float | None) -> Start[CheckpointResult]:
@@ -408,11 +408,11 @@ class Starts:
     @staticmethod
     def check_flush(topic: str | None, seq: int | None) -> None:
         if topic is not None:
-            arguments.text("topic", topic)
+            topic = arguments.text("topic", topic)
         elif seq is not None:
             raise UsageError(f"seq is {arguments.shown(seq)} without a topic: say whose record it is")
         if seq is not None:
-            arguments.count("seq", seq)
+            seq = arguments.count("seq", seq)
 
     def flush_lone(self, asked: tuple[str | None, int | None]) -> FlushResult | None:
         """Flush a topic up to a seq in this call, see `Engine.sync_lone`."""
@@ -421,10 +421,10 @@ class Starts:
     def reading_columns(
         self, topic: str, from_seq: int | None, limit: int, max_bytes: int, from_: From | None
     ) -> Start[UnreadColumns]:
-        arguments.text("topic", topic)
+        topic = arguments.text("topic", topic)
         first = arguments.cursor(from_seq)
-        arguments.count("limit", limit, least=1)
-        arguments.count("max_bytes", max_bytes)
+        limit = arguments.count("limit", limit, least=1)
+        max_bytes = arguments.count("max_bytes", max_bytes)
         query = DiffQuery(
             first, limit, max_batch_bytes=max_bytes, begin=self.beginning(from_seq, from_, None), bytes_apart=True
         )
@@ -438,7 +438,7 @@ class Starts:
         return start
 
     def listing(self, prefix: str) -> Start[list[TopicState]]:
-        arguments.text("prefix", prefix)
+        prefix = arguments.text("prefix", prefix)
 
         def start(done: Done[list[TopicState]]) -> None:
             found: list[TopicState] = []
@@ -478,12 +478,12 @@ class Starts:
         return ReaderHome(self._engine.readers, driver, self._config.max_limit, self._lender)
 
     def listing_readers(self, topic: str) -> Start[list[ReaderState]]:
-        arguments.text("topic", topic)
+        topic = arguments.text("topic", topic)
         return lambda done: self._engine.readers.of_topic(topic, done)
 
     def deleting_reader(self, topic: str, name: str) -> Start[bool]:
-        arguments.text("topic", topic)
-        arguments.text("name", name)
+        topic = arguments.text("topic", topic)
+        name = arguments.text("name", name)
         return lambda done: self._engine.readers.delete(topic, name, done)
 
 

@@ -23,16 +23,28 @@ _LISTS = (list, tuple)
 _INCARNATION = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 
-def text(name: str, value: object) -> None:
+def text(name: str, value: object) -> str:
+    """Return a string as a plain one: encoders of JSON refuse a subclass (`numpy.str_`)."""
     if not isinstance(value, str):
         raise UsageError(f"{name} is {shown(value)}: use a string")
+    return value if type(value) is str else str.__str__(value)
+
+
+def plain_setting(value: object) -> str | int | float:
+    """Return a subclass of a string or number as a plain one. Raises: TypeError."""
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int.__index__(value)
+    if isinstance(value, float):
+        return float.__float__(value)
+    raise TypeError(f"a setting is {shown(value)}: use a string, a number, True or False")
 
 
 def encoded(name: str, value: object) -> bytes:
     """Return a string as UTF-8."""
-    text(name, value)
     try:
-        return value.encode()  # type: ignore[attr-defined,no-any-return]  # a string by now
+        return text(name, value).encode()
     except UnicodeEncodeError:
         raise UsageError(f"{name} is {shown(value)}: use a string without lone surrogates") from None
 
@@ -64,22 +76,22 @@ def optional_flag(name: str, value: object) -> None:
         flag(name, value)
 
 
-def count(name: str, value: object, most: int = _U64_MAX, least: int = 0) -> None:
+def count(name: str, value: object, most: int = _U64_MAX, least: int = 0) -> int:
+    """Return an integer as a plain one: encoders of JSON refuse a subclass."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise UsageError(f"{name} is {shown(value)}: use an integer, {least} to {most}")
+    return value if type(value) is int else int.__index__(value)
 
 
-def optional_count(name: str, value: object, least: int = 0) -> None:
-    if value is not None:
-        count(name, value, least=least)
+def optional_count(name: str, value: object, least: int = 0) -> int | None:
+    return None if value is None else count(name, value, least=least)
 
 
 def cursor(from_seq: int | None) -> int:
     """Return the cursor where a read begins, 0 if none is given. Raises: UsageError."""
     if from_seq is None:
         return 0
-    count("from_seq", from_seq)
-    return from_seq
+    return count("from_seq", from_seq)
 
 
 def beginning(from_seq: object, from_: object, from_time: object, last_max: int, name: str = "from_") -> Begin | None:
@@ -94,8 +106,7 @@ def beginning(from_seq: object, from_: object, from_time: object, last_max: int,
     if len(given) > 1:
         raise UsageError(f"{given[0]} and {given[1]} both say where to begin: use one of them")
     if from_time is not None:
-        count("from_time", from_time)
-        return Begin("time", from_time)  # type: ignore[arg-type]  # an integer by now
+        return Begin("time", count("from_time", from_time))
     if from_ is None or isinstance(from_, Begin):
         return from_
     if from_ == "first":
@@ -105,8 +116,8 @@ def beginning(from_seq: object, from_: object, from_time: object, last_max: int,
     if isinstance(from_, Mapping) and len(from_) == 1:
         for kind, most in (("last", last_max), ("time", _U64_MAX)):
             if kind in from_:
-                count(f'{name}["{kind}"]', from_[kind], most)
-                return Begin(kind, from_[kind])  # type: ignore[arg-type]  # one of its kinds
+                number = count(f'{name}["{kind}"]', from_[kind], most)
+                return Begin(kind, number)  # type: ignore[arg-type]  # one of its kinds
     raise UsageError(f'{name} is {shown(from_)}: use "first", "now", {{"last": 10}} or {{"time": 1795325238494}}')
 
 
@@ -182,7 +193,7 @@ def predicate(match: object, name: str = "match") -> Predicate | None:
     if not isinstance(match, str):
         raise UsageError(f'{name} is {shown(match)}: use a tag, or its beginning and "*"')
     encoded(name, match)
-    return Predicate.of(match)
+    return Predicate.of(text(name, match))
 
 
 def shown(value: object) -> str:

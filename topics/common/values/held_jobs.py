@@ -22,8 +22,8 @@ class HeldJobs(NamedTuple):
 
 def held_jobs(queue: str, node: str, jobs: Jobs) -> HeldJobs:
     """Return the engine's request for ack, nack and extend. Raises UsageError."""
-    arguments.text("queue", queue)
-    arguments.text("node", node)
+    queue = arguments.text("queue", queue)
+    node = arguments.text("node", node)
     if not node:
         raise UsageError("node is '': use the name that claimed the jobs")
     seqs: list[int] = []
@@ -32,12 +32,10 @@ def held_jobs(queue: str, node: str, jobs: Jobs) -> HeldJobs:
         raise UsageError(f"jobs is {arguments.shown(jobs)}: use a list of jobs as claimed, or of seqs")
     for job in jobs:
         if isinstance(job, Job):
-            arguments.count("jobs", job.seq)
-            seqs.append(job.seq)
+            seqs.append(arguments.count("jobs", job.seq))
             leases.append(_lease_number(job.lease_id))
         else:
-            arguments.count("jobs", job)
-            seqs.append(job)
+            seqs.append(arguments.count("jobs", job))
             leases.append(None)
     return HeldJobs(queue, node, seqs, leases)
 

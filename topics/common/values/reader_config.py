@@ -48,12 +48,13 @@ def opening(  # noqa: PLR0917 - as `Log.reader`
 
     begin: instead of from_seq.
     """
-    arguments.text("topic", topic)
-    arguments.text("name", name)
+    topic = arguments.text("topic", topic)
+    name = arguments.text("name", name)
     if delivery is not None and delivery not in DELIVERIES:
         words = " or ".join(f'"{word}"' for word in DELIVERIES)
         raise UsageError(f"delivery is {arguments.shown(delivery)}: use {words}")
-    arguments.count("commit_every", commit_every, least=1)
+    delivery = delivery and arguments.text("delivery", delivery)
+    commit_every = arguments.count("commit_every", commit_every, least=1)
     arguments.optional_flag("holds", holds)
     arguments.optional_flag("trims", trims)
     first = arguments.cursor(from_seq)

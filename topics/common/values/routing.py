@@ -18,8 +18,8 @@ def router_config(  # noqa: PLR0917 - the settings of a router
     guarantee: str,
 ) -> RouterConfig:
     """Return the settings. Raises UsageError naming the argument."""
-    arguments.text("source", source)
-    arguments.text("dest", dest)
+    source = arguments.text("source", source)
+    dest = arguments.text("dest", dest)
     for name, value in (
         ("preserve_node", preserve_node),
         ("preserve_tag", preserve_tag),

@@ -60,12 +60,11 @@ def prefix_places(prefixes: Mapping[str, int | From | None], last_max: int, pref
     found = _places("prefixes", prefixes, last_max)
     if len(found.cursors) > prefixes_max:
         raise UsageError(f"prefixes has {len(found.cursors)} members: use at most {prefixes_max} (max_prefixes)")
-    for prefix, cursor in found.cursors.items():
+    for prefix in found.cursors:
         arguments.text("prefixes", prefix)
         fault = prefix_fault(prefix)
         if fault:
             raise UsageError(f"prefixes has {prefix!r}, which {fault}")
-        arguments.count(f"prefixes[{prefix!r}]", cursor)
     return found
 
 
@@ -77,7 +76,7 @@ def _places(what: str, topics: Mapping[str, int | From | None], last_max: int) -
     for name, place in topics.items():
         argument = f"{what}[{name!r}]"
         is_cursor = isinstance(place, int) and not isinstance(place, bool)
-        cursors[name] = place if is_cursor else 0  # type: ignore[assignment]  # an integer
+        cursors[name] = arguments.count(argument, place) if is_cursor else 0
         if is_cursor:
             begins[name] = None
         elif place is None:
@@ -89,8 +88,7 @@ def _places(what: str, topics: Mapping[str, int | From | None], last_max: int) -
 
 def _name(name: Any) -> str:
     arguments.encoded("topics", name)
-    found: str = name
-    return found
+    return arguments.text("topics", name)
 
 
 def _known(name: str, seen: Any) -> KnownTopic:
@@ -99,8 +97,6 @@ def _known(name: str, seen: Any) -> KnownTopic:
         return KnownTopic(None)
     if isinstance(seen, tuple) and len(seen) == 2:
         head_seq, incarnation = seen
-        arguments.count(what, head_seq)
         arguments.optional_incarnation(incarnation)
-        return KnownTopic(head_seq, incarnation)
-    arguments.count(what, seen)
-    return KnownTopic(seen)
+        return KnownTopic(arguments.count(what, head_seq), incarnation)
+    return KnownTopic(arguments.count(what, seen))

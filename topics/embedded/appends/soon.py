@@ -89,7 +89,7 @@ class Gatherer:
 
     def append(self, topic: str, value: Any) -> Pending[int]:
         self._driver.check()  # a program that takes no results would miss that nothing is written
-        arguments.text("topic", topic)
+        topic = arguments.text("topic", topic)
         arguments.plain_value(value)
         are_json = not isinstance(value, BYTES_TYPES)
         text = encoded(value) if are_json else bytes_of(value)

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from topics.common.values import arguments
 from topics.common.values.configs import (
     CLAIM_JITTER_MS_MAX,
     DEFAULT,
@@ -134,7 +135,7 @@ def _checked(values: dict[str, Any]) -> tuple[Fields, TopicConfig]:
     """
     check_setting_names(values)
     try:
-        given = read_object(msgspec.json.encode(values), "the config")
+        given = read_object(msgspec.json.encode(values, enc_hook=arguments.plain_setting), "the config")
         config = config_of_fields(given)
         if config.dead_letter is not None:
             check_dead_letter(config.dead_letter)
