@@ -280,6 +280,20 @@ def test_a_checkpoint_of_a_log_that_is_being_closed_is_refused(log: topics.Log) 
     assert "server" not in refused.value.message
 
 
+def test_a_checkpoint_that_ends_by_a_bug_is_answered_and_the_next_one_is_made(log: topics.Log) -> None:
+    log.append("t", [1])
+    checkpointer, run = log._opened.store.checkpointer, log._opened.store.checkpointer.run
+
+    async def fail(**_: Any) -> None:
+        checkpointer.run = run  # type: ignore[method-assign]
+        raise TypeError("not as it was meant")
+
+    checkpointer.run = fail  # type: ignore[method-assign, assignment]
+    with pytest.raises(topics.StorageError, match="by a bug of ours .TypeError: not as it was meant"):
+        log.checkpoint(timeout=60)
+    assert log.checkpoint(timeout=60) > 0
+
+
 def test_a_checkpoint_that_is_not_over_in_time_goes_on(log: topics.Log) -> None:
     """R-CHK-3."""
     log.append("t", [1, 2])

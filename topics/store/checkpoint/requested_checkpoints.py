@@ -109,6 +109,9 @@ class RequestedCheckpoints:
         except (OSError, StorageError) as error:
             _log.error("a checkpoint that was asked for failed: %s", error)
             self._answer(self._reason(error))
+        except Exception as error:  # by a bug of ours: the task ends, and no request waits for it
+            self._answer(StorageError(f"a checkpoint failed by a bug of ours ({type(error).__name__}: {error})"))
+            raise
 
     def _on_shown(self, is_whole: bool) -> None:
         if is_whole:
