@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import shutil
 import threading
 from pathlib import Path
@@ -259,6 +260,7 @@ def test_the_reasons_of_a_refusal_are_two(tmp_path: Path) -> None:
     with topics.open(tmp_path / "data", max_log_bytes=4 << 20, **{**SMALL, "checkpoint_wal_bytes": 1 << 40}) as log:
         log.append("t", [b"made"])
         reasons = _reasons(log)
+        assert log.stats().log_bytes <= (4 << 20) + log.config.wal_file_bytes
         assert "rollover" in reasons
         assert reasons <= {"admission", "rollover"}
 
@@ -313,6 +315,20 @@ def test_a_torn_end_is_cut_off_and_reported(tmp_path: Path, caplog: pytest.LogCa
     assert place.path in caplog.text
 
 
+def test_a_log_file_that_was_cut_inside_a_block_is_refused_until_it_is_rebuilt(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        log.append("t", [b"one"])
+        log.append("t", [b"two"])
+        place = log.locate("t", 2)
+        cut = copy_open(tmp_path / "data", tmp_path / "cut")
+    assert place is not None
+    os.truncate(place.path.replace(str(tmp_path / "data"), str(cut)), place.offset + 10)
+    with pytest.raises(topics.CorruptError):
+        topics.open(cut, **SMALL)
+    with topics.open(cut, rebuild=True, **SMALL) as log:
+        assert [record.data for record in log.read("t", on_gap="skip")] == [b"one"]
+
+
 @line("readers run beside the one writer", "one writer")
 def test_threads_read_and_write_at_the_same_time(log: topics.Log) -> None:
     log.append("t", [b"first"])
@@ -337,8 +353,19 @@ def test_threads_read_and_write_at_the_same_time(log: topics.Log) -> None:
 @line("a checksum of each record")
 def test_scrubbing_reads_every_checksum(tmp_path: Path) -> None:
     with topics.open(tmp_path / "data", **SMALL) as log:
-        log.append("t", [b"one"])
+        log.append("t", [b"one", b"two"])
+        log.checkpoint()
+        place = log.locate("t", 2)
     assert topics.fsck(tmp_path / "data").sound
+    assert place is not None
+    with open(place.path, "r+b") as file:
+        file.seek(place.offset + place.length - 12)
+        byte = file.read(1)[0]
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte ^ 1]))
+    report = topics.fsck(tmp_path / "data")
+    assert not report.sound
+    assert [(found.path, found.seq) for found in report.findings if found.seq > 0] == [(place.path, 2)]
 
 
 @line("counters, histograms, events")

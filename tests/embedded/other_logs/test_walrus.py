@@ -80,12 +80,27 @@ def test_an_append_returns_the_seq_of_its_record(log: topics.Log) -> None:
     assert [record.data for record in log.read("t")] == [b"\x00\xff"]
 
 
-@line("`batch_append_for_topic(topic, batch)`", "a batch is whole or absent")
+@line("`batch_append_for_topic(topic, batch)`")
 def test_a_batch_with_one_refused_record_is_absent_as_a_whole(log: topics.Log) -> None:
     log.append("t", [b"one", bytearray(b"two"), memoryview(b"three")])
     with pytest.raises(topics.RequestError):
         log.append("t", [b"four", bytes(64 << 20)])
     assert [record.data for record in log.read("t")] == [b"one", b"two", b"three"]
+
+
+@line("a batch is whole or absent")
+def test_a_batch_of_which_one_byte_was_not_written_is_absent_as_a_whole(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        log.append("t", [b"one"])
+        log.append("t", [b"two", b"three", b"four"])
+        place = log.locate("t", 3)
+        cut = copy_open(tmp_path / "data", tmp_path / "cut")
+    assert place is not None
+    with open(place.path.replace(str(tmp_path / "data"), str(cut)), "r+b") as file:
+        file.seek(place.offset + place.length - 12)
+        file.write(b"\0")
+    with topics.open(cut, **SMALL) as log:
+        assert [record.data for record in log.read("t")] == [b"one"]
 
 
 @line("`read_next(topic, true)`", "`read_next(topic, false)`")
@@ -203,9 +218,17 @@ def test_the_environment_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @line("`DEFAULT_BLOCK_SIZE`, `BLOCKS_PER_FILE`, `MAX_FILE_SIZE`")
 def test_the_size_of_files_is_a_setting(tmp_path: Path) -> None:
-    with topics.open(tmp_path / "data", wal_file_bytes=1 << 20, segment_max_bytes=1 << 20, disk_reserve_bytes=0) as log:
-        log.append("t", [b"one"])
-        assert all(path.stat().st_size <= 1 << 20 for path in (tmp_path / "data").glob("wal/*/*.log"))
+    sizes = {"wal_file_bytes": 1 << 20, "segment_max_bytes": 300_000, "segment_bulk": 1}
+    with topics.open(tmp_path / "data", checkpoint_wal_bytes=1 << 40, disk_reserve_bytes=0, **sizes) as log:
+        for _ in range(30):
+            log.append("t", [bytes(100_000)])
+        files = [path.stat().st_size for path in (tmp_path / "data").glob("wal/*/*.log")]
+        assert len(files) > 2
+        assert max(files) == 1 << 20
+        log.checkpoint()
+        segments = [path.stat().st_size for path in (tmp_path / "data").rglob("seg-*.data")]
+        assert len(segments) >= 10
+        assert max(segments) < 310_000
 
 
 @line("`MAX_ALLOC`")
@@ -219,6 +242,7 @@ def test_the_size_of_a_record_is_a_setting(tmp_path: Path) -> None:
 
 @line("`MAX_BATCH_ENTRIES` 2,000", "`InvalidInput`")
 def test_more_records_than_an_append_may_have_are_refused(tmp_path: Path) -> None:
+    assert Config().max_batch_records == 10_000
     with topics.open(tmp_path / "data", max_batch_records=10, **SMALL) as log:
         with pytest.raises(topics.RequestError) as refused:
             log.append("t", [b""] * 11)
@@ -255,6 +279,7 @@ def test_batches_of_several_threads_are_all_taken_and_seen_whole(log: topics.Log
         writer.start()
     while any(writer.is_alive() for writer in writers):
         assert log.state("t").head_seq % 10 == 0
+        assert len(log.columns("t").seq) % 10 == 0
     for writer in writers:
         writer.join()
     assert log.state("t").head_seq == 4 * batches * 10
