@@ -1773,6 +1773,7 @@ MUTANTS = (
                 "            read = as_json(read) if self.loses_kinds else read\n",
             ),
         ),
+        hunt=_BYTES,
     ),
     _one(
         "a kind lost by a router that writes its copies out",

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,19 @@ def test_bytes_stay_bytes_in_segments_and_packs_and_after_a_restart(tmp_path: Pa
         assert data_of(log, "t") == [*values, b"later"]
     with topics.open(path, **SMALL) as log:
         assert data_of(log, "t") == [*values, b"later"]
+
+
+def test_bytes_stay_bytes_in_segments_written_anew(tmp_path: Path) -> None:
+    settings = {**SMALL, "segment_max_events": 20, "segment_bulk": 1, "compact_below": 1.0, "hot_tail_bytes": 0}
+    with topics.open(tmp_path / "data", **settings) as log:
+        log.append("t", [topics.NewRecord(DATA * 999, tag="kept" if at % 3 else "dead") for at in range(100)])
+        log.checkpoint()
+        files = {place.path for place in map(partial(log.locate, "t"), range(1, 101)) if place}
+        log.delete("t", match="dead")
+        log.checkpoint()
+        log.checkpoint()
+        assert not files & {place.path for place in map(partial(log.locate, "t"), range(1, 101)) if place}
+        assert data_of(log, "t") == [DATA * 999] * 66
 
 
 def test_jobs_of_bytes_are_claimed_and_moved_to_the_dead_letter_topic_as_bytes(log: topics.Log) -> None:
