@@ -120,6 +120,12 @@ def test_a_host_may_carry_the_port(host: str, expected: tuple[str, int]) -> None
     assert (config.host, config.port) == expected
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1:x", "[::1]:x", "[::1]:", "[::1]:" + "9" * 5000])
+def test_a_host_with_a_port_that_is_no_number_is_refused(host: str) -> None:
+    with pytest.raises(UsageError, match="the part after the colon must be a port number"):
+        config_of({"TOPICS_HOST": host})
+
+
 def test_a_host_with_a_port_outranks_the_port_variable() -> None:
     assert config_of({"TOPICS_HOST": "127.0.0.1:1", "TOPICS_PORT": "2"}).port == 1
 

@@ -9,7 +9,8 @@ import pytest
 from topics.config import Config
 from topics.errors import UsageError
 from topics.server.port_file import shown_address, write_port_file
-from topics.server.startup import check_address, check_config, connection_limit
+from topics.server.startup import check_address, check_config, connection_limit, only_this_machine
+from topics.uring.blocking import BlockingCalls
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "127.1", "2130706433", "::1", "localhost"])
@@ -76,3 +77,11 @@ def test_no_other_user_may_write_the_port_file_whatever_the_umask(tmp_path: Path
 def test_the_number_of_connections_is_as_set_or_what_descriptors_allow() -> None:
     assert connection_limit(Config(max_connections=7)) == 7
     assert connection_limit(Config()) != 7
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 300])
+def test_a_name_that_no_host_can_have_is_an_error_that_names_it(host: str) -> None:
+    assert not only_this_machine(host)
+    with pytest.raises(OSError, match="cannot resolve the address to listen on: no host has such a name") as caught:
+        BlockingCalls().listen(host, 0, 1)
+    assert caught.value.filename == host

@@ -154,8 +154,10 @@ def _host_and_port(host: str, name: str) -> tuple[str, int | None]:
     Raises: UsageError for a port that is no number.
     """
     if host.startswith("["):
-        host, _, rest = host[1:].partition("]")
-        return host, int(rest[1:]) if rest.startswith(":") and _is_decimal(rest[1:]) else None
+        bare, _, rest = host[1:].partition("]")
+        if rest.startswith(":") and not _is_decimal(rest[1:]):
+            raise UsageError(f"{name} is {host!r}: the part after the colon must be a port number")
+        return bare, int(rest[1:]) if rest.startswith(":") else None
     if host.count(":") != 1:
         return host, None
     bare, _, text = host.partition(":")

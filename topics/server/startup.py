@@ -68,7 +68,7 @@ def only_this_machine(host: str) -> bool:
         return True
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, UnicodeError):  # the latter of a name that no host can have
         return False
     return bool(found) and all(is_loopback(str(address[0])) for *_, address in found)
 

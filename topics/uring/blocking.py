@@ -44,10 +44,9 @@ class BlockingCalls:
             family, kind, protocol, _, address = socket.getaddrinfo(
                 host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
             )[0]
-        except socket.gaierror as error:
-            raise OSError(
-                errno.EADDRNOTAVAIL, f"cannot resolve the address to listen on: {error.strerror}", host
-            ) from error
+        except (socket.gaierror, UnicodeError) as error:  # the latter: no host can have the name
+            why = getattr(error, "strerror", None) or "no host has such a name"
+            raise OSError(errno.EADDRNOTAVAIL, f"cannot resolve the address to listen on: {why}", host) from error
         with socket.socket(family, kind, protocol) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
