@@ -91,16 +91,20 @@ class Pair:
         self.send(streams, half_close=rng.random() < 0.2)
 
     def whole_requests(self, rng: random.Random) -> list[bytes]:
-        """Return requests with usual heads, each for a pass of its own; none where all requests become rows."""
-        requests = []
+        """Return requests with usual heads, each for a pass of its own, or cut after its head; none where all requests
+        become rows.
+        """
+        requests: list[bytes] = []
         for _ in range(rng.randrange(4) if self.single else 0):
             name, key = rng.choice(self.topics[0]), rng.choice(("writer", "busy")) if self.keys else ""
             field = rng.choice(("", STRICT))
-            requests.append(
+            request = (
                 plain(name, rng.choice(BODIES), key, field)
                 if rng.random() < 0.6
                 else plain_read(name, rng.choice(READS), key, field)
             )
+            head, end, body = request.partition(b"\r\n\r\n")
+            requests += [head + end, body] if rng.random() < 0.4 else [request]
         return requests
 
     def send(self, streams: list[list[bytes]], *, half_close: bool = False) -> list[bytes]:
@@ -287,6 +291,50 @@ def test_a_receive_that_is_alone_and_left_to_the_general_path_counts_as_missed_b
     assert missed(plain("t0-1", field="X-Unknown: 1")) == {"field": 1}
     conn = world.connect()
     assert missed(plain("t0-1")) == {"lone": 1}, "the first of its connection"
+
+
+def test_a_head_and_a_body_that_come_one_after_the_other_are_a_plain_request() -> None:
+    """Many clients send them by two calls."""
+    world, lane, conn = lone_client(Pair(single=True), "t0-1")
+    for request in (plain("t0-1"), plain_read("t0-1"), plain("t0-1", field=STRICT)):
+        head, end, body = request.partition(b"\r\n\r\n")
+        before = lane.single.taken
+        conn.send(head + end)
+        world.settle()
+        answer = conn.send(body).answer("POST")
+        assert (answer.status, lane.single.taken - before) == (200, 1)
+
+
+def test_a_body_that_comes_in_parts_is_left_to_the_general_path() -> None:
+    world, lane, conn = lone_client(Pair(single=True), "t0-1")
+    head, end, body = plain("t0-1").partition(b"\r\n\r\n")
+    before, earlier = lane.single.taken, conn.request("GET", "/v0/topics/t0-1?touch=false").json["head_seq"]
+    for part in (head + end, body[:5], body[5:]):
+        conn.send(part)
+        world.settle()
+    assert conn.answer("POST").status == 200
+    assert lane.single.taken == before
+    assert conn.request("GET", "/v0/topics/t0-1?touch=false").json["head_seq"] == earlier + 1
+
+
+def test_a_body_with_the_next_request_after_it_is_left_to_the_general_path() -> None:
+    world, _lane, conn = lone_client(Pair(single=True), "t0-1")
+    head, end, body = plain("t0-1").partition(b"\r\n\r\n")
+    conn.send(head + end)
+    world.settle()
+    conn.send(body + plain_read("t0-1"))
+    assert [conn.answer("POST").status for _ in range(2)] == [200, 200]
+
+
+def test_a_head_whose_body_does_not_come_ends_its_connection_in_time() -> None:
+    """R-NET-4."""
+    world, _lane, conn = lone_client(Pair(single=True, head_timeout_ms=1000), "t0-1")
+    head, end, _body = plain("t0-1").partition(b"\r\n\r\n")
+    conn.send(head + end)
+    world.settle()
+    world.advance_ms(10_000)
+    assert conn.receive() == b""
+    assert conn.ended
 
 
 def test_strict_requests_are_plain_where_all_their_keys_are_known(pair: Pair) -> None:

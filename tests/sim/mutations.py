@@ -200,6 +200,13 @@ MUTANTS = (
         "        window.file, window.used = file, 0\n",
     ),
     _one(
+        "a head that comes before its body forgotten",
+        "http/lane/single.py",
+        "            state.hold_head(view)\n",
+        "",
+        "tests/server/test_lane.py",
+    ),
+    _one(
         "a short write of a large record taken for a whole one",
         "store/wal/commitment.py",
         '        self._blocks, self._expected = memoryview(b""), used\n',

@@ -113,6 +113,22 @@ class HttpConnection:
         return self.phase is HEAD and not self._pending
 
     @property
+    def begun(self) -> bytearray | None:
+        """The bytes of a request whose head or body has not arrived; None while one is served."""
+        return self._pending if self.phase is HEAD else None
+
+    def hold_head(self, head: bytes | bytearray | memoryview) -> None:
+        """Hold a whole head until the next bytes arrive, as a part of one is held."""
+        self.since = self.service.tick
+        self._pending = bytearray(head)
+        self._looked = 0
+
+    def take_begun(self) -> None:
+        """Forget `begun`: the lane has taken its request."""
+        self._pending = bytearray()
+        self._looked = 0
+
+    @property
     def held_bytes(self) -> int:
         """Bytes of input held here: a partial body, or pipelined requests."""
         held = 0 if self._call is None else self._call.held_bytes

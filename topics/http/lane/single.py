@@ -29,6 +29,8 @@ from topics.http.wire.head import HEAD_END
 
 _SAMPLED = 16
 """Sampling rate: one in this many writes is timed."""
+_BEGUN_BYTES_MAX = 16_384
+"""Longest begin of a request that is joined with the bytes after it."""
 _ROOM = 1
 """Requests that a scan has room for. A second one makes the receive unusable here."""
 _READ = -1
@@ -49,7 +51,8 @@ class SingleOutcome(Enum):
     UNSETTLED = 1
     """The request was taken; the end of the pass has work to do."""
     SETTLED = 2
-    """The request was answered, and the end of the pass has nothing to do for it."""
+    """The request was answered, or its head is held. The end of the pass has nothing to do for it.
+    """
 
 
 LEFT, UNSETTLED, SETTLED = SingleOutcome.LEFT, SingleOutcome.UNSETTLED, SingleOutcome.SETTLED
@@ -94,14 +97,18 @@ class Single:
     def take(self, conn: Any, view: memoryview, started_ns: int) -> SingleOutcome:
         """Take the one plain request that was received, the only receive of the pass.
 
-        The connection is not a column. started_ns: when its request began. LEFT: `Lane.take` gets
-        the receive next.
+        Many clients send a head and its body by two calls. A head without its body is held, and the
+        request is scanned when the body is here.
+
+        The connection is not a column. started_ns: when the receive was begun to be handled. LEFT:
+        `Lane.take` gets the receive next.
         """
         state, service = conn.state, self._service
         if type(state) is not HttpConnection:
             self.reason = MISS_LONE
             return LEFT
-        if conn.expected or not state.idle:
+        begun = state.begun
+        if conn.expected or begun is None or len(begun) > _BEGUN_BYTES_MAX:
             self.reason = lib.TP_MISS_BUSY
             return LEFT
         if service.gate is not None or service.closing:
@@ -109,15 +116,26 @@ class Single:
         engine = service.engine
         if engine.refuses_writes:
             return LEFT
+        if begun:
+            view = memoryview(begun + view)
         data = ffi.from_buffer(view)
         number = self._scan(data, len(view))
         if number < _READ:
             self.reason = _READ - number
-            return LEFT
+            if self.reason != lib.TP_MISS_PART or begun or view[-4:] != HEAD_END:
+                return LEFT
+            state.hold_head(view)
+            return SETTLED
         self.reason = _MISS_BODY
+        if begun:
+            state.take_begun()
         if number == _READ:
-            return self._read(engine, conn, view, started_ns)
-        return self._write(engine, conn, view, data, number, started_ns)
+            outcome = self._read(engine, conn, view, started_ns)
+        else:
+            outcome = self._write(engine, conn, view, data, number, started_ns)
+        if begun and outcome is LEFT:
+            state.hold_head(begun)
+        return outcome
 
     def _note(
         self, conn: Any, view: memoryview, number: int, size: int, started_ns: int, *, reads: bool = False
