@@ -45,6 +45,8 @@ MORE = {
     "GET /v0/metrics": 120_000,  # in turns, which end by time, and that stands still here
     "POST /v0/topics/:": 30_000,  # of which 500 records that expire in the same pass; a thousand at most do
     "WS publish": 30_000,  # the same
+    "GET /v0/topics/:/dead": 25_000,  # a step decodes 128 records, if earlier operations left as many
+    "WS subscribe": 40_000,  # 64 records one by one, twice
     "POST /v0/checkpoint": 160_000,  # the same, and eight segments at a time share the turns
 }
 """Lines of operations that take more, by operation."""

@@ -15,6 +15,8 @@ from topics.errors import TopicsError
 
 _FEW = 4
 """A topic with at most this many cohorts delivers when it publishes, not at the pass end."""
+_BYTES_A_MEMBER = 128
+"""Part of the loop's budget for reads that the send to a member takes."""
 _MANY = 2
 """Members from which one call for all costs less than one for each."""
 
@@ -37,6 +39,7 @@ class Cohort:
         "reported_caught_up",
         "sent",
         "topic",
+        "waits_for_turn",
     )
 
     def __init__(self, cohorts: Cohorts, topic: Topic, query: DiffQuery) -> None:
@@ -55,11 +58,18 @@ class Cohort:
         self._more = False
         """Whether another pass is due."""
         self._running = False
+        self.waits_for_turn = False
+        """Whether the next read is made in a later pass of the loop, because others are due now."""
 
     # --- as a waiter -------------------------------------------------------------------------------------------------
     def look_again(self) -> None:
-        self._more = True
-        self._run()
+        if not self.waits_for_turn:
+            self._more = True
+            self._run()
+
+    def _on_turn(self) -> None:
+        self.waits_for_turn = False
+        self.look_again()
 
     def look_alone(self) -> bool:
         """Read the topic after a change. Return whether that is done and consisted of sends only.
@@ -139,10 +149,12 @@ class Cohort:
             cohorts.loop.call_later(0, self.look_again)
             return
         if further is Further.AT_ONCE:
-            self._more = True
+            self.waits_for_turn = True
+            cohorts.reads.turns.take(self._on_turn)
         self._run()
 
     def _deliver(self, burst: Burst) -> None:
+        self._cohorts.reads.turns.spend(_BYTES_A_MEMBER * len(self.members))
         for subscription in self._send_to_many(burst):
             feed = subscription.feed
             if feed.paused:

@@ -21,7 +21,10 @@ from topics.errors import TopicsError
 _log = logging.getLogger(__name__)
 
 _READS_A_PASS = 64
-"""Topics that a feed reads before other feeds get a turn; one without news takes 30 us."""
+"""Reads that a feed makes before other feeds get a turn; one without news takes 30 us.
+
+All feeds share the budget of the pass (`ReadTurns`).
+"""
 
 
 class FeedCore(PrefixCore, Protocol):
@@ -159,7 +162,7 @@ class Feed:
             if self.prefixes is not None:
                 self.prefixes.report()
             while self._behind and not (self.paused or self._reading or self._deferred):
-                if not left:
+                if not left or self._core.turns.left <= 0:
                     self._defer()
                     break
                 left -= 1
@@ -240,6 +243,9 @@ class Feed:
             self._cohorts.loop.call_later(0, self._after_others)
 
     def _after_others(self) -> None:
+        self._core.turns.take(self._on_turn)
+
+    def _on_turn(self) -> None:
         self._deferred = False
         self.read_on()
 

@@ -41,6 +41,9 @@ class WatchedNames(Protocol):
 class ReadBudget(Protocol):
     """The turns of the reads of a pass: see `ReadTurns`."""
 
+    @property
+    def left(self) -> int: ...
+
     def take(self, begin: Callable[[], None]) -> None: ...
 
     def spend(self, size: int) -> None: ...

@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, TypeVar
 
 from topics.engine.read.read_pass import ReadCore, ReadPass
+from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.node_set import NO_NODES, node_count, node_names
 from topics.engine.values.results import DiffQuery, DiffResult, Done
@@ -43,6 +44,11 @@ class SharedReads:
         self._plain = plain
         self._results: dict[tuple[object, ...], DiffResult] = {}
         self._derived: dict[tuple[int, Hashable], tuple[DiffResult, Any]] = {}
+
+    @property
+    def turns(self) -> ReadTurns:
+        """The budget of the pass, of which each read takes its part."""
+        return self._core.turns
 
     def read(self, topic: Topic, query: DiffQuery, done: Done[DiffResult], seen: int = 0) -> ReadPass | None:
         """Read as `ReadPass`. Return None if `done` was called with a shared result."""
