@@ -26,6 +26,8 @@ class ServerAnswer(NamedTuple):
     """Seconds that the server asks to wait; 0: none."""
     content_type: str
     body: bytes
+    location: str = ""
+    """Where a redirect points to."""
 
 
 class BadAnswerError(Exception):
@@ -57,7 +59,7 @@ class ClientExchange:
             self._headers.append(("Authorization", f"Bearer {options.key}"))
         self._http = h11.Connection(h11.CLIENT)
         self._status = 0
-        self._retry_after, self._content_type = 0.0, ""
+        self._retry_after, self._content_type, self._location = 0.0, "", ""
         self._pieces: list[bytes] = []
         self._size = 0
 
@@ -112,10 +114,14 @@ class ClientExchange:
                 self._retry_after = float(value)
             elif name == b"content-type":
                 self._content_type = value.decode("latin-1")
+            elif name == b"location":
+                self._location = value.decode("latin-1")
 
     def _end(self) -> ServerAnswer:
-        answer = ServerAnswer(self._status, self._retry_after, self._content_type, b"".join(self._pieces))
-        self._status, self._retry_after, self._content_type, self._pieces, self._size = 0, 0.0, "", [], 0
+        body = b"".join(self._pieces)
+        answer = ServerAnswer(self._status, self._retry_after, self._content_type, body, self._location)
+        self._status, self._retry_after, self._content_type, self._location = 0, 0.0, "", ""
+        self._pieces, self._size = [], 0
         return answer
 
     def renew(self) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from topics.client.exchange import ServerAnswer
+from topics.common.values import arguments
 from topics.errors import (
     CorruptError,
     DiskFullError,
@@ -54,6 +55,9 @@ _decoder = msgspec.json.Decoder(_Body)
 
 def refusal_of(answer: ServerAnswer, url: str, *, has_key: bool = True) -> Refusal:
     """Return the refusal that an answer other than 2xx is. has_key: whether a key was sent."""
+    if 300 <= answer.status < 400 and answer.location:
+        sends = f"{url} answered {answer.status} and sends to {arguments.shown(answer.location)}"
+        return Refusal(NoAnswerError(f"{sends}: give the address that answers itself as the url"), False, True)
     try:
         body = _decoder.decode(answer.body).error
     except (msgspec.DecodeError, RecursionError):

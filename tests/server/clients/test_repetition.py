@@ -241,6 +241,22 @@ def test_json_that_is_nested_too_deeply_is_told_as_what_no_server_says(status: i
         assert len(played.requests) == 1
 
 
+def test_a_redirect_is_told_with_the_address_to_give() -> None:
+    exchange = ClientExchange(Address.parse("http://s"), ClientOptions())
+    moved = b"HTTP/1.1 301 Moved\r\nLocation: https://s:4443/v0\r\nContent-Length: 0\r\n\r\n"
+    answers = []
+    for data in (moved, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"):
+        exchange.send(ServerRequest("GET", "/v0/topics"))
+        answers.append(exchange.receive(data))
+        assert exchange.renew()
+    redirect, other = answers
+    assert redirect is not None
+    assert other is not None
+    assert (redirect.location, other.location) == ("https://s:4443/v0", "")
+    with pytest.raises(NoAnswerError, match=r"answered 301 and sends to 'https://s:4443/v0': give the address"):
+        Played(redirect).play(append())
+
+
 def test_an_answer_that_is_too_large_is_not_asked_for_again_and_names_the_setting() -> None:
     exchange = ClientExchange(Address.parse("http://s"), ClientOptions(max_answer_bytes=100))
     exchange.send(ServerRequest("GET", "/v0/topics"))
