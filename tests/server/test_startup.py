@@ -54,8 +54,11 @@ def test_the_port_file_holds_the_address_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == b"127.0.0.1:4000"
     assert list(tmp_path.iterdir()) == [path]
     assert shown_address(("::1", 80)) == "[::1]:80"
-    with pytest.raises(OSError, match="No such file"):
-        write_port_file(str(tmp_path / "missing" / "port"), ("127.0.0.1", 1))
+    missing, under_a_file = tmp_path / "missing" / "port", path / "port"
+    for wrong, why in ((missing, FileNotFoundError), (under_a_file, NotADirectoryError)):
+        with pytest.raises(why) as raised:
+            write_port_file(str(wrong), ("127.0.0.1", 1))
+        assert raised.value.filename == str(wrong)
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o077])
