@@ -1,5 +1,7 @@
 """A whole server on the simulated ring: recovery, probes, limits of time, and the graceful stop."""
 
+from collections.abc import Iterator
+
 import pytest
 from h2.errors import ErrorCodes
 
@@ -458,8 +460,9 @@ def test_streams_that_cannot_be_ended_do_not_keep_the_log_from_closing(world: Wo
     """R-LIFE-7: one bug is not to cost the checkpoint."""
     world.start()
 
-    def fail() -> None:
+    def fail() -> Iterator[None]:
         raise ValueError("a bug")
+        yield
 
     world.server.service.at_drain.append(fail)
     world.server.stop()

@@ -8,15 +8,20 @@
 Idle clients, bodies that have stopped arriving and clients that take nothing of their answers are
 not waited for beyond a short pause. After `shutdown_grace_ms` all remaining connections are
 dropped.
+
+There may be tens of thousands of connections, so a pass of the loop looks at some of them, and ends
+some.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from typing import Protocol
 
 from topics.config import Config
 from topics.http.plan.service import Service
+from topics.loop.connection import CLOSING, Connection
 from topics.loop.listener import Listener
 from topics.loop.loop import Loop
 from topics.server.backend import ServedEngine
@@ -37,6 +42,10 @@ The pause is long because a kernel with a full buffer takes more only when a goo
 _LOOK_EVERY_MS = 10
 _FLUSH_MS = 1000
 """Time for the last answers to be sent, and for slow clients to read them."""
+LOOKS_A_PASS = 256
+"""Connections that a pass looks at."""
+ENDS_A_PASS = 64
+"""Streams and connections that a pass ends, for which the kernel has work, too."""
 
 
 class DrainedServer(Protocol):
@@ -61,78 +70,93 @@ async def drain(server: DrainedServer) -> None:
     listener.stop_accepting()
     server.gate.drain()
     for end_streams in service.at_drain:
-        end_streams()
+        await _by_turns(loop, end_streams(), ENDS_A_PASS)
     if server.engine is not None:
         server.engine.begin_shutdown()
-    for conn in listener.connections:
-        conn.state.going_away()
-    bodies = BodyPace(_BODY_PAUSE_MS * 1_000_000, 1)
-    takers = _Takers(server)
+    await _by_turns(loop, map(_announce, listener.connections), ENDS_A_PASS)
+    looks = _Looks(server)
     while listener.connections and not server.hurried:
-        now_ns = loop.clock.monotonic_ns()
-        taken = takers.look(now_ns)
-        busy = service.in_flight.requests or _arriving(server, bodies, now_ns) or taken or _busy(server)
-        if now_ns - started_ns >= grace_ns or (now_ns - started_ns >= _LAME_DUCK_MS * 1_000_000 and not busy):
+        busy = await looks.find_work() or service.in_flight.requests
+        since_ns = loop.clock.monotonic_ns() - started_ns
+        if since_ns >= grace_ns or (since_ns >= _LAME_DUCK_MS * 1_000_000 and not busy):
             break
         await loop.sleep(_LOOK_EVERY_MS * 1_000_000)
     if service.in_flight.requests:
         _log.warning("%d requests were not finished within the grace and are abandoned", service.in_flight.requests)
-    for conn in listener.connections:
-        conn.state.going_away()
-        conn.close()
+    await _by_turns(loop, map(_close, listener.connections), ENDS_A_PASS)
     flush_until_ns = loop.clock.monotonic_ns() + _FLUSH_MS * 1_000_000
-    while takers.stay and not server.hurried:
-        if loop.clock.monotonic_ns() >= flush_until_ns:
-            break
+    while not server.hurried and await looks.find_takers() and loop.clock.monotonic_ns() < flush_until_ns:
         await loop.sleep(_LOOK_EVERY_MS * 1_000_000)
-    for conn in listener.connections:
-        conn.abort()
+    await _by_turns(loop, map(_abort, listener.connections), ENDS_A_PASS)
 
 
-def _arriving(server: DrainedServer, bodies: BodyPace, now_ns: int) -> bool:
-    """Return whether the body of a request is arriving."""
-    moving = [
-        bodies.look(conn.id, arriving, now_ns)
-        for conn in server.listener.connections
-        for arriving in conn.state.arriving
-    ]
-    bodies.forget_others()
-    return any(moving)
+async def _by_turns(loop: Loop, steps: Iterator[None], a_pass: int) -> None:
+    """Take so many steps in each pass of the loop."""
+    for number, _ in enumerate(steps, 1):
+        if number % a_pass == 0:
+            await loop.next_pass()
 
 
-class _Takers:
-    """Connections that do not take their output at once."""
+def _announce(conn: Connection) -> None:
+    if conn.phase < CLOSING:
+        conn.state.going_away()
+
+
+def _close(conn: Connection) -> None:
+    _announce(conn)
+    conn.close()
+
+
+def _abort(conn: Connection) -> None:
+    conn.abort()
+
+
+class _Looks:
+    """Looks at all connections, each of which takes some of them in a pass."""
 
     def __init__(self, server: DrainedServer) -> None:
         self._server = server
+        self._bodies = BodyPace(_BODY_PAUSE_MS * 1_000_000, 1)
         self._stalls = Stalls()
         self._before: set[int] = set()
-        """The numbers of these connections at the last look."""
+        """The numbers of connections that had not taken all of their output at the last look."""
         self._slow: set[int] = set()
-        """The numbers of connections that were slow at two looks in a row."""
+        """The numbers of connections that had not at two looks in a row."""
 
-    def look(self, now_ns: int) -> bool:
-        """Return whether one of them still takes output from time to time."""
-        waited = {
-            conn.id: self._stalls.look(conn.id, conn.outbound_bytes, now_ns)
-            for conn in self._server.listener.connections
-            if conn.outbound_bytes
-        }
+    async def find_work(self) -> bool:
+        """Return whether a connection is worth waiting for.
+
+        It is executing something that ends by itself, or the body of a request is arriving, or it
+        takes its output from time to time.
+        """
+        works = False
+        waiting: set[int] = set()
+        now_ns = self._server.loop.clock.monotonic_ns()
+        for number, conn in enumerate(self._server.listener.connections, 1):
+            works |= conn.state.busy
+            for arriving in conn.state.arriving:
+                works |= self._bodies.look(conn.id, arriving, now_ns)
+            outbound_bytes = conn.outbound_bytes
+            if outbound_bytes:
+                waiting.add(conn.id)
+                works |= self._stalls.look(conn.id, outbound_bytes, now_ns) < _TAKE_PAUSE_MS * 1_000_000
+            if number % LOOKS_A_PASS == 0:
+                await self._server.loop.next_pass()
+        self._bodies.forget_others()
         self._stalls.forget_others()
-        self._slow |= self._before & waited.keys()
-        self._before = set(waited)
-        return any(ns < _TAKE_PAUSE_MS * 1_000_000 for ns in waited.values())
+        self._slow |= self._before & waiting
+        self._before = waiting
+        return works
 
-    @property
-    def stay(self) -> bool:
-        """Whether one of them may not have received everything.
+    async def find_takers(self) -> bool:
+        """Return whether a connection may not have received everything.
 
         Bytes in the kernels' buffers are invisible here. They would be lost if the client sent
         anything, such as a WINDOW_UPDATE, after its connection is closed.
         """
-        return any(conn.outbound_bytes or conn.id in self._slow for conn in self._server.listener.connections)
-
-
-def _busy(server: DrainedServer) -> bool:
-    """Return whether a connection is executing something that ends by itself."""
-    return any(conn.state.busy for conn in server.listener.connections)
+        for number, conn in enumerate(self._server.listener.connections, 1):
+            if conn.outbound_bytes or conn.id in self._slow:
+                return True
+            if number % LOOKS_A_PASS == 0:
+                await self._server.loop.next_pass()
+        return False

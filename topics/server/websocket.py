@@ -5,6 +5,8 @@ Source: wire contract 11.1.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from topics.engine.delivery.audience import Audience
 from topics.engine.values.ports import TimersPort
 from topics.http.access.scope import Scope
@@ -68,9 +70,10 @@ class WebSockets:
             )
         return self._host
 
-    def _end_all(self) -> None:
+    def _end_all(self) -> Iterator[None]:
         for session in list(self._open):
             session.going_away()
+            yield
 
 
 class ServedSession(WebSocketSession):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from topics.clock import Clock
@@ -118,8 +118,11 @@ class Service:
         """A check of every plan, between the keys and the routing errors; None lets all pass."""
         self.closing = False
         """Whether every answer closes its connection (shutdown)."""
-        self.at_drain: list[Callable[[], None]] = []
-        """Callbacks for the start of a shutdown: owners of open streams end them (R-LIFE-7)."""
+        self.at_drain: list[Callable[[], Iterator[None]]] = []
+        """Callbacks for the start of a shutdown: owners end their open streams (R-LIFE-7).
+
+        Each step ends one at most.
+        """
         self.open_websocket: Callable[[Any], None] = _no_websocket
         """The handler of an upgrade request whose path and method are valid; `server/` sets it."""
         self.tick = 0
@@ -161,9 +164,11 @@ class Service:
         assert self._engine is not None, "a request passed the gate before recovery had ended"
         return self._engine
 
-    def _end_watch_streams(self) -> None:
+    def _end_watch_streams(self) -> Iterator[None]:
         for stream in list(self.watch_streams):
-            stream.shut_down()
+            if stream in self.watch_streams:
+                stream.shut_down()
+            yield
 
     def on_keys_changed(self, key_ids: frozenset[int]) -> int:
         """Replace the valid keys; end streams and drop sessions of others.
