@@ -1,4 +1,4 @@
-"""The command `topics` in a fork of the test's process, which has loaded its modules already.
+"""The command `topics` in a fork of a small process that has loaded its modules already.
 
 A process that executes the command takes most of a second of CPU to load them. Tests of the command
 itself (tests/server/test_command.py, tests/cli/) and of its memory execute it.
@@ -6,24 +6,25 @@ itself (tests/server/test_command.py, tests/cli/) and of its memory execute it.
 
 from __future__ import annotations
 
-import faulthandler
-import gc
-import logging
+import atexit
+import json
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-import traceback
+import threading
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, NoReturn
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
-from topics.cli import fsck, main  # noqa: F401 - loaded here, once for all forks
-from topics.server import composition  # noqa: F401
+from tests.cli.fork_server import ANSWER, LENGTH, RUNS
 
+_ROOT = Path(__file__).parents[2]
 _SECONDS = 20
-_DESCRIPTORS = 1 << 20
 
 
 class Ended(NamedTuple):
@@ -34,6 +35,35 @@ class Ended(NamedTuple):
 
     code: int
     stderr: str
+
+
+class _ForkServer:
+    """The process that forks, which ends with this one."""
+
+    def __init__(self) -> None:
+        self._of = os.getpid()
+        self._lock = threading.Lock()
+        self._socket, given = socket.socketpair()
+        with given:
+            command = [sys.executable, "-m", "tests.cli.fork_server"]
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(command, stdin=given.fileno(), cwd=_ROOT)
+        atexit.register(self._end)
+
+    def ask(self, request: dict[str, Any], streams: Sequence[int] = ()) -> int:
+        data = json.dumps(request).encode()
+        with self._lock:
+            socket.send_fds(self._socket, [LENGTH.pack(len(data))], streams)
+            self._socket.sendall(data)
+            answer: int = ANSWER.unpack(self._socket.recv(ANSWER.size, socket.MSG_WAITALL))[0]
+            return answer
+
+    def _end(self) -> None:
+        if os.getpid() == self._of:  # and not in a fork, which shares the socket
+            self._socket.shutdown(socket.SHUT_RDWR)
+            self._process.wait()
+
+
+_fork_server = cache(_ForkServer)
 
 
 class Forked:
@@ -57,26 +87,40 @@ class Forked:
     ) -> None:
         self.arguments = list(arguments)
         self.returncode: int | None = None
-        self.pid = os.fork()
-        if self.pid == 0:
-            _run(self.arguments, environment, stdin, stderr if stdout is None else stdout, stderr, seconds)
+        request = {
+            "arguments": self.arguments,
+            "environment": dict(environment),
+            "directory": os.getcwd(),
+            "seconds": seconds,
+        }
+        nothing = os.open(os.devnull, os.O_RDONLY)
+        try:
+            streams = (nothing if stdin is None else stdin, stderr if stdout is None else stdout, stderr)
+            self.pid = _fork_server().ask(request, streams)
+        finally:
+            os.close(nothing)
 
     def poll(self) -> int | None:
         """Return the exit code, negative for a signal; None while it runs."""
-        return self._end(os.WNOHANG)
+        if self.returncode is None:
+            status = _fork_server().ask({"pid": self.pid})
+            if status != RUNS:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """Return the exit code once it has ended. Raises: subprocess.TimeoutExpired."""
-        if self.returncode is None and timeout is not None:
-            ended = os.pidfd_open(self.pid)
+        while self.poll() is None:
+            ended = os.pidfd_open(self.pid)  # whose number no other process has until its end is asked for
             try:
-                if not select.select([ended], [], [], timeout)[0]:
-                    raise subprocess.TimeoutExpired(self.arguments, timeout)
+                poll = select.poll()  # a test process may have more descriptors than select takes
+                poll.register(ended, select.POLLIN)
+                if not poll.poll(None if timeout is None else timeout * 1000):
+                    raise subprocess.TimeoutExpired(self.arguments, timeout or 0)
             finally:
                 os.close(ended)
-        code = self._end(0)
-        assert code is not None
-        return code
+        assert self.returncode is not None
+        return self.returncode
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
@@ -85,13 +129,6 @@ class Forked:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
-    def _end(self, options: int) -> int | None:
-        if self.returncode is None:
-            pid, status = os.waitpid(self.pid, options)
-            if pid:
-                self.returncode = os.waitstatus_to_exitcode(status)
-        return self.returncode
-
 
 def run(arguments: Sequence[str], environment: Mapping[str, str], *, seconds: int = _SECONDS) -> Ended:
     """Run the command to its end, with these variables and no others."""
@@ -99,54 +136,3 @@ def run(arguments: Sequence[str], environment: Mapping[str, str], *, seconds: in
         code = Forked(arguments, environment, file.fileno(), seconds=seconds).wait()
         file.seek(0)
         return Ended(code, file.read())
-
-
-def _run(  # noqa: PLR0917 - the three streams of a process
-    arguments: list[str],
-    environment: Mapping[str, str],
-    stdin: int | None,
-    stdout: int,
-    stderr: int,
-    seconds: int,
-) -> NoReturn:
-    code = 70
-    try:
-        gc.freeze()  # what the test's process has left over would close descriptors of this one
-        _forget_the_test(seconds)
-        streams = (os.open(os.devnull, os.O_RDONLY) if stdin is None else stdin, stdout, stderr)
-        copies = [os.dup(stream) for stream in streams]  # one of them may be 0, 1 or 2
-        for number, copy in enumerate(copies):
-            os.dup2(copy, number)
-        os.closerange(3, _DESCRIPTORS)
-        sys.stdin = os.fdopen(0, "r", closefd=False)
-        sys.stdout = os.fdopen(1, "w", buffering=1, closefd=False)
-        sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
-        os.environ.clear()
-        os.environ.update({"TOPICS_VERIFY": "", **environment})  # off, as in a process that executes the command
-        sys.argv = ["topics", *arguments]
-        main()
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-    except BaseException:
-        traceback.print_exc(file=sys.stderr)
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
-
-
-def _forget_the_test(seconds: int) -> None:
-    """Undo what pytest and earlier tests have set in the process: the log, signals, a dump of stacks."""
-    faulthandler.disable()
-    logging.disable(logging.NOTSET)
-    logging.getLogger().handlers.clear()
-    for name in logging.Logger.manager.loggerDict:
-        logger = logging.getLogger(name)
-        logger.handlers.clear()  # pytest's, whose descriptor may be a file of the server's by now
-        logger.setLevel(logging.NOTSET)
-        logger.disabled, logger.propagate = False, True
-    for number in (signal.SIGALRM, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    signal.alarm(seconds)

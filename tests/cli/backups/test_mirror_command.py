@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-import topics
+import topics.client.archive_client
 from tests.cli.backups.mirror_processes import MirroredServer, Running
 from tests.cli.backups.small_disk import small_disk
 from tests.cli.commands.command_runs import run

@@ -11,26 +11,13 @@ import signal
 import struct
 import termios
 import threading
-import tomllib  # noqa: F401
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from typer.testing import CliRunner
-
-import topics.embedded.opening
-import topics.server.composition
-import topics.uring.uring_ring  # noqa: F401 - loaded once for all forks
 from tests.cli.forked import Forked
-from topics.cli.known_commands import COMMANDS
-from topics.cli.lazy_group import load
-from topics.cli.root_command import app
 
-# Once for all forks: every command, and what typer loads when it runs one.
-for known in COMMANDS:
-    load(known)
-CliRunner().invoke(app, ["ls", "--data-dir", "/nowhere"])
 SMALL = {
     "TOPICS_WAL_FILE_BYTES": "1048576",
     "TOPICS_WAL_SPARE_FILES": "1",

@@ -86,7 +86,7 @@ def lasting_port() -> int:
 class LiveWorld(World):
     """A data directory and the processes that serve it, one after the other.
 
-    command: it is executed, for tests of its memory; None: `topics serve` is a fork of this process.
+    command: it is executed, for tests of its memory; None: `topics serve` is a fork (tests/cli/forked.py).
     """
 
     command: ClassVar[tuple[str, ...] | None] = None

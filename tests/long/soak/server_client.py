@@ -65,7 +65,7 @@ def run_until_gone(address: str, do: Callable[[Client], None]) -> BaseException 
 class Server:
     """`topics serve` on a directory; its standard error is written to a file beside it.
 
-    executes: a new process of Python instead of a fork of this one, which may have threads.
+    executes: a new process of Python instead of a fork (tests/cli/forked.py).
     """
 
     def __init__(self, directory: Path, settings: dict[str, Any], *, executes: bool = False) -> None:
