@@ -60,8 +60,13 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         shutil.rmtree(on_disk, ignore_errors=True)
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Keep collected tests out of each turn of the collector: they live to the end."""
-    del session
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep modules and tests out of the turns of the collector: they live to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
