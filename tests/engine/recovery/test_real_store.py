@@ -214,3 +214,25 @@ def test_a_session_file_that_is_no_text_counts_as_none() -> None:
     world.ring.corrupt_file("data/session", 10, 0x80)
     world.restart()
     assert world.seqs() == [1]
+
+
+def test_a_file_that_is_given_up_under_a_reader_is_removed_after_it_and_not_prefetched() -> None:
+    world = RealWorld(hot_tail_bytes=0, segment_max_events=20)
+    world.put()
+    for number in range(20):
+        world.append(*[[number, at, "x" * 200] for at in range(10)])
+    world.checkpoint()
+    world.diff(0, limit=3)
+    world.ring.slow_ns["read"] = 50_000_000
+    answer = world.start_diff(100, limit=3)
+    world.real_loop.run_pass(0)
+    (read,) = (file for file in world.real_store.files if file.readers and not file.active)
+    # of the same file, so that a window would begin with its end
+    other = world.start_diff(103, limit=3)
+    world.delete_topic()
+    world.checkpoint()
+    world.until(lambda: answer.given and other.given)
+    world.advance_ms(1000)
+    assert world.real_store.files.get(read.file_id) is None
+    with pytest.raises(FileNotFoundError):
+        world.ring.file_size(read.path)

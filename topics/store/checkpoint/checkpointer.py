@@ -681,14 +681,12 @@ class Checkpointer:
         for file_id in given_up:
             stored = self._table.get(file_id)
             if stored is not None:
-                stored.when_unread(partial(self._unlink_soon, stored))
+                stored.when_unread(partial(self._unlink, stored))
 
-    def _unlink_soon(self, file: StoredFile) -> None:
-        self._loop.spawn(self._unlink(file), "drop")
-
-    async def _unlink(self, file: StoredFile) -> None:
+    def _unlink(self, file: StoredFile) -> None:
+        """Remove a file from the table at once, so that nothing begins to read it, and unlink it."""
         file.live_rows = 0  # by the catalog; rows below a floor may still be counted
         self._table.remove(file)
         self._opener.forget(file)
         index = [index_path(file.path)] if file.kind is FileKind.SEGMENT else []
-        await self._opener.remove(file.fd, file.path, *index)
+        self._loop.spawn(self._opener.remove(file.fd, file.path, *index), "drop")
