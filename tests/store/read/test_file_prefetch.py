@@ -34,6 +34,15 @@ class Files:
         self.table.on_removed = self.prefetch.forget
         self.reader = Reader(self.loop.files, self.table, HotTail(0), prefetch=self.prefetch)
         self.bytes: dict[int, bytes] = {}
+        self.fills: list[int] = []
+        fill = self.prefetch._fill
+
+        def counted(file: StoredFile, place: tuple[int, int]) -> None:
+            before = self.loop.files.reads
+            fill(file, place)
+            self.fills += [self.prefetch.window_bytes] * (self.loop.files.reads - before)
+
+        self.prefetch._fill = counted  # type: ignore[method-assign]
 
     def add(self, size: int) -> StoredFile:
         path = f"/segment-{len(self.bytes)}"
@@ -54,6 +63,11 @@ class Files:
         self.loop.run_until(lambda: bool(got))
         self.settle()
         return got[0]
+
+    @property
+    def filled(self) -> int:
+        """Bytes that were read to windows."""
+        return sum(self.fills)
 
     def settle(self) -> None:
         self.loop.run_until(lambda: all(file.readers == 0 for file in self.table))
@@ -169,4 +183,80 @@ def test_without_memory_for_it_nothing_is_prefetched() -> None:
     file = files.add(50_000)
     for offset in range(0, 50_000, 1000):
         assert files.read(file, offset, 1000) == files.bytes[file.file_id][offset : offset + 1000]
+    assert not files.windows
+
+
+def test_single_reads_at_random_places_begin_few_windows() -> None:
+    """Each window is many times what such a read asks for."""
+    files = Files()
+    several = [files.add(1_000_000) for _ in range(4)]
+    for _ in range(4000):
+        file = files.rng.choice(several)
+        offset = files.rng.randrange(file.size - 100)
+        assert files.read(file, offset, 100) == files.bytes[file.file_id][offset : offset + 100]
+    assert len(files.fills) < 400
+
+
+def test_many_readers_at_different_places_read_little_more_than_without_windows() -> None:
+    """A window that is used for another place before its reader comes back costs its bytes for nothing."""
+    files = Files()
+    file = files.add(4_000_000)
+    offsets, read = [at * 40_000 for at in range(100)], 0
+    for _ in range(40):
+        for at, offset in enumerate(offsets):
+            assert files.read(file, offset, 200) == files.bytes[file.file_id][offset : offset + 200]
+            offsets[at], read = offset + 200, read + 200
+    # each place once, and then no more than four times what was read
+    assert files.filled <= 200 * files.prefetch.window_bytes + 4 * read
+
+
+def test_a_reader_that_comes_back_later_finds_each_window_in_time() -> None:
+    """The windows of its first turn are gone by then."""
+    files = Files()
+    file = files.add(400_000)
+    turns = []
+    for _ in range(3):
+        before = files.loop.files.reads
+        for offset in range(0, 400_000, 500):
+            files.read(file, offset, 500)
+        turns.append(files.loop.files.reads - before)
+    # the first window of a later turn waits until a quarter of it was read
+    assert max(turns) < turns[0] + 8
+
+
+def test_the_window_at_the_end_of_a_segment_that_grows_is_filled_again() -> None:
+    files = Files()
+    file = files.add(20_000)
+    file.size = 10_000
+    for offset in range(8192, 10_000, 100):
+        files.read(file, offset, 100)
+    assert files.windows[-1][1:] == (8192, 10_000 - 8192)
+    file.size = 15_000
+    assert files.read(file, 10_000, 100) == files.bytes[file.file_id][10_000:10_100]
+    assert files.windows[-1][1:] == (8192, 15_000 - 8192)
+
+
+def test_a_window_with_bytes_that_are_not_sound_is_dropped() -> None:
+    """They may be wrong only in memory."""
+    files = Files()
+    file = files.add(50_000)
+    for offset in range(0, 3000, 500):
+        files.read(file, offset, 500)
+    window = files.prefetch._windows[file.file_id, 0]
+    window.view[2000] ^= 1
+    assert files.read(file, 1900, 500) != files.bytes[file.file_id][1900:2400]
+    files.reader.on_unsound(file.file_id, 1900, 500, "a record")
+    assert files.read(file, 1900, 500) == files.bytes[file.file_id][1900:2400]
+    files.reader.on_unsound(file.file_id, 40_000, 500, "a record of which nothing is prefetched")
+
+
+def test_a_place_that_cannot_be_read_is_not_tried_again_at_each_read() -> None:
+    files = Files()
+    file = files.add(100_000)
+    files.read(file, 0, 100)
+    files.ring.faults.fail("read", errno.EIO, nth=2)
+    before = files.loop.files.reads
+    for offset in range(100, 1600, 100):
+        assert files.read(file, offset, 100) == files.bytes[file.file_id][offset : offset + 100]
+    assert files.loop.files.reads == before + 16
     assert not files.windows

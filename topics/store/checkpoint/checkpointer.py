@@ -684,7 +684,7 @@ class Checkpointer:
                 stored.when_unread(partial(self._unlink, stored))
 
     def _unlink(self, file: StoredFile) -> None:
-        """Remove a file from the table at once, so that nothing begins to read it, and unlink it."""
+        """Unlink a file. It leaves the table at once, so that nothing begins to read it."""
         file.live_rows = 0  # by the catalog; rows below a floor may still be counted
         self._table.remove(file)
         self._opener.forget(file)

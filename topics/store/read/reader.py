@@ -126,6 +126,7 @@ class Reader:
 
         what: the record that was read.
         """
+        self.prefetch.drop(file_id, offset)  # they may be wrong only in memory
         file = self.table.get(file_id)
         path = file.path if file is not None else ""
         text = f"the {size} bytes of {what} do not match their checksum or their place"
