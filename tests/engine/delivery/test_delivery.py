@@ -96,7 +96,7 @@ def test_frames_hold_at_most_the_limit(h: Harness) -> None:
     assert reader.take() == [("t", 5, 7, 8, [6, 7]), ("t", 7, 8, 8, [8]), ("t", "caught up", 8)]
 
 
-def passes(h: Harness, count: int) -> None:
+def passes_of(h: Harness, count: int) -> None:
     """Passes of a loop: timers that are due, and then the reads that wait for a turn."""
     for _ in range(count):
         h.advance_ms(0)
@@ -106,22 +106,22 @@ def passes(h: Harness, count: int) -> None:
 def test_a_large_write_to_a_reader_of_small_frames_needs_no_deep_stack(h: Harness) -> None:
     reader = Reader(h, limit=1).follow()
     h.append(*range(2000))
-    passes(h, 100)
+    passes_of(h, 100)
     assert len(reader.take()) == 1 + 2000 + 1
     late = Reader(h, limit=1).follow()
-    passes(h, 100)
+    passes_of(h, 100)
     assert len(late.take()) == 2000 + 1
 
 
 def test_readers_of_small_frames_share_what_a_pass_may_read(h: Harness) -> None:
     """Otherwise each reader would read 64 frames in a pass, and a group that had caught up all of a large write."""
-    frames_a_pass = h.engine._core.config.pass_read_bytes // 4096
+    frames_a_pass = h.engine._core.config.pass_read_bytes // 16_384
     together = [Reader(h, limit=1).follow() for _ in range(20)]
     h.append(*range(1000))
     late = [Reader(h, limit=1).follow() for _ in range(20)]
     counts = [len(reader.take()) for reader in (*together, *late)]
-    for _ in range(200):
-        passes(h, 1)
+    for _ in range(800):
+        passes_of(h, 1)
         more = [len(reader.take()) for reader in (*together, *late)]
         assert sum(more[20:]) + more[0] <= 2 * frames_a_pass
         counts = [count + some for count, some in zip(counts, more, strict=True)]
@@ -137,7 +137,7 @@ def test_a_reader_that_follows_many_topics_lets_others_be_served_between_their_f
     passes = []
     while reader.told:
         passes.append(reader.take())
-        h.advance_ms(0)
+        passes_of(h, 1)
     assert [len(told) for told in passes] == [64, 64, 64, 8]
     assert [told for each in passes for told in each] == [(name, "caught up", 0) for name in names]
     h.append("a", name="t150")
