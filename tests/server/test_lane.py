@@ -337,6 +337,47 @@ def test_a_head_whose_body_does_not_come_ends_its_connection_in_time() -> None:
     assert conn.ended
 
 
+def test_a_body_of_which_a_part_comes_with_the_head_is_arriving_wherever_it_is_cut() -> None:
+    """T18: its pace is looked at, and its key's cap. Here the part ends as a head does."""
+    world, _lane, conn = lone_client(Pair(single=True), "t0-1")
+    head, end, _body = plain("t0-1", b'{"records":[\r\n\r\n{"data":1}]}').partition(b"\r\n\r\n")
+    before = conn.request("GET", "/v0/topics/t0-1?touch=false").json["head_seq"]
+    conn.send(head + end + b'{"records":[\r\n\r\n')
+    world.settle()
+    assert world.server is not None
+    (state,) = [one.state for one in world.server.listener.connections if one.state.held_bytes]
+    assert [arriving.bytes for arriving in state.arriving] == [len(b'{"records":[\r\n\r\n')]
+    assert conn.send(b'{"data":1}]}').answer("POST").json["head_seq"] == before + 1
+
+
+def test_a_head_that_comes_in_parts_is_scanned_by_the_general_path_alone() -> None:
+    """A client that sends byte after byte would otherwise have the whole head scanned for each of them."""
+    world, lane, conn = lone_client(Pair(single=True), "t0-1")
+    head, end, body = plain("t0-1").partition(b"\r\n\r\n")
+    scanned: list[int] = []
+    scan = lane.single._scan
+    lane.single._scan = lambda data, size: (scanned.append(size), scan(data, size))[1]  # type: ignore[assignment]
+    for at in range(len(head + end)):
+        conn.send((head + end)[at : at + 1])
+        world.settle()
+    assert conn.send(body).answer("POST").status == 200
+    assert scanned == [1]
+
+
+def test_a_request_whose_head_is_here_when_the_server_stops_is_finished() -> None:
+    """R-LIFE-7: it is under way, as one of the general path."""
+    pair = Pair(single=True)
+    world, _lane, conn = lone_client(pair, "t0-1")
+    head, end, body = plain("t0-1").partition(b"\r\n\r\n")
+    conn.send(head + end)
+    world.settle()
+    world.begin_stop()
+    world.advance_ms(600)
+    answer = conn.send(body).answer("POST")
+    assert (answer.status, answer.header("connection")) == (200, "close")
+    assert world.finish_stop() == 0
+
+
 def test_strict_requests_are_plain_where_all_their_keys_are_known(pair: Pair) -> None:
     """R-STRICT-1, R-STRICT-2: the columns leave others to the general path, which names the likely key."""
     misspelled = b'{"records":[{"data":1},{"data":2,"tga":"t"}]}'

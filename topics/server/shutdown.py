@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from topics.config import Config
+from topics.http.http1.http1_connection import HttpConnection
 from topics.http.plan.service import Service
 from topics.loop.connection import CLOSING, Connection
 from topics.loop.listener import Listener
@@ -68,6 +69,9 @@ async def drain(server: DrainedServer) -> None:
     started_ns = loop.clock.monotonic_ns()
     grace_ns = server.config.shutdown_grace_ms * 1_000_000
     listener.stop_accepting()
+    for conn in listener.connections:
+        if isinstance(conn.state, HttpConnection):
+            conn.state.begin_held()
     server.gate.drain()
     for end_streams in service.at_drain:
         await _by_turns(loop, end_streams(), ENDS_A_PASS)

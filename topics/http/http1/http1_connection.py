@@ -123,6 +123,11 @@ class HttpConnection:
         self._pending = bytearray(head)
         self._looked = 0
 
+    def begin_held(self) -> None:
+        """Begin the request whose head is held: from here on its body is arriving."""
+        if self.phase is HEAD and self._pending.endswith(HEAD_END):
+            self._go_on()
+
     def take_begun(self) -> None:
         """Forget `begun`: the lane has taken its request."""
         self._pending = bytearray()

@@ -29,8 +29,6 @@ from topics.http.wire.head import HEAD_END
 
 _SAMPLED = 16
 """Sampling rate: one in this many writes is timed."""
-_BEGUN_BYTES_MAX = 16_384
-"""Longest begin of a request that is joined with the bytes after it."""
 _ROOM = 1
 """Requests that a scan has room for. A second one makes the receive unusable here."""
 _READ = -1
@@ -108,7 +106,7 @@ class Single:
             self.reason = MISS_LONE
             return LEFT
         begun = state.begun
-        if conn.expected or begun is None or len(begun) > _BEGUN_BYTES_MAX:
+        if conn.expected or begun is None or (begun and not _is_head(begun)):
             self.reason = lib.TP_MISS_BUSY
             return LEFT
         if service.gate is not None or service.closing:
@@ -122,7 +120,7 @@ class Single:
         number = self._scan(data, len(view))
         if number < _READ:
             self.reason = _READ - number
-            if self.reason != lib.TP_MISS_PART or begun or view[-4:] != HEAD_END:
+            if self.reason != lib.TP_MISS_PART or begun or not _is_head(view):
                 return LEFT
             state.hold_head(view)
             return SETTLED
@@ -254,3 +252,8 @@ class Single:
         if not self.reads_taken % _SAMPLED:
             self._answers.reads.times.add_sample(service.now_ns() - started_ns, _SAMPLED)
         return SETTLED if engine.is_settled else UNSETTLED
+
+
+def _is_head(view: memoryview | bytearray) -> bool:
+    """Return whether these bytes end with the head of a request, and are not a part of its body."""
+    return bytes(view[-4:]) == HEAD_END and bytes(view).find(HEAD_END) == len(view) - len(HEAD_END)
