@@ -108,10 +108,16 @@ def test_a_reader_that_waits_for_the_only_sender_is_sent_to_in_place_in_each_pas
 
 def test_a_receive_that_its_handler_has_settled_is_a_request_besides_writes() -> None:
     loop, ring = fake_loop()
-    loop.listen("127.0.0.1", 0, Settling())
+    handler = Settling()
+    loop.listen("127.0.0.1", 0, handler)
     ring.complete(ring.one("accept"), 10, F_MORE)
     loop.run_pass(0)
-    ring.receive(ring.one("recv"), b"x")
+    recv = ring.one("recv")
+    ring.receive(recv, b"the head of a request")
+    loop.run_pass(None)
+    assert loop.requests_besides_writes == 0, "nothing is answered yet"
+    handler.on_receive = lambda conn, data: conn.write(b"answer")
+    ring.receive(recv, b"its body")
     loop.run_pass(None)
     assert loop.requests_besides_writes == 1
 
