@@ -1683,6 +1683,20 @@ MUTANTS = (
         "readers",
     ),
     _one(
+        "what is done above a page that is out forgotten by a commit below it",
+        "engine/state/named_reader.py",
+        "        done = self.position - seq\n",
+        "        done = 0\n",
+        hunt="tests/engine/read/test_named_readers.py",
+    ),
+    _one(
+        "pages that are out passed by a reader that delivers at most once from then on",
+        "engine/state/named_reader.py",
+        "                reader.seek(reader.done_through)\n",
+        "                pass\n",
+        hunt="tests/engine/read/test_named_readers.py",
+    ),
+    _one(
         "a reader holds only what it has not handed out",
         "engine/state/named_reader.py",
         "holding = reader.held if",

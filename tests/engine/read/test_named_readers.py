@@ -72,6 +72,33 @@ def test_two_callers_of_one_reader_get_disjoint_pages_and_commit_below_the_lowes
     assert readers.commit(one.token) == 4
 
 
+def test_what_was_done_above_a_page_that_is_out_is_committed_once_that_is_done(durability: str) -> None:
+    """R-READER-3: no matter that each of the pages below has fewer records than `commit_every`."""
+    _, readers = make(durability)
+    readers.put()
+    low, middle, high = (readers.page(limit=limit) for limit in (1, 1, 4))
+    assert seqs_of(readers.page(done=high.token, commit_every=3)) == []
+    assert readers.state().committed == 0
+    readers.page(done=low.token, commit_every=3)
+    assert readers.state().committed == 1
+    readers.page(done=middle.token, commit_every=3)
+    assert readers.state().committed == 6
+
+
+def test_what_was_done_above_a_page_that_came_back_and_was_deleted_is_committed_by_a_read(durability: str) -> None:
+    """R-READER-3: nobody has a page any more whose end would commit it."""
+    harness, readers = make(durability)
+    readers.put()
+    low, high = readers.page(limit=2), readers.page()
+    readers.calls.give_back("t", "r", low.token)
+    again = readers.page(limit=2, done=high.token, commit_every=3)
+    assert seqs_of(again) == [1, 2]
+    readers.calls.give_back("t", "r", again.token)
+    harness.delete(before_seq=3)
+    assert readers.page(commit_every=3).result.count == 0
+    assert readers.state().committed == 6
+
+
 def test_a_page_that_is_given_back_is_handed_out_again_before_anything_new() -> None:
     """R-READER-5: it comes again first."""
     _, readers = make()
@@ -168,6 +195,19 @@ def test_at_most_once_the_position_is_committed_before_the_page_is_there(durabil
     assert seqs_of(page := readers.answer(waiting)) == [1, 2]
     assert page.token == 0
     assert readers.state().committed == 2
+
+
+def test_a_reader_that_delivers_at_most_once_from_now_on_skips_no_page_that_is_out(durability: str) -> None:
+    """R-READER-7: the page is late, and its records come again."""
+    _, readers = make(durability)
+    readers.put()
+    low, high = readers.page(limit=2), readers.page(limit=1)
+    assert readers.commit(high.token) == 0
+    readers.put(delivery=AT_MOST_ONCE)
+    assert seqs_of(readers.page(limit=1)) == [1]
+    assert readers.state().committed == 1
+    assert refused(readers.commit, low.token).code == "reader_fenced"
+    assert seqs_of(readers.page()) == [2, 3, 4, 5, 6]
 
 
 def test_at_most_once_a_page_whose_commit_failed_was_not_delivered() -> None:

@@ -181,8 +181,8 @@ class PageRead(LinedUp):
         else:
             if self._query.peek:
                 self._passed = result.next_from_seq if interval is None else interval.upto
-            else:
-                reader.pass_over(interval, result.next_from_seq)
+            elif not self._pass_over(interval, result.next_from_seq):
+                return
             if interval is not None or not result.caught_up:
                 self.take_turn()
                 return
@@ -191,6 +191,22 @@ class PageRead(LinedUp):
                 self._answer(ReaderPage(result, 0, 0))
             else:
                 self._park(self._wait, result.head_seq)
+
+    def _pass_over(self, interval: Interval | None, upto: int) -> bool:
+        """Note that there is no record up to `upto`. Return False if the read has failed.
+
+        That may be what the records that are done above it waited for.
+        """
+        reader = self._reader
+        reader.pass_over(interval, upto)
+        if interval is not None and reader.done_records >= self._query.commit_every:
+            try:
+                self._commit()
+            except TopicsError as error:
+                self._end_turn()
+                self._fail(error)
+                return False
+        return True
 
     def _on_page(self, result: DiffResult, interval: Interval | None) -> None:
         """Hand out what was read, and commit it first where a page is delivered at most once."""

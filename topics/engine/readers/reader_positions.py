@@ -87,7 +87,7 @@ def stage_position(
     if position is None:
         position = reader.done_through
     if position == reader.staged:
-        reader.done_records = 0
+        reader.done_records = reader.done_above(position)
         if reader.is_settled:
             then(None)
         else:

@@ -98,7 +98,7 @@ class NamedReader:
         self._soonest_ms = NO_HOLD
         """No lease of a page that is out ends before it, so most calls of `expire` look at none."""
         self.done_records = 0
-        """Number of records done since the last position was staged."""
+        """Number of records that are done above `staged`, at least: see `done_above`."""
         self.moves = 0
         """The number of seeks. A read that sees it change begins again."""
         self.returns = 0
@@ -134,6 +134,21 @@ class NamedReader:
         for page in self.pages.values():
             lowest = min(lowest, page.after)
         return lowest
+
+    def done_above(self, seq: int) -> int:
+        """Return the number of seqs above `seq` that are done, between pages that are not.
+
+        No position covers these until the pages below them are done, so they count until then.
+        """
+        if self.config.delivery == AT_MOST_ONCE:
+            return 0
+        done = self.position - seq
+        if done:
+            for after, upto in self._intervals:
+                done -= upto - after
+            for page in self.pages.values():
+                done -= page.upto - page.after
+        return done
 
     @property
     def held(self) -> int:
@@ -219,7 +234,7 @@ class NamedReader:
             self._lowest = min(self._lowest, position)
             self._back = self._staged
         self.staged = position
-        self.done_records = 0
+        self.done_records = self.done_above(position)
 
     def settle(self, position: int | None) -> None:
         """Note the end of the earliest staged position; None: it failed."""
@@ -267,12 +282,18 @@ class TopicReaders:
         """For each reader that holds records, the seq above which it does."""
 
     def put(self, name: str, config: ReaderConfig, position: int) -> bool:
-        """Make a reader, or change the settings of one; return whether it is new."""
+        """Make a reader, or change the settings of one; return whether it is new.
+
+        A reader that delivers at most once from now on begins at the lowest record that is not
+        done: no position can be above what it delivers and below the pages that are out.
+        """
         reader = self.by_name.get(name)
         is_new = reader is None
         if reader is None:
             reader = self.by_name[name] = NamedReader(name, config, position)
         else:
+            if config.delivery == AT_MOST_ONCE != reader.config.delivery:
+                reader.seek(reader.done_through)
             reader.config = config
         self.hold(reader)
         return is_new
