@@ -249,6 +249,36 @@ def test_a_tail_of_several_topics_tells_that_one_is_another_with_an_equal_head(a
     assert [next(tail)[1].data for _ in range(2)] == [4, 5]
 
 
+def test_a_commit_after_a_gap_is_one_of_what_was_handed_out(any_log: AnyTwin) -> None:
+    any_log.put_topic("t", cap_records=5)
+    any_log.append("t", [0, 1, 2])
+    reader = any_log.reader("t", "r", commit_every=100)
+    assert [record.data for record in reader.read()] == [0, 1, 2]
+    any_log.append("t", list(range(3, 13)))
+    with pytest.raises(topics.GapError) as gap:
+        reader.read()
+    assert (gap.value.resume_from, reader.commit()) == (8, 3)
+    with pytest.raises(topics.GapError):
+        reader.read()
+    with any_log.reader("t", "r") as other, pytest.raises(topics.GapError):
+        other.read()
+    assert any_log.readers("t")[0].committed == 3, "a close passes no gap, either"
+    reader.seek(gap.value.resume_from)
+    assert [record.data for record in reader.read()] == [8, 9, 10, 11, 12]
+    assert reader.commit() == 13
+
+    async def awaited() -> None:
+        async with any_log.aio.reader("t", "awaited") as reader:
+            with pytest.raises(topics.GapError) as gap:
+                await reader.read()
+            assert await reader.commit() == 0
+            assert await reader.seek(gap.value.resume_from) == 8
+            assert [record.data for record in await reader.read()] == [8, 9, 10, 11, 12]
+
+    asyncio.run(awaited())
+    assert any_log.readers("t")[0].committed == 13
+
+
 @pytest.mark.parametrize("reader", [None, "billing"])
 def test_a_gap_is_raised_skipped_or_told(any_log: topics.AnyLog, reader: str | None) -> None:
     any_log.put_topic("t", cap_records=2)
