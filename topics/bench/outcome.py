@@ -129,9 +129,16 @@ def client_warnings(figures: LoadFigures) -> list[str]:
             "server used them, and latencies include that"
         )
     for group in figures.groups:
-        if group.unsent > UNSENT * max(1, group.all_requests):
-            found.append(
-                f"{group.name}: {group.unsent:,} requests were due and not sent by the end, because every connection "
-                "was waiting for an answer: this rate is more than the server keeps with so many connections"
-            )
+        why = "every connection was waiting for an answer"
+        found += unsent_warnings(group.name, group.unsent, group.all_requests, why)
     return found
+
+
+def unsent_warnings(name: str, unsent: int, sent: int, why: str) -> list[str]:
+    """Return a sentence if a load did not keep its rate."""
+    if unsent <= UNSENT * max(1, sent):
+        return []
+    return [
+        f"{name}: {unsent:,} requests were due and not sent by the end, because {why}: this rate was not kept, so "
+        "ask for a lower one, or for more connections"
+    ]

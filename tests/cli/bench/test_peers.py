@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,13 +11,15 @@ import pytest
 
 from topics.bench.bench_run import with_run
 from topics.bench.outcome import RoundOutcome
+from topics.bench.peers import in_process
 from topics.bench.peers import known_peers as known
+from topics.bench.peers.in_process import Calls, InProcessSide
 from topics.bench.peers.known_peers import AUTO, NONE, chosen_peers, known_peers
 from topics.bench.peers.library_side import library_settings
 from topics.bench.peers.redis_peer import command
 from topics.bench.peers.stores_in_process import BareFile, SqliteStore
 from topics.bench.sides import Side
-from topics.bench.workload import Workload, parse_workload
+from topics.bench.workload import Case, Workload, parse_workload
 from topics.bench.workload_files import built_in
 from topics.config import Config
 from topics.errors import UsageError
@@ -118,6 +122,46 @@ def test_the_library_gets_each_setting_as_its_kind() -> None:
 def test_calls_at_a_rate_count_from_when_they_were_due(tmp_path: Path) -> None:
     outcome = measured(SqliteStore(), APPEND + "rate = 200\n", tmp_path)
     assert outcome.loads[0].requests <= 20, "0.1 s at 200 a second; a call that starts late does not move the others"
+
+
+class SlowStore(InProcessSide):
+    """A store on a clock of its own, which each call moves on by 10 ms, and each sleep by its length."""
+
+    def __init__(self) -> None:
+        self.now = 0
+
+    def perf_counter_ns(self) -> int:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += round(seconds * 1e9)
+
+    @contextmanager
+    def opened(self, case: Case, scratch: Path) -> Iterator[Calls]:
+        yield Calls(lambda numbers: lambda: self.sleep(0.01), lambda written: [])
+
+
+@pytest.mark.parametrize(("rate", "sent", "unsent"), [(1000, 20, 180), (150, 20, 10), (100, 20, 0)])
+def test_calls_that_were_due_and_never_began_count_with_the_time_that_they_had_waited(
+    rate: int, sent: int, unsent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rate of a million gave 665 requests, none unsent, no warning."""
+    store = SlowStore()
+    monkeypatch.setattr(in_process, "time", store)
+    text = APPEND.replace("warmup = 0", "warmup = 0.1") + f"rate = {rate}\n"
+    outcome = measured(store, text, tmp_path)
+    (load,) = outcome.loads
+    due = [i / rate for i in range(sent + unsent)]
+    begins = [max(0.01 * at, due[at]) for at in range(sent)]
+    took = [begin + 0.01 - due[at] for at, begin in enumerate(begins)] + [0.2 - one for one in due[sent:]]
+    inside = sorted(wait for one, wait in zip(due, took, strict=True) if one >= 0.0999999)
+    assert (load.unsent, load.requests) == (unsent, 10)
+    assert load.latencies["answer"].total == len(inside) == rate / 10
+    for share in (0.01, 0.5, 0.99, 1.0):
+        wanted = inside[max(1, int(share * len(inside) + 0.5)) - 1] * 1e9
+        assert load.latencies["answer"].quantile(share) == pytest.approx(wanted, rel=0.002, abs=1)
+    said = [f"append: {unsent} requests were due and not sent by the end, because each call waited"] if unsent else []
+    assert [warning[: len(said[0])] for warning in outcome.warnings] == said
 
 
 def test_a_store_that_lost_a_record_fails_its_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,11 +2,13 @@
 
 One thread calls it, one call after the other, or at a rate. A call's latency counts from when it
 was due; making the records is not counted. The rate of a closed loop is records divided by the
-time within calls.
+time within calls. Calls that were due and had not begun at the end count with their wait until
+then.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from array import array
@@ -16,10 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
-from topics.bench.load.latency_histogram import SLOTS, LatencyHistogram, slot_of
+from topics.bench.load.latency_histogram import SLOTS, LatencyHistogram, highest_of, slot_of
 from topics.bench.load.load_plan import numbered_json
-from topics.bench.outcome import ANSWER, BenchCheck, LoadOutcome, RoundOutcome, UsageSample
+from topics.bench.outcome import ANSWER, BenchCheck, LoadOutcome, RoundOutcome, UsageSample, unsent_warnings
 from topics.bench.processes import usage_of
 from topics.bench.sides import LOOK_SECONDS, Progress
 from topics.bench.workload import Case, LoadSpec
@@ -92,8 +95,9 @@ def _measure(case: Case, spec: LoadSpec, calls: Calls, progress: Progress) -> tu
         append()
         done = clock()
         took = done - (due if spec.rate else start)
-        if start >= measured:
+        if (due if spec.rate else start) >= measured:
             counts[slot_of(took)] += 1
+        if start >= measured:
             requests += 1
             inside += done - start
         slot = int((done - began) / (LOOK_SECONDS * 1e9))
@@ -106,13 +110,35 @@ def _measure(case: Case, spec: LoadSpec, calls: Calls, progress: Progress) -> tu
             usage.append(UsageSample((done - began) / 1e9, sample.cpu_seconds, sample.rss_bytes))
             progress("running", number // spec.batch)
     seconds = (clock() - measured) / 1e9
+    unsent, waits = _unsent(spec.rate, issued, (began, measured, end, clock()))
     rate = requests * spec.batch / (seconds if spec.rate else max(inside, 1) / 1e9)
-    histogram = LatencyHistogram(np.array(counts, np.uint64))
+    histogram = LatencyHistogram(np.array(counts, np.uint64) + waits)
     series = [(row[0], row[1], row[2]) for row in rows]
+    records = requests * spec.batch
     load = LoadOutcome(
-        spec.name, spec.kind, rate, "records/s", requests, requests * spec.batch, 0, 0, {ANSWER: histogram}, series
+        spec.name, spec.kind, rate, "records/s", requests, records, 0, unsent, {ANSWER: histogram}, series
     )
-    return RoundOutcome([load], seconds, LOOK_SECONDS, usage, rss_before=before.rss_bytes), number
+    outcome = RoundOutcome([load], seconds, LOOK_SECONDS, usage, rss_before=before.rss_bytes)
+    outcome.warnings += unsent_warnings(spec.name, unsent, issued, "each call waited for the one before it")
+    return outcome, number
+
+
+def _unsent(rate: float, issued: int, times: tuple[int, int, int, int]) -> tuple[int, NDArray[np.uint64]]:
+    """Return how many calls of an open loop were due by its end and never began, and a histogram of
+    the waits of those that were due in the measured time.
+
+    issued: calls that began. times: when the load began, was measured from, ended, and now, ns.
+    """
+    began, measured, end, now = times
+    count = math.ceil((end - began) * rate / 1e9)
+    if count <= issued:
+        return 0, np.zeros(SLOTS, np.uint64)
+    first = min(count, max(issued, math.ceil((measured - began) * rate / 1e9)))
+    longest = np.array([highest_of(slot) for slot in range(SLOTS)], np.float64)
+    longest[-1] = np.inf
+    # a call waited for at most so long if it was due so long ago, or later: calls are due in order
+    up_to = count - np.clip(np.ceil((now - began - longest) * rate / 1e9), first, count)
+    return count - issued, np.diff(up_to, prepend=0).astype(np.uint64)
 
 
 def record_texts(spec: LoadSpec, numbers: range) -> list[bytes]:
