@@ -1,4 +1,7 @@
-"""The contract with every plain request in the lane, also of a lone connection: few tests would meet it otherwise."""
+"""The contract with every plain request in the lane, also of a lone connection: few tests would meet it otherwise.
+
+A part is in every run, all of it in `make variants`.
+"""
 
 from __future__ import annotations
 
@@ -30,6 +33,11 @@ _BORROWED = [
         "tests.contract.records.test_writes",
     )
 ]
+LATER = frozenset(
+    f"tests.contract.{name}"
+    for name in ("queues.test_queues", "requests.test_cors", "requests.test_requests", "routers.test_routers")
+)
+"""Modules with few plain requests, or about those that the lane leaves to the general path."""
 lossy = test_retention.lossy
 mixed = test_bytes.mixed
 

@@ -1,4 +1,8 @@
-"""The contract with the reference parser: a part in every run, all with TOPICS_TEST_SIM="http_parser=h11"."""
+"""The contract with the reference parser.
+
+A part is in every run, these modules in `make variants`, and all of it runs with
+TOPICS_TEST_SIM="http_parser=h11".
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,9 @@ from tests.contract.operation import test_start_and_stop
 from tests.contract.records import test_writes
 from tests.contract.requests import test_requests, test_responses, test_transport
 from tests.contract.streams import test_watch
+
+LATER = frozenset(module.__name__ for module in (test_requests, test_watch, test_writes))
+"""Modules whose subject begins where the parser's work has ended."""
 
 
 @pytest.fixture

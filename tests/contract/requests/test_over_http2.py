@@ -1,4 +1,7 @@
-"""R-NET-2: endpoints behave identically over HTTP/2: a part of the suite in every run, all of it with --http2."""
+"""R-NET-2: endpoints behave identically over HTTP/2.
+
+A part of the suite is in every run, these modules in `make variants`, and all of it runs with --http2.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ import pytest
 from tests.contract.records import test_deletion_and_nodes, test_idempotency, test_writes
 from tests.contract.requests import test_cors, test_requests, test_responses, test_strict
 from tests.contract.streams import test_watch
+
+LATER = frozenset(module.__name__ for module in (test_deletion_and_nodes, test_requests, test_strict))
+"""Modules whose subject is the body of a request, which over HTTP/2 is another frame and no other body."""
 
 
 @pytest.fixture
