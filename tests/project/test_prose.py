@@ -11,6 +11,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -191,10 +192,17 @@ def docstrings(tree: Iterable[ast.AST]) -> Iterator[Line]:
                 yield Line(statement.lineno, statement.value.value)
 
 
-def comments(source: Path) -> Iterator[Line]:
-    for token in tokenize.generate_tokens(io.StringIO(source.read_text()).readline):
-        if token.type == tokenize.COMMENT and not re.match(r"#!|# (?:type|noqa|fmt|---)", token.string):
-            yield Line(token.start[0], token.string)
+@cache
+def comments(source: Path) -> list[Line]:
+    """Return the comments of a file, or none if no line with one can have a fault: to find them takes long."""
+    text = source.read_text()
+    if not any("#" in line and (len(line) > COLUMNS or better(line)) for line in text.split("\n")):
+        return []
+    return [
+        Line(token.start[0], token.string)
+        for token in tokenize.generate_tokens(io.StringIO(text).readline)
+        if token.type == tokenize.COMMENT and not re.match(r"#!|# (?:type|noqa|fmt|---)", token.string)
+    ]
 
 
 def faults_of(source: Path, found: list[Line]) -> list[str]:
