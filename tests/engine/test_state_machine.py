@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.amount import TIMES
+from tests.amount import amount
 from tests.engine.harness import Answer, Harness
 from tests.engine.real_world import RealWorld
 from tests.long.model.model_topic import Record as ModelRecord
@@ -164,5 +164,5 @@ class RealTopicMachine(TopicMachine):
 
 TestTopic = TopicMachine.TestCase
 TestRealTopic = RealTopicMachine.TestCase
-TestRealTopic.settings = settings(max_examples=4 * TIMES, stateful_step_count=25, deadline=None)
-TestTopic.settings = settings(max_examples=12 * TIMES, stateful_step_count=30, deadline=None)
+TestRealTopic.settings = settings(max_examples=amount(4), stateful_step_count=25, deadline=None)
+TestTopic.settings = settings(max_examples=amount(12), stateful_step_count=30, deadline=None)

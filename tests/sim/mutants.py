@@ -71,7 +71,7 @@ def run_in(tree: Path, *arguments: str, check: bool = False) -> subprocess.Compl
     return subprocess.run(
         [sys.executable, *arguments],
         cwd=tree,
-        env={"PYTHONPATH": str(tree), "PATH": "/usr/bin:/bin"},
+        env={"PYTHONPATH": str(tree), "PATH": "/usr/bin:/bin", "TOPICS_TEST_TIMES": "1"},
         capture_output=True,
         text=True,
         check=check,

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import topics
-from tests.amount import TIMES
+from tests.amount import amount
 from tests.embedded.conftest import SMALL
 from topics import CorruptError, NewRecord, StorageError, UsageError
 from topics.common.values.which import WhichRecords
@@ -378,7 +378,7 @@ def test_pages_are_what_the_model_says_beside_writers_deletes_and_checkpoints(tm
                 NewRecord(payload(seq), tag="odd" if seq % 2 else None) for seq in range(head + 1, head + 1 + count)
             ]
             log.append("t", records)
-            if head > 7000 * TIMES:
+            if head > amount(7000):
                 ended.set()
 
         def delete(rng: random.Random) -> None:

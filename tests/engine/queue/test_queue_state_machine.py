@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from tests.amount import TIMES
+from tests.amount import amount
 from tests.engine.harness import Answer, Harness
 from tests.engine.real_world import RealWorld
 from tests.long.model.model_jobs import Jobs
@@ -202,5 +202,5 @@ class RealQueueMachine(QueueMachine):
 
 TestQueue = QueueMachine.TestCase
 TestRealQueue = RealQueueMachine.TestCase
-TestRealQueue.settings = settings(max_examples=5 * TIMES, stateful_step_count=30, deadline=None)
-TestQueue.settings = settings(max_examples=20 * TIMES, stateful_step_count=40, deadline=None)
+TestRealQueue.settings = settings(max_examples=amount(5), stateful_step_count=30, deadline=None)
+TestQueue.settings = settings(max_examples=amount(20), stateful_step_count=40, deadline=None)
