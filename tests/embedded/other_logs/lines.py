@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
@@ -12,6 +14,9 @@ from typing import Any, TypeVar
 import pytest
 
 import topics
+from tests.embedded.appends.test_flush import sim_log
+from tests.embedded.conftest import SMALL
+from tests.embedded.test_no_maintenance import drive, is_durable
 from tests.sim import SimRing
 from topics.config import tiny_config
 
@@ -62,6 +67,66 @@ def append_to_failing_disk(error: int) -> tuple[topics.TopicsError, list[bytes]]
     with contextlib.suppress(topics.StorageError):
         log.close()
     return refused.value, left
+
+
+def check_sync_by_time(every: int | None, not_before: int, by: int | None) -> None:
+    """Check at which time (ms) after an append its record is on the simulated disk for good; by None: at no time."""
+    log, ring = sim_log(sync_every_ms=every, checkpoint_every_ms=1 << 40)
+    log.append("t", [b"creates the topic, which is synced"])
+    log.append("t", [b"the record"])
+    drive(log, ring, not_before)
+    assert not is_durable(ring, b"the record")
+    assert log.state("t").synced_seq == 1
+    if by is None:
+        assert log.flush("t", 2) == 2
+    else:
+        drive(log, ring, by - not_before)
+    assert is_durable(ring, b"the record")
+    assert log.state("t").synced_seq == 2
+    log.close()
+
+
+def largest_files(path: Path, *, wal_file_bytes: int, segment_max_bytes: int) -> tuple[int, int]:
+    """Write 6 MB by these settings; return the bytes of the largest log file and of the largest segment."""
+    sizes = {"wal_file_bytes": wal_file_bytes, "segment_max_bytes": segment_max_bytes, "segment_bulk": 1}
+    with topics.open(path, **{**SMALL, **sizes, "checkpoint_wal_bytes": 1 << 40}) as log:
+        for _ in range(60):
+            log.append("t", [bytes(100_000)])
+        file = max(file.stat().st_size for file in path.glob("wal/*/*.log"))
+        log.checkpoint()
+        return file, max(segment.stat().st_size for segment in path.rglob("seg-*.data"))
+
+
+def check_bytes_of_a_record(log: topics.Log) -> None:
+    """Check what records take in the files that hold them, by where their payloads are: first the log, then a pack."""
+    payloads = [letter * 100 for letter in (b"A", b"B", b"C", b"D")]
+    described = topics.NewRecord(payloads[2], tag="abc", node="nn", meta=[1])
+    log.append("t", [*payloads[:2], described, payloads[3]])
+    paths = set()
+    for _ in range(2):
+        place = log.locate("t", 1)
+        assert place is not None
+        paths.add(place.path)
+        held = Path(place.path).read_bytes()
+        first, second, _, fourth = (held.index(payload) for payload in payloads)
+        assert second - first == 61 + 100
+        assert fourth - second == 2 * (61 + 100) + len("abc") + len("nn") + len("[1]")
+        log.checkpoint()
+    assert len(paths) == 2
+
+
+def check_second_process(path: Path) -> None:
+    """Check that another process may open the directory only once this one has closed it."""
+    opening = [sys.executable, "-c", "import sys, topics; topics.open(sys.argv[1]).close()", str(path)]
+    with topics.open(path, **SMALL) as log:
+        log.append("t", [b"one"])
+        refused = subprocess.run(opening, check=False, capture_output=True, text=True)
+        assert refused.returncode == 1
+        assert f"{topics.LockedError.__name__}: " in refused.stderr
+        log.append("t", [b"two"])
+    subprocess.run(opening, check=True)
+    with topics.open(path, **SMALL) as log:
+        assert [record.data for record in log.read("t")] == [b"one", b"two"]
 
 
 def check_usage(program: ModuleType, shown: str, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:

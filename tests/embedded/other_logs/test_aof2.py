@@ -17,8 +17,14 @@ from examples.aof2 import trades
 from tests.embedded.appends.test_admission import let_syncs_go, stop_syncs
 from tests.embedded.appends.test_flush import sim_log
 from tests.embedded.conftest import SMALL, copy_open
-from tests.embedded.other_logs.lines import Lines, append_to_failing_disk, check_usage
-from tests.embedded.test_no_maintenance import drive
+from tests.embedded.other_logs.lines import (
+    Lines,
+    append_to_failing_disk,
+    check_sync_by_time,
+    check_usage,
+    largest_files,
+)
+from tests.embedded.test_no_maintenance import drive, is_durable
 
 line = Lines("AOF2")
 
@@ -98,11 +104,14 @@ async def _append(log: topics.Log) -> topics.AppendResult:
 
 
 @line("`flush(record_id)`", "durable once `flush` returns")
-def test_a_flush_returns_up_to_which_seq_all_is_on_stable_storage(tmp_path: Path) -> None:
-    with topics.open(tmp_path / "data", sync_every_ms=None, **SMALL) as log:
-        seq = log.append("t", [b"one"]).first_seq
-        assert log.flush("t", seq) >= seq
-        assert log.state("t").synced_seq >= seq
+def test_a_flush_returns_once_a_power_cut_leaves_the_record() -> None:
+    log, ring = sim_log(sync_every_ms=None)
+    log.append("t", [b"creates the topic, which is synced"])
+    seq = log.append("t", [b"the record"]).first_seq
+    assert not is_durable(ring, b"the record")
+    assert log.flush("t", seq) == seq
+    assert is_durable(ring, b"the record")
+    log.close()
 
 
 @line("`seal_current_segment()`")
@@ -153,25 +162,35 @@ def test_a_tail_gives_records_as_they_come(log: topics.Log) -> None:
     assert next(tail).data == b"two"
 
 
-@line(
-    "`root_dir`",
-    "`segment_min_bytes`, `segment_max_bytes`, `segment_target_bytes`",
-    "`FlushConfig`: interval",
-)
-def test_the_settings_of_a_log_are_there(tmp_path: Path) -> None:
-    settings = {
-        "wal_file_bytes": 1 << 20,
-        "segment_max_bytes": 1 << 20,
-        "wal_spare_files": 1,
-        "sync_every_ms": 50,
-    }
-    with topics.open(tmp_path / "data", **settings) as log:
-        for _ in range(3):
-            log.append("t", [bytes(1 << 19)])
+@line("`root_dir`")
+def test_all_files_are_below_the_path_that_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        log.append("t", [bytes(200_000)])
         log.checkpoint()
-        paths = [*(tmp_path / "data" / "wal").rglob("*.log"), *(tmp_path / "data").rglob("seg-*.data")]
-        assert paths
-        assert all(path.stat().st_size <= 2 << 20 for path in paths)
+        place = log.locate("t", 1)
+    assert place is not None
+    assert Path(place.path).is_relative_to(tmp_path / "data")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "elsewhere"]
+    assert list(elsewhere.iterdir()) == []
+
+
+@line("`segment_min_bytes`, `segment_max_bytes`, `segment_target_bytes`")
+@pytest.mark.parametrize(("file", "segment"), [(1 << 20, 300_000), (2 << 20, 600_000)])
+def test_files_and_segments_are_as_large_as_they_may_be(tmp_path: Path, file: int, segment: int) -> None:
+    found = largest_files(tmp_path / "data", wal_file_bytes=file, segment_max_bytes=segment)
+    assert found[0] == file
+    assert segment - 100_000 < found[1] < segment + 10_000
+
+
+@line("`FlushConfig`: interval")
+@pytest.mark.parametrize("every", [50, 400])
+def test_a_sync_comes_so_long_after_an_append(tmp_path: Path, every: int) -> None:
+    with topics.open(tmp_path / "data", sync_every_ms=every, **SMALL) as log:
+        assert log.config.sync_every_ms == every
+    check_sync_by_time(every, every - 25, every + 25)
 
 
 @line("`preallocate_segments`")

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import threading
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import topics
 from examples.walrus import meters
+from tests.embedded.appends.test_flush import sim_log
 from tests.embedded.conftest import SMALL, copy_open
-from tests.embedded.other_logs.lines import Lines, append_to_failing_disk, check_usage
-from tests.embedded.test_no_maintenance import drive
-from tests.sim import SimRing
-from topics.config import Config, tiny_config
-from topics.store.format.log_format import FRAME_MIN_BYTES
+from tests.embedded.other_logs.lines import (
+    Lines,
+    append_to_failing_disk,
+    check_bytes_of_a_record,
+    check_second_process,
+    check_sync_by_time,
+    check_usage,
+    largest_files,
+)
+from tests.embedded.test_no_maintenance import is_durable
+from topics.config import Config
+from topics.uring.probe import probe
 from topics.uring.support import RingSupport
 
 line = Lines("Walrus 0.2")
@@ -65,6 +73,8 @@ def test_class_and_schedule_of_syncs_are_settings_of_a_log(tmp_path: Path) -> No
     with topics.open(tmp_path / "data", durability="fsync", sync_every_ms=500, **SMALL) as log:
         log.append("t", [b"one"])
         assert log.state("t").config.durability == "fsync"
+        assert log.config.sync_every_ms == 500
+    check_sync_by_time(500, 450, 550)
 
 
 @line("`new_for_key(key)`, `with_consistency_for_key(...)`, `with_consistency_and_schedule_for_key(...)`")
@@ -133,8 +143,28 @@ def test_a_record_has_its_data_and_where_it_comes_from(log: topics.Log) -> None:
 
 @line("`enable_fd_backend()`, `disable_fd_backend()`")
 def test_the_ring_is_a_setting_of_a_log(tmp_path: Path) -> None:
-    with topics.open(tmp_path / "a", io="portable", **SMALL) as portable, topics.open(tmp_path / "b", **SMALL) as other:
-        assert portable.append("t", [b"one"]).first_seq == other.append("t", [b"one"]).first_seq == 1
+    before = _rings()
+    with topics.open(tmp_path / "a", io="portable", **SMALL) as log:
+        assert log.append("t", [b"one"]).first_seq == 1
+        assert _rings() == before
+        assert log.engine_reason == "asked for"
+        with topics.open(tmp_path / "b", **SMALL) as other:
+            assert other.engine_reason != "asked for"
+            assert (_rings() > before) == probe().ok
+    if not probe().ok:
+        pytest.skip(f"{probe().reason}: {probe().remedy}")
+    with topics.open(tmp_path / "a", io="uring", **SMALL) as log:
+        assert _rings() > before
+        assert log.engine_reason == "asked for"
+
+
+def _rings() -> int:
+    """Count the descriptors of this process that are io_uring rings."""
+    count = 0
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # that of the listing
+            count += "io_uring" in os.readlink(descriptor)
+    return count
 
 
 @line("`ReadConsistency::StrictlyAtOnce`", "a strict reader never sees an entry again")
@@ -172,20 +202,7 @@ def _read_and_fail(log: topics.Log, *, reads: int) -> None:
 def test_the_time_between_syncs_is_a_setting_and_may_be_none(
     every: int | None, not_before: int, by: int | None
 ) -> None:
-    ring = SimRing(1)
-    ring.disk.make_directory("/srv")
-    config = replace(tiny_config("/srv/topics"), checkpoint_every_ms=1 << 40, sync_every_ms=every)
-    log = topics.Log(config, ring, ring.clock)
-    log.append("t", [b"creates the topic, which is synced"])
-    log.append("t", [b"one"])
-    drive(log, ring, not_before)
-    assert log.state("t").synced_seq == 1
-    if by is None:
-        assert log.flush("t", 2) == 2
-    else:
-        drive(log, ring, by - not_before)
-        assert log.state("t").synced_seq == 2
-    log.close()
+    check_sync_by_time(every, not_before, by)
 
 
 @line("`FsyncSchedule::SyncEach`")
@@ -193,6 +210,11 @@ def test_an_append_of_class_fsync_is_synced_when_it_returns(tmp_path: Path) -> N
     with topics.open(tmp_path / "data", durability="fsync", sync_every_ms=None, **SMALL) as log:
         seq = log.append("t", [b"one"]).first_seq
         assert log.state("t").synced_seq == seq
+    simulated, ring = sim_log(sync_every_ms=None)
+    simulated.put_topic("t", durability="fsync")
+    simulated.append("t", [b"the record"])
+    assert is_durable(ring, b"the record")
+    simulated.close()
 
 
 @line("`WalIndex`, `<topic>_index.db`")
@@ -218,17 +240,9 @@ def test_the_environment_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @line("`DEFAULT_BLOCK_SIZE`, `BLOCKS_PER_FILE`, `MAX_FILE_SIZE`")
 def test_the_size_of_files_is_a_setting(tmp_path: Path) -> None:
-    sizes = {"wal_file_bytes": 1 << 20, "segment_max_bytes": 300_000, "segment_bulk": 1}
-    with topics.open(tmp_path / "data", checkpoint_wal_bytes=1 << 40, disk_reserve_bytes=0, **sizes) as log:
-        for _ in range(30):
-            log.append("t", [bytes(100_000)])
-        files = [path.stat().st_size for path in (tmp_path / "data").glob("wal/*/*.log")]
-        assert len(files) > 2
-        assert max(files) == 1 << 20
-        log.checkpoint()
-        segments = [path.stat().st_size for path in (tmp_path / "data").rglob("seg-*.data")]
-        assert len(segments) >= 10
-        assert max(segments) < 310_000
+    file, segment = largest_files(tmp_path / "data", wal_file_bytes=1 << 20, segment_max_bytes=300_000)
+    assert file == 1 << 20
+    assert 200_000 < segment < 310_000
 
 
 @line("`MAX_ALLOC`")
@@ -261,8 +275,8 @@ def test_more_bytes_than_a_batch_can_state_are_refused(tmp_path: Path) -> None:
 
 
 @line("`PREFIX_META_SIZE` 64")
-def test_a_record_takes_61_bytes_beside_its_data() -> None:
-    assert FRAME_MIN_BYTES == 61
+def test_a_record_takes_61_bytes_beside_its_data(log: topics.Log) -> None:
+    check_bytes_of_a_record(log)
 
 
 @line("`WouldBlock`, a batch is being written", "readers see all of a batch, or nothing")
@@ -353,6 +367,5 @@ def test_what_all_trimming_readers_have_committed_is_deleted(log: topics.Log) ->
 
 
 @line("two processes may open one directory")
-def test_a_directory_is_open_once_at_a_time(log: topics.Log) -> None:
-    with pytest.raises(topics.LockedError):
-        topics.open(log.config.data_dir, **SMALL)
+def test_a_directory_is_open_in_one_process_at_a_time(tmp_path: Path) -> None:
+    check_second_process(tmp_path / "data")
