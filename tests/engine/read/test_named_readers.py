@@ -86,7 +86,7 @@ def test_what_was_done_above_a_page_that_is_out_is_committed_once_that_is_done(d
 
 
 def test_what_was_done_above_a_page_that_came_back_and_was_deleted_is_committed_by_a_read(durability: str) -> None:
-    """R-READER-3: nobody has a page any more whose end would commit it."""
+    """R-READER-3: no page is out any more whose end would commit it."""
     harness, readers = make(durability)
     readers.put()
     low, high = readers.page(limit=2), readers.page()
