@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -55,6 +60,31 @@ def test_a_command_that_cannot_begin_says_why_and_returns_2(arguments: list[str]
     done = RUNNER.invoke(app, ["bench", *arguments])
     assert done.exit_code == 2
     assert said in done.stderr
+
+
+def command_of(process: str) -> str:
+    """The command line of a process; empty if it is gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{process}/cmdline").read_bytes().decode(errors="replace")
+    return ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_ends_a_run_with_its_server_and_its_directory(number: signal.Signals, tmp_path: Path) -> None:
+    """SIGTERM left `topics serve` behind, and its directory."""
+    mine, data = tmp_path / "mine.toml", tmp_path / "data"
+    mine.write_text(SHORT.replace("0.1", "60"))
+    data.mkdir()
+    words = [sys.executable, "-m", "topics", "bench", "run", str(mine), "--dir", str(data), "--out", str(tmp_path)]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
+        while not (started := list(data.glob("topics-bench-*/*/data.port"))) or not started[0].read_text().strip():
+            assert process.poll() is None
+        programs = [number for number in os.listdir("/proc") if number.isdigit() and str(data) in command_of(number)]
+        process.send_signal(number)
+        assert process.wait() == 128 + number
+    assert list(data.iterdir()) == []
+    assert len(programs) == 2
+    assert [number for number in programs if str(data) in command_of(number)] == []
 
 
 def test_compare_returns_1_for_a_worse_figure_if_it_is_asked_to(tmp_path: Path) -> None:

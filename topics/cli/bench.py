@@ -1,14 +1,18 @@
 """`topics bench`: list, run and compare workloads (docs/guides/bench.md).
 
 Exit codes: 0 measured, and every check holds; 1 a check failed, or a round could not be run; 2 the
-command could not begin.
+command could not begin; 128 and the number of a signal that ended it.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -91,7 +95,8 @@ def run(  # noqa: PLR0917 - typer makes options of them
         raise typer.Exit(COULD_NOT_BEGIN) from None
     failed = False
     for workload, (sides, left_out) in zip(workloads, chosen, strict=True):
-        result = _measured(workload, sides, left_out, settings, directory)
+        with _signals_clean_up():
+            result = _measured(workload, sides, left_out, settings, directory)
         _write(result, Path(out))
         failed |= bool(result.failures())
     if failed:
@@ -160,6 +165,21 @@ def _measured(
         result = BenchRun(workload, sides, table, SystemClock(), directory or None, settings, left_out).run()
     print_result(console, result)
     return result
+
+
+@contextmanager
+def _signals_clean_up() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end a run as Ctrl-C does: servers stop, and scratch directories go."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _write(result: BenchResult, out: Path) -> None:
