@@ -128,6 +128,20 @@ def test_readers_of_small_frames_share_what_a_pass_may_read(h: Harness) -> None:
     assert counts == [1 + 1000 + 1] * 20 + [1000 + 1] * 20
 
 
+def test_a_read_beside_many_readers_of_small_frames_has_its_turn_soon(h: Harness) -> None:
+    """Otherwise it would wait until each of them has had a pass of its own."""
+    h.append(*range(1000))
+    readers = [Reader(h, limit=1).follow() for _ in range(64)]
+    passes_of(h, 10)
+    turns, begun = h.engine._core.turns, list[bool]()
+    assert len(turns) > 32
+    turns.take(lambda: begun.append(True))
+    passes_of(h, 64 * 4 // 64 + 2)
+    assert begun
+    passes_of(h, 2000)
+    assert [len(reader.take()) for reader in readers] == [1000 + 1] * 64
+
+
 def test_a_reader_that_follows_many_topics_lets_others_be_served_between_their_first_reads(h: Harness) -> None:
     names = [f"t{number:03d}" for number in range(200)]
     for name in names:

@@ -25,6 +25,8 @@ _READS_A_PASS = 64
 
 All feeds share the budget of the pass (`ReadTurns`).
 """
+_READS_A_TURN = 4
+"""Reads that a feed makes at least before others that wait for a turn get theirs."""
 
 
 class FeedCore(PrefixCore, Protocol):
@@ -157,15 +159,16 @@ class Feed:
         if self._running or self._deferred:
             return
         self._running = True
-        left = _READS_A_PASS
+        made, turns = 0, self._core.turns
         try:
             if self.prefixes is not None:
                 self.prefixes.report()
             while self._behind and not (self.paused or self._reading or self._deferred):
-                if not left or self._core.turns.left <= 0:
+                # Those that wait share a pass; otherwise a read would wait for one pass of each feed.
+                if turns.left <= 0 or made >= max(_READS_A_TURN, _READS_A_PASS // (1 + len(turns))):
                     self._defer()
                     break
-                left -= 1
+                made += 1
                 self._read(self.subscriptions[self._behind[0]])
         finally:
             self._running = False
