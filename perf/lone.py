@@ -10,8 +10,9 @@ clocks of the measurement, and three empty functions in place of the ring's own,
 call in C and its system call. The library's row is a whole call of `Log.append`, whose writes
 return at once, too.
 
-Times are medians over the passes of a round, of the lowest round, in microseconds: from the end of
-the wait to the call that sends the answer, and of the whole pass. One after the other, passes find
+Times are medians over the passes of a round, in microseconds, of them the median over the rounds and
+the range: from the end of the wait to the call that sends the answer, and of the whole pass. The
+goal is 15 us to the answer of a request; the library has none. One after the other, passes find
 all memory in the caches; `apart` the thread sleeps for 0.2 ms (`--pause-us`) before each, as it does
 for a lone client, and the core's caches are used by others meanwhile. With `--awake` it asks for
 the time instead of sleeping, so that nothing but the sleep is left out. Bytecodes are those that the
@@ -36,8 +37,10 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import topics
+from perf.peers import interpreter
 from perf.servers import http_request
 from perf.writes import PAYLOAD, commit_id
+from topics.bench.results.figure_text import spread
 from topics.clock import SystemClock
 from topics.config import Config
 from topics.engine.stored_engine import StoredEngine
@@ -46,6 +49,11 @@ from topics.loop import Loop
 from topics.loop.choose import open_ring
 from topics.server.app import Server
 
+PASSES = 4000
+"""In each round."""
+PASSES_OF_A_SMOKE = 80
+GOAL_US = 15.0
+"""Of a pass from request to answer."""
 PACKAGE = Path(topics.__file__).parent
 TRACED = 64
 """Passes in which bytecodes are counted."""
@@ -137,42 +145,64 @@ class Passes:
         return partial(self._on_opcode, room, name)
 
 
-class Figures(NamedTuple):
-    """Times are the lowest medians of the rounds, in us."""
+class Effort(NamedTuple):
+    """How much is measured, and how."""
 
-    to_answer: float
-    whole: float
-    to_answer_apart: float
-    whole_apart: float
+    rounds: int = 5
+    passes: int = PASSES
+    pause_us: int = PAUSE_US
+    awake: bool = False
+
+
+class Figures(NamedTuple):
+    """Times are the medians of each round, in us."""
+
+    to_answer: list[float]
+    whole: list[float]
+    to_answer_apart: list[float]
+    whole_apart: list[float]
     bytecodes: Bytecodes
     """Bytecodes of the traced pass with the median of all."""
 
 
-def measured(one: Callable[[], None], passes: Passes, options: argparse.Namespace) -> Figures:
+def measured(one: Callable[[], None], passes: Passes, effort: Effort) -> Figures:
     for _ in range(WARM):
         one()
-    figures: list[tuple[float, float]] = []
-    passes.awake = options.awake
-    for pause_us, count in (0, options.passes), (options.pause_us, options.passes // 4):
-        passes.pause_ns = pause_us * 1000
-        rounds = []
-        for _ in range(options.rounds):
-            passes.clear()
-            for _ in range(count):
-                one()
-            passes.end()
-            rounds.append((statistics.median(passes.to_answer) / 1000, statistics.median(passes.whole) / 1000))
-        figures.append(min(rounds))
+    passes.awake = effort.awake
+    series = _medians(one, passes, effort.rounds, effort.passes)
+    passes.pause_ns = effort.pause_us * 1000
+    apart = _medians(one, passes, effort.rounds, effort.passes // 4)
     passes.pause_ns = 0
     with passes.traced():
         for _ in range(TRACED):
             one()
     passes.began_ns = 0
     traced = sorted(passes.traced_passes, key=Counter.total)
-    return Figures(*figures[0], *figures[1], traced[len(traced) // 2])
+    return Figures(*series, *apart, traced[len(traced) // 2])
 
 
-def of_server(row: str, options: argparse.Namespace, directory: str) -> Figures:
+def _medians(one: Callable[[], None], passes: Passes, rounds: int, count: int) -> tuple[list[float], list[float]]:
+    """Return the medians of each round, in us: to the answer, and of whole passes."""
+    to_answer: list[float] = []
+    whole: list[float] = []
+    for _ in range(rounds):
+        passes.clear()
+        for _ in range(count):
+            one()
+        passes.end()
+        to_answer.append(statistics.median(passes.to_answer) / 1000)
+        whole.append(statistics.median(passes.whole) / 1000)
+    return to_answer, whole
+
+
+def measure(row: str, effort: Effort) -> Figures:
+    """Return the figures of a row, with its data in a directory of its own."""
+    with tempfile.TemporaryDirectory(dir=".") as name:
+        of_row = of_library if row == "append" else partial(of_server, row)
+        return of_row(effort, f"{name}/data")
+
+
+def of_server(row: str, effort: Effort, directory: str) -> Figures:
     durability, path, body = ROWS[row]
     config = Config(data_dir=directory, port=0, host="127.0.0.1", spin_us="0")
     ring, _ = open_ring(config, shared=False)
@@ -216,8 +246,8 @@ def of_server(row: str, options: argparse.Namespace, directory: str) -> Figures:
         lane = server.lane
         assert lane is not None
         before = lane.single.taken
-        figures = measured(lambda: loop.run_pass(None), passes, options)
-        assert lane.single.taken - before >= options.passes * options.rounds, "requests left the short pass"
+        figures = measured(lambda: loop.run_pass(None), passes, effort)
+        assert lane.single.taken - before >= effort.passes * effort.rounds, "requests left the short pass"
         del answer_at_once.wait_single, answer_at_once.send_now, answer_at_once.write_now
     loop.close()
     return figures
@@ -249,7 +279,7 @@ class Client:
             return answer
 
 
-def of_library(options: argparse.Namespace, directory: str) -> Figures:
+def of_library(effort: Effort, directory: str) -> Figures:
     passes = Passes()
     with topics.open(directory) as log:
         log.append("bench", RECORDS)
@@ -265,7 +295,7 @@ def of_library(options: argparse.Namespace, directory: str) -> Figures:
             passes.end()
 
         ring.write_now = write_now
-        figures = measured(one, passes, options)
+        figures = measured(one, passes, effort)
         del ring.write_now
     return figures
 
@@ -279,15 +309,26 @@ def print_row(row: str, figures: Figures, functions: int) -> None:
         behind[room] += count if after else 0
     by_room = ", ".join(f"{room} {count} ({behind[room]})" for room, count in rooms.most_common())
     total = f"{rooms.total()} ({behind.total()})"
-    times = " | ".join(f"{us:.1f}" for us in figures[:4])
-    print(f"| {NAMES[row]} | {times} | {total} | {by_room} |")
+    times = " | ".join(spread(found) for found in figures[:4])
+    print(f"| {NAMES[row]} | {times} | {verdict(row, figures)} | {total} | {by_room} |", flush=True)
     for (room, name, after), count in bytecodes.most_common(functions):
         print(f"    {count:5} {'after ' if after else ''}{room} {name}")
 
 
+def verdict(row: str, figures: Figures) -> str:
+    """Return whether the median of the rounds meets the goal, in a series and apart."""
+    if row not in ROWS:
+        return "-"
+    series, apart = (
+        "met" if statistics.median(found) <= GOAL_US else "**missed**"
+        for found in (figures.to_answer, figures.to_answer_apart)
+    )
+    return f"<= {GOAL_US:.0f}: {series}, apart {apart}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--passes", type=int, default=4000, help="in each round")
+    parser.add_argument("--passes", type=int, default=PASSES, help="in each round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", default=",".join(NAMES), help="rows, of " + ", ".join(NAMES))
     parser.add_argument("--functions", type=int, default=0, help="print so many functions by their bytecodes")
@@ -296,14 +337,17 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
     if options.smoke:
-        options.passes, options.rounds = 80, 1
-    print(f"commit {commit_id()}, Python {sys.version.split()[0]}, {options.rounds} rounds of {options.passes} passes")
-    print("| | to the answer | whole pass | to the answer, apart | whole pass, apart | bytecodes | by room |")
-    print("|---|---|---|---|---|---|---|")
+        options.passes, options.rounds = PASSES_OF_A_SMOKE, 1
+    if options.rounds < 1 or options.passes < 4:
+        parser.error(f"--rounds is {options.rounds} and --passes {options.passes}: use 1 or more, and 4 or more")
+    if unknown := [row for row in options.only.split(",") if row not in NAMES]:
+        parser.error(f"--only has {', '.join(unknown)}: use rows of {', '.join(NAMES)}")
+    print(f"commit {commit_id()}, {interpreter()}, {options.rounds} rounds of {options.passes} passes")
+    print("| | to the answer | whole pass | to the answer, apart | whole pass, apart | goal | bytecodes | by room |")
+    print("|---|---|---|---|---|---|---|---|")
+    effort = Effort(options.rounds, options.passes, options.pause_us, options.awake)
     for row in options.only.split(","):
-        with tempfile.TemporaryDirectory(dir=".") as name:
-            measure = of_library if row == "append" else partial(of_server, row)
-            print_row(row, measure(options, f"{name}/data"), options.functions)
+        print_row(row, measure(row, effort), options.functions)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import platform
 import shutil
 import sqlite3
 import statistics
+import sysconfig
 import tempfile
 import threading
 import time
@@ -76,6 +77,26 @@ class Table:
         better = " (less is better)" if less else ""
         client = f"{statistics.median(CLIENT_SHARES):.2f}" if CLIENT_SHARES else "-"
         print(f"| {question}{better} | {shown[0]} | {peer} | {shown[1]} | {ratio} | {goal} | {client} |", flush=True)
+
+
+def interpreter() -> str:
+    """Return which build of Python this is, with what its configuration says of optimisation; Debian's hides that."""
+    built = [
+        str(value) for name, value in sysconfig.get_config_vars().items() if "FLAGS" in name or name == "CONFIG_ARGS"
+    ]
+    found = [
+        text
+        for text, words in {
+            "PGO": ("--enable-optimizations", "-fprofile-use"),
+            "LTO": ("--with-lto", "-flto"),
+        }.items()
+        if any(word in each for word in words for each in built)
+    ]
+    build = " ".join(platform.python_build())
+    return (
+        f"{platform.python_implementation()} {platform.python_version()} ({build}), {platform.python_compiler()}, "
+        f"configured with {' and '.join(found) or 'neither PGO nor LTO'}"
+    )
 
 
 def machine() -> str:
