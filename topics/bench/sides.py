@@ -13,6 +13,7 @@ from topics.bench.processes import ProcessUsage
 from topics.bench.workload import Case
 
 LOOK_SECONDS = 0.1
+HERE = "is here"
 Progress = Callable[[str, int], None]
 """Called while a load runs, with its phase and what was answered and delivered so far."""
 
@@ -23,7 +24,10 @@ class Side(Protocol):
     name: str
 
     def missing(self) -> str:
-        """Return why this side cannot run on this machine, with the remedy; empty if it can."""
+        """Return why this side cannot run on this machine, with the remedy; empty if it can.
+
+        A side whose program has to be built is built here, once.
+        """
 
     def refuses(self, case: Case) -> str:
         """Return why this side has no equivalent of a case; empty if it has one."""
@@ -36,6 +40,13 @@ class Side(Protocol):
 
         Raises: TopicsError if the side could not be measured at all.
         """
+
+
+class Peer(Side, Protocol):
+    """A side that is not ours."""
+
+    def at_hand(self) -> str:
+        """Return what a list of peers says of this one: nothing is built for it."""
 
 
 class ClientRun:

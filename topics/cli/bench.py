@@ -54,7 +54,7 @@ def show() -> None:
         print(f"  {workload.name:<20} {workload.title}: {workload.question}")
     print("peers:")
     for name, side in known_peers().items():
-        print(f"  {name:<20} {side.missing() or 'is here'}")
+        print(f"  {name:<20} {side.at_hand()}")
 
 
 @app.command()

@@ -82,6 +82,31 @@ def test_a_peer_that_was_named_and_is_not_here_or_not_known_is_an_error(two_peer
         chosen_peers(two_peers, "other")
 
 
+@pytest.mark.parametrize(("name", "builder"), [("nats", "go"), ("walrus", "cargo")])
+def test_a_peer_that_cannot_be_built_is_left_out_with_the_reason_and_tried_once(
+    name: str, builder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NATS with Go and without a network was a failed round each time, and voided the figures of all sides."""
+    program = tmp_path / builder
+    program.write_text(f"#!/bin/sh\necho x >> {tmp_path}/tries\necho 'first' >&2\necho 'no network' >&2\nexit 1\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    monkeypatch.setattr(
+        "topics.bench.peers.nats_peer.shutil.which", lambda name, **_: {builder: str(program)}.get(name)
+    )
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    workload = replace(parse_workload(WRITE, "x"), peers=(name,))
+    assert "before its first run, from the network" in known_peers()[name].at_hand()
+    assert not (tmp_path / "tries").exists()
+    for _ in range(2):
+        chosen, left_out = chosen_peers(workload, AUTO)
+        assert chosen == []
+        assert f"{builder} could not build it: no network: " in left_out[0].lower()
+    assert (tmp_path / "tries").read_text() == "x\n"
+    with pytest.raises(UsageError, match=f"the peer {name} is not here: .*no network"):
+        chosen_peers(workload, name)
+
+
 @pytest.mark.parametrize(
     ("peer", "text", "said"),
     [

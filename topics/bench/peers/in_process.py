@@ -24,7 +24,7 @@ from topics.bench.load.latency_histogram import SLOTS, LatencyHistogram, highest
 from topics.bench.load.load_plan import numbered_json
 from topics.bench.outcome import ANSWER, BenchCheck, LoadOutcome, RoundOutcome, UsageSample, unsent_warnings
 from topics.bench.processes import usage_of
-from topics.bench.sides import LOOK_SECONDS, Progress
+from topics.bench.sides import HERE, LOOK_SECONDS, Progress
 from topics.bench.workload import Case, LoadSpec
 
 
@@ -45,6 +45,9 @@ class InProcessSide:
 
     def missing(self) -> str:
         return ""
+
+    def at_hand(self) -> str:
+        return self.missing() or HERE
 
     def refuses(self, case: Case) -> str:
         if case.workload.kinds != {"append"}:

@@ -8,7 +8,7 @@ from topics.bench.peers.python_servers import AsyncioServer, EchoServer
 from topics.bench.peers.redis_peer import RedisPubSub, RedisStreams
 from topics.bench.peers.stores_in_process import BareFile, LmdbStore, SqliteStore
 from topics.bench.peers.walrus_peer import WalrusLog
-from topics.bench.sides import Side
+from topics.bench.sides import Peer, Side
 from topics.bench.topics_server.topics_side import TopicsSide
 from topics.bench.workload import Workload
 from topics.errors import UsageError
@@ -23,7 +23,7 @@ def own_side(workload: Workload, url: str, key: str, settings: dict[str, str]) -
     return TopicsSide(url, key, settings)
 
 
-def known_peers() -> dict[str, Side]:
+def known_peers() -> dict[str, Peer]:
     """Return every peer by the name that workloads and --peers use."""
     return {
         "redis": RedisStreams(),
@@ -49,7 +49,8 @@ def chosen_peers(workload: Workload, names: str) -> tuple[list[Side], list[str]]
     if names == NONE:
         return [], []
     wanted = workload.peers if names == AUTO else tuple(filter(None, names.split(",")))
-    chosen, left_out = [], []
+    chosen: list[Side] = []
+    left_out: list[str] = []
     for name in wanted:
         if name not in known:
             raise UsageError(f"there is no peer {name!r}: use one of {', '.join(known)}, auto or none")

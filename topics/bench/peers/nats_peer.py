@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import socket
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from topics.bench.load.load_plan import AnswerEnd, LoadGroup, LoadMessage, label
 from topics.bench.outcome import BenchCheck
 from topics.bench.peers.network_peer import READY_SECONDS, NetworkPeer, stored_check
 from topics.bench.processes import BenchProcess, ProcessError, free_port, run_to_end, start_process
+from topics.bench.sides import HERE
 from topics.bench.workload import Case, LoadSpec
 
 MODULE = "github.com/nats-io/nats-server/v2@latest"
@@ -32,20 +34,37 @@ def go_program() -> str | None:
     return shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
 
 
+def last_line(errors: str) -> str:
+    """Return the last line of what a program printed, as the reason why it failed."""
+    return (errors.strip().splitlines() or ["it says nothing"])[-1]
+
+
 def nats_program() -> str | None:
     """Return the path of nats-server, built by Go where it is missing; None without either."""
+    return _here() or _built(str(built_programs() / "nats-server"))[0]
+
+
+def _here() -> str | None:
+    """Return the path of a nats-server that is installed, or was built before."""
     built = built_programs() / "nats-server"
-    if found := shutil.which("nats-server"):
-        return found
-    if built.exists():
-        return str(built)
+    return shutil.which("nats-server") or (str(built) if built.exists() else None)
+
+
+@cache
+def _built(target: str) -> tuple[str | None, str]:
+    """Build nats-server by Go: try that once. Returns its path, or why there is none."""
     go = go_program()
-    if go is not None:
-        built.parent.mkdir(parents=True, exist_ok=True)
-        code, _, _ = run_to_end([go, "install", MODULE], {"GOBIN": str(built.parent)})
-        if code == 0 and built.exists():
-            return str(built)
-    return None
+    if go is None:
+        return None, "neither nats-server nor Go is here: install one of them"
+    folder = Path(target).parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return None, f"nats-server cannot be built in {folder}: {error.strerror}: set XDG_CACHE_HOME, or install it"
+    code, _, errors = run_to_end([go, "install", MODULE], {"GOBIN": str(folder)})
+    if code == 0 and Path(target).exists():
+        return target, ""
+    return None, f"nats-server is not here, and Go could not build it: {last_line(errors)}: install nats-server"
 
 
 class NatsJetStream(NetworkPeer):
@@ -56,9 +75,12 @@ class NatsJetStream(NetworkPeer):
     has_stream = True
 
     def missing(self) -> str:
-        if shutil.which("nats-server") or (built_programs() / "nats-server").exists() or go_program():
-            return ""
-        return "neither nats-server nor Go is here: install one of them"
+        return "" if _here() else _built(str(built_programs() / "nats-server"))[1]
+
+    def at_hand(self) -> str:
+        if _here() or go_program() is None:
+            return self.missing() or HERE
+        return "is not here: Go builds it before its first run, from the network"
 
     def version(self) -> str:
         program = nats_program()

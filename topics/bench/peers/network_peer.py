@@ -14,7 +14,7 @@ from topics.bench.load.load_client import LoadFigures
 from topics.bench.load.load_plan import LoadGroup
 from topics.bench.outcome import BenchCheck, RoundOutcome
 from topics.bench.processes import BenchProcess
-from topics.bench.sides import ClientRun, Progress
+from topics.bench.sides import HERE, ClientRun, Progress
 from topics.bench.workload import Case, LoadSpec, Workload
 from topics.clock import SystemClock
 
@@ -30,6 +30,9 @@ class NetworkPeer:
 
     def missing(self) -> str:
         return ""
+
+    def at_hand(self) -> str:
+        return self.missing() or HERE
 
     def version(self) -> str:
         return self.name

@@ -12,26 +12,35 @@ from functools import cache
 from pathlib import Path
 
 from topics.bench.outcome import BenchCheck, LoadOutcome, RoundOutcome
-from topics.bench.peers.nats_peer import built_programs
+from topics.bench.peers.nats_peer import built_programs, last_line
 from topics.bench.processes import ProcessError, run_to_end
-from topics.bench.sides import Progress
+from topics.bench.sides import HERE, Progress
 from topics.bench.workload import SYNCED, Case
 
 SETTINGS = "io_uring, no sync by time; `one`: SyncEach; `read`: AtLeastOnce, persisted every 100 reads, 1 MiB a read"
 CRATE = Path(__file__).resolve().parent / "walrus"
 
 
-@cache
 def walrus_program() -> str | None:
     """Return the load program, built where its source changed; None if that is not possible."""
+    return _built(str(built_programs() / "walrus"))[0]
+
+
+@cache
+def _built(target: str) -> tuple[str | None, str]:
+    """Build the load program by cargo: try that once. Returns its path, or why there is none."""
     cargo = shutil.which("cargo")
     if cargo is None:
-        return None
-    target = built_programs() / "walrus"
-    target.mkdir(parents=True, exist_ok=True)
-    command = [cargo, "build", "--quiet", "--release", "--target-dir", str(target)]
-    code, _, _ = run_to_end([*command, "--manifest-path", str(CRATE / "Cargo.toml")])
-    return str(target / "release" / "walrus_load") if code == 0 else None
+        return None, "cargo is not here, which builds it: install Rust"
+    try:
+        Path(target).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return None, f"it cannot be built in {target}: {error.strerror}: set XDG_CACHE_HOME to another directory"
+    command = [cargo, "build", "--quiet", "--release", "--target-dir", target]
+    code, _, errors = run_to_end([*command, "--manifest-path", str(CRATE / "Cargo.toml")])
+    if code:
+        return None, f"cargo could not build it: {last_line(errors)}: it takes crates from the network"
+    return str(Path(target) / "release" / "walrus_load"), ""
 
 
 def walrus_figures(workload: str, size: int, count: int, seconds: float, scratch: Path) -> tuple[int, float]:
@@ -55,7 +64,13 @@ class WalrusLog:
     name = "walrus"
 
     def missing(self) -> str:
-        return "" if shutil.which("cargo") else "cargo is not here, which builds it: install Rust"
+        return _built(str(built_programs() / "walrus"))[1]
+
+    def at_hand(self) -> str:
+        if shutil.which("cargo") is None:
+            return self.missing()
+        there = (built_programs() / "walrus" / "release" / "walrus_load").exists()
+        return HERE if there else "is not here: cargo builds it before its first run, from the network"
 
     def version(self) -> str:
         return f"walrus-rust 0.2, {SETTINGS}"
