@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import xxhash
 from typer.testing import CliRunner, Result
 
 import topics
@@ -204,6 +205,38 @@ def test_a_rebuild_sets_an_unreadable_marker_aside(data: Path) -> None:
     assert done.exit_code == 0, done.output
     assert fsck(data).exit_code == 0
     assert [path.read_text() for path in data.glob("set-aside-*/topics.json")] == ["garbage"]
+
+
+def test_a_rebuild_of_a_newer_directory_is_refused_and_changes_nothing(data: Path) -> None:
+    marker = data / "topics.json"
+    flip(data / SEGMENT, 4096 + 60)
+    for path, damage in (
+        (marker, lambda: marker.write_text('{"format":9,"cores":1}')),
+        (data / SEGMENT, lambda: _set(data / SEGMENT, 4, 7)),
+        (only(data, "snapshots/*"), lambda: _set_version(only(data, "snapshots/*"))),
+    ):
+        sound = path.read_bytes()
+        damage()
+        before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
+        done = fsck(data, "--rebuild")
+        assert done.exit_code == 2, done.output
+        assert "use the version of topics that made it" in done.output.replace("\n", " ")
+        assert {path: path.read_bytes() for path in data.rglob("*") if path.is_file()} == before
+        path.write_bytes(sound)
+
+
+def _set(path: Path, at: int, value: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] = value
+    path.write_bytes(content)
+
+
+def _set_version(snapshot: Path) -> None:
+    """Make a sound snapshot of version 9."""
+    _set(snapshot, 4, 9)
+    content = snapshot.read_bytes()
+    checksum = xxhash.xxh3_64_intdigest(content[:56], seed=xxhash.xxh3_64_intdigest(content[64:]))
+    snapshot.write_bytes(content[:56] + checksum.to_bytes(8, "little") + content[64:])
 
 
 def test_a_rebuild_of_a_sound_directory_changes_nothing(data: Path) -> None:

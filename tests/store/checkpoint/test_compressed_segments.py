@@ -286,6 +286,43 @@ def test_a_compressed_segment_of_a_newer_build_is_refused_with_the_remedy() -> N
         image_of(bytes(data), FIRST)
 
 
+@pytest.mark.parametrize("codec", ["zstd", "none"])
+@pytest.mark.parametrize("snapshots", [True, False], ids=["snapshots", "no snapshots"])
+def test_a_rebuild_refuses_a_segment_of_a_newer_version_and_changes_nothing(codec: str, snapshots: bool) -> None:
+    world = filled(segment_codec=codec)
+    world.create(2)
+    world.append(2, 3)
+    world.checkpoint()
+    data = bytearray(world.ring.file_bytes(FIRST))
+    data[4] = 7
+    world.run(write_new_file(world.loop.files, FIRST, data))
+    if not snapshots:
+        for name in world.files("snapshots"):
+            world.ring.disk.unlink(f"{DIRECTORY}/snapshots/{name}")
+    world = StoreWorld(world.ring.next_life(power_cut=False), config=world.config)
+    before = _everything(world)
+    with pytest.raises(
+        FormatError, match=rf"^{FIRST}: a .*segment of version 7.*: use the version of topics that made"
+    ):
+        world.run(rebuild(world.loop, DIRECTORY, COLD))
+    assert _everything(world) == before
+
+
+def _everything(world: StoreWorld) -> dict[str, bytes]:
+    """All files of both directories, by path."""
+    found: dict[str, bytes] = {}
+    waiting = [DIRECTORY, COLD]
+    while waiting:
+        path = waiting.pop()
+        for name in world.ring.disk.list_directory(path):
+            inner = f"{path}/{name}"
+            try:
+                found[inner] = world.ring.file_bytes(inner)
+            except (OSError, AssertionError):
+                waiting.append(inner)
+    return found
+
+
 def test_a_segment_that_becomes_due_meanwhile_is_not_compressed_below_format_2(monkeypatch: pytest.MonkeyPatch) -> None:
     """Age makes one due from one millisecond to the next."""
     due = Tiering.due

@@ -147,7 +147,9 @@ def _check_kind(
     if found != magic:
         raise FormatError(f"{path}: not {what} (magic {found!r})")
     if not VERSION <= version <= newest:
-        raise FormatError(f"{path}: {what} of version {version}; this build knows {newest}")
+        raise FormatError(
+            f"{path}: {what} of version {version}; this build knows {newest}: use the version of topics that made it"
+        )
 
 
 # --- segment ---------------------------------------------------------------------------------------------------------
@@ -205,7 +207,9 @@ class SegmentHeader(NamedTuple):
         if len(description) != length or stored != _checksum(data[: _SEGMENT_HEADER.size], description):
             raise CorruptError(f"{path}: checksum of the segment header is wrong", {"path": path, "offset": 0})
         if codec != CODEC_FRAMES:
-            raise FormatError(f"{path}: codec {codec}; this build knows {CODEC_FRAMES}")
+            raise FormatError(
+                f"{path}: codec {codec}; this build knows {CODEC_FRAMES}: use the version of topics that made it"
+            )
         return cls(topic_id, epoch, first_seq, created_ms, description)
 
 

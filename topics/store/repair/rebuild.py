@@ -3,7 +3,8 @@
 A sound snapshot lists the files that count, the topics, and where the log begins; without one,
 segments and packs describe themselves. The log is replayed after that as far as it is sound.
 Damaged files are copied to `set-aside-<ms>`, then replaced by one with the sound records. A
-snapshot is written last, so an interrupted rebuild is simply begun again.
+snapshot is written last, so an interrupted rebuild is simply begun again. A directory with a file
+of a newer version of topics is refused, and left as it is.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from topics.store.archive.archive_note import mark_losses
 from topics.store.disk.directory_format import Marker
 from topics.store.disk.whole_files import read_file, unlink_if_there
 from topics.store.format.segment_format import SNAPSHOT_DIRECTORY
+from topics.store.repair.newer_files import refuse_newer
 from topics.store.repair.rebuild_from_segments import RebuildFromSegments
 from topics.store.repair.rebuild_from_snapshot import RebuildFromSnapshot
 from topics.store.repair.rebuild_log import RebuildLog
@@ -44,10 +46,12 @@ async def rebuild(loop: Loop, directory: str, cold: str = "") -> Rebuilt:
 
     The caller holds the lock, and opens the store afterwards.
 
-    Raises: StorageError for a cold directory that is not the data directory's own; OSError.
+    Raises: StorageError for a cold directory that is not the data directory's own; FormatError for
+    a file of a newer version of topics, before anything is changed; OSError.
     """
     tiers = Tiers(directory, cold)
     await require_cold(loop, tiers)
+    await refuse_newer(loop.files, tiers)
     aside = SetAside(loop.files, tiers, loop.clock.now_ms())
     await _drop_unreadable_marker(loop, directory, aside)
     log = RebuildLog(loop, directory, aside)
@@ -112,10 +116,7 @@ async def _by_files(loop: Loop, tiers: Tiers, aside: SetAside, log: RebuildLog) 
 
 
 async def _drop_unreadable_marker(loop: Loop, directory: str, aside: SetAside) -> None:
-    """Remove a damaged marker, which is written again when the directory is opened.
-
-    One of another format stays, because it is valid.
-    """
+    """Remove a damaged marker, which is written again when the directory is opened."""
     path = f"{directory}/topics.json"
     try:
         data = await read_file(loop.files, path)

@@ -46,7 +46,7 @@ from topics.store.segments.manifest import PackRun, Segment
 from topics.store.segments.pack import PackWriter
 from topics.store.segments.segment import read_footer
 
-_HEADER_MAX_BYTES = 8 * BLOCK_BYTES
+HEADER_MAX_BYTES = 8 * BLOCK_BYTES
 """Bytes of a header with its description.
 
 If the header is lost, the first frame is searched up to here.
@@ -110,7 +110,7 @@ def unflipped(data: bytes | memoryview, magic: bytes, unpack: Callable[[memoryvi
 
     Its checksum decides which. Bytes that differ from `magic` in more than one bit are no header.
     """
-    head = memoryview(bytearray(data[:_HEADER_MAX_BYTES]))
+    head = memoryview(bytearray(data[:HEADER_MAX_BYTES]))
     flipped = int.from_bytes(head[: len(magic)], "little") ^ int.from_bytes(magic, "little")
     if flipped.bit_count() > 1:
         return None
@@ -126,7 +126,7 @@ def unflipped(data: bytes | memoryview, magic: bytes, unpack: Callable[[memoryvi
 
 def _first_frame(data: bytes, topic_id: int) -> int:
     """Return where frames begin after a header that is lost: at a whole block."""
-    blocks = range(BLOCK_BYTES, _HEADER_MAX_BYTES + 1, BLOCK_BYTES)
+    blocks = range(BLOCK_BYTES, HEADER_MAX_BYTES + 1, BLOCK_BYTES)
     return next((at for at in blocks if _is_frame(memoryview(data), at, topic_id)), BLOCK_BYTES)
 
 
