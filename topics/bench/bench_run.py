@@ -105,11 +105,13 @@ class BenchRun:
         }
 
     def _round(self, case: Case, side: Side, scratch: Path) -> tuple[RoundOutcome | None, str]:
-        scratch.mkdir(parents=True)
         try:
+            scratch.mkdir(parents=True)
             outcome = side.measure(case, scratch, self.watcher.progress)
         except TopicsError as error:
             return None, str(error)
+        except Exception as error:  # of a disk, or of a peer's library: other rounds have their figures
+            return None, f"{type(error).__name__}: {error}"
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         histograms = [one for load in outcome.loads for one in load.latencies.values()]

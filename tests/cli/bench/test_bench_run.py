@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from dataclasses import replace
@@ -28,7 +29,7 @@ LOAD = '[[load]]\nkind = "write"\n'
 class FakeSide:
     """A side that returns the same outcome, and notes when it was asked."""
 
-    def __init__(self, name: str, notes: list[str], refuses: str = "", error: str = "") -> None:
+    def __init__(self, name: str, notes: list[str], refuses: str = "", error: Exception | None = None) -> None:
         self.name = name
         self.notes = notes
         self._refuses = refuses
@@ -47,7 +48,7 @@ class FakeSide:
         assert scratch.is_dir()
         self.notes.append(self.name)
         if self._error:
-            raise ProcessError(self._error)
+            raise self._error
         return outcome(1000)
 
 
@@ -110,9 +111,18 @@ def test_a_side_without_an_equivalent_is_left_out_with_its_reason(tmp_path: Path
 def test_a_side_that_cannot_be_measured_is_a_failure_and_the_others_are_measured(tmp_path: Path) -> None:
     notes: list[str] = []
     workload = with_run(parse_workload(LOAD, "x"), 1, 0, 1)
-    result = run(workload, [FakeSide("a", notes, error="no port"), FakeSide("b", notes)], tmp_path)
+    result = run(workload, [FakeSide("a", notes, error=ProcessError("no port")), FakeSide("b", notes)], tmp_path)
     assert result.failures() == ["a, round 1: no port"]
     assert notes == ["a", "b"]
+
+
+def test_a_full_disk_fails_a_round_and_what_was_measured_stays(tmp_path: Path) -> None:
+    notes: list[str] = []
+    workload = with_run(parse_workload(LOAD, "x"), 1, 0, 1)
+    full = FakeSide("b", notes, error=OSError(errno.ENOSPC, "No space left on device"))
+    result = run(workload, [FakeSide("a", notes), full], tmp_path)
+    assert result.failures() == ["b, round 1: OSError: [Errno 28] No space left on device"]
+    assert len(result.document["cases"][0]["sides"][0]["rounds"]) == 1
 
 
 MIXED = """
