@@ -53,6 +53,7 @@ def test_a_run_prints_its_figures_and_writes_a_result(tmp_path: Path) -> None:
         (["run", "write-lone", "--set", "spin_us"], "--set is 'spin_us': use NAME=VALUE"),
         (["run", "write-lone", "--peers", "reddis"], "there is no peer 'reddis'"),
         (["run", "write-lone", "--dir", "/nowhere"], "--dir is '/nowhere': name a directory that exists"),
+        (["run", "write-lone", "--out", "/proc/x"], "--out is '/proc/x': No such file or directory: name a directory"),
         (["compare", "a.json", "b.json"], "a.json: [Errno 2]"),
     ],
 )  # fmt: skip

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from topics.cli.environment import odd_variables
+from topics.cli.exit_codes import report
 from topics.errors import TopicsError, UsageError
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def run(  # noqa: PLR0917 - typer makes options of them
     Exit code 0: every check holds; 1: one failed; 2: the command could not begin.
     """
     from topics.bench.bench_run import with_run  # noqa: PLC0415 - `topics --help` should not load it
+    from topics.bench.result_files import check_writable  # noqa: PLC0415
     from topics.bench.topics_server.topics_target import TopicsTarget  # noqa: PLC0415
     from topics.bench.workload_files import find_workload  # noqa: PLC0415
 
@@ -90,6 +92,8 @@ def run(  # noqa: PLR0917 - typer makes options of them
             TopicsTarget.of_url(url, key).raw("GET", "/v0/topics?page_size=1")
         if directory and not Path(directory).is_dir():
             raise UsageError(f"--dir is {directory!r}: name a directory that exists")
+        check_writable("--dir", directory or tempfile.gettempdir(), create=False)
+        check_writable("--out", out, create=True)
     except TopicsError as error:
         print(f"topics: {error}", file=sys.stderr)
         raise typer.Exit(COULD_NOT_BEGIN) from None
@@ -97,8 +101,7 @@ def run(  # noqa: PLR0917 - typer makes options of them
     for workload, (sides, left_out) in zip(workloads, chosen, strict=True):
         with _signals_clean_up():
             result = _measured(workload, sides, left_out, settings, directory)
-        _write(result, Path(out))
-        failed |= bool(result.failures())
+        failed |= not _write(result, Path(out)) or bool(result.failures())
     if failed:
         raise typer.Exit(CHECK_FAILED)
 
@@ -182,19 +185,17 @@ def _signals_clean_up() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _write(result: BenchResult, out: Path) -> None:
-    """Write a result beside earlier ones, named after its workload and its time."""
-    import json  # noqa: PLC0415 - as in `run`
+def _write(result: BenchResult, out: Path) -> bool:
+    """Write a result; return whether that was possible."""
+    from topics.bench.result_files import write_result  # noqa: PLC0415 - as in `run`
 
-    from topics.bench.report.html_report import html_report  # noqa: PLC0415
-
-    out.mkdir(parents=True, exist_ok=True)
-    began = datetime.fromisoformat(result.document["started"]).astimezone(UTC)
-    path = out / f"{result.name}-{began:%Y%m%dT%H%M%SZ}.json"
-    path.write_text(json.dumps(result.document, indent=1) + "\n", encoding="utf-8")
-    page = path.with_suffix(".html")
-    page.write_text(html_report(result), encoding="utf-8")
+    try:
+        path, page = write_result(result, out)
+    except OSError as error:
+        report(error, "the figures are above, and not in a file")
+        return False
     print(f"wrote {path} and {page}")
+    return True
 
 
 def _console() -> Console:
