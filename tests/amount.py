@@ -26,7 +26,7 @@ def seeds(count: int) -> range:
 
 def stride(every: int) -> int:
     """Return the distance between two places that are tried: `every`, or a TIMES-th of it."""
-    return max(1, int(every / TIMES))
+    return max(1, round(every / TIMES))
 
 
 def examples(count: int) -> settings:

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from tests.amount import seeds
 from tests.files.files_world import COLD, FilesWorld, Seen, busy, read_all
 from topics.files import deleted_seqs
 from topics.files.texts import NATIVE, PURE
@@ -37,7 +38,7 @@ def compare(world: FilesWorld, names: list[str], *, routers: bool = False) -> in
     return count
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", seeds(5))
 def test_after_each_checkpoint_files_give_what_diff_gives(seed: int) -> None:
     """Through deletes, caps, expiry, seals, merges of packs, moves to the cold directory, kills and power cuts."""
     chance = random.Random(seed)
@@ -61,7 +62,7 @@ def test_after_each_checkpoint_files_give_what_diff_gives(seed: int) -> None:
     assert compare(world, NAMES) > 50
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_so_they_do_of_copies_jobs_changed_classes_and_rebuilt_directories(seed: int) -> None:
     chance = random.Random(seed)
     world = FilesWorld(seed, pack_run_bytes=chance.choice((0, 1000, 100_000)))
@@ -121,7 +122,7 @@ def test_both_decoders_give_the_same(decoder) -> None:
         assert read_all(directory.topics[name], directory, decoder) == world.diff_all(name)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_deleted_records_that_are_still_in_the_files_are_none_that_live(seed: int) -> None:
     chance = random.Random(seed)
     world = FilesWorld(seed, pack_run_bytes=chance.choice((0, 1000)))

@@ -7,6 +7,7 @@ import random
 
 import pytest
 
+from tests.amount import seeds
 from tests.loop.fake_ring import Call, fake_loop
 from tests.loop.handlers import Recorder
 from topics.common import memory
@@ -724,7 +725,7 @@ def test_nothing_leaves_in_place_for_several_senders(on: Setup) -> None:
     assert on.ring.sent_now == []
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_whatever_sizes_are_written_and_taken_the_bytes_arrive_in_order(seed: int) -> None:
     rng = random.Random(seed)
     on = Setup()

@@ -11,6 +11,7 @@ import random
 
 import pytest
 
+from tests.amount import seeds
 from tests.loop.handlers import Recorder
 from tests.loop.rings.test_loop_on_rings import join, until
 from tests.sim import SimRing
@@ -19,7 +20,7 @@ from topics.loop import Connection, Loop, StreamLimits
 LIMITS = StreamLimits(send_high_water_bytes=500, send_low_water_bytes=100)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_every_stream_stays_whole_and_everything_ends(seed: int) -> None:
     rng = random.Random(seed)
     ring = SimRing(

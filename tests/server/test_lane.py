@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.amount import examples
+from tests.amount import amount, examples, seeds
 from tests.contract.requests.test_transport import MALFORMED
 from tests.contract.world.sim_world import SimWorld
 from tests.contract.world.world import Connection
@@ -219,16 +219,16 @@ def test_what_a_client_alone_has_written_is_the_same_on_both_paths(alone: Pair) 
     assert server is not None
     assert server.lane is not None
     before = server.lane.single.taken
-    for seed in range(200):
+    for seed in seeds(200):
         alone.run(random.Random(f"alone {seed}"))
-    assert server.lane.single.taken > before + 40, "too little was taken for this test to mean anything"
+    assert server.lane.single.taken > before + amount(40), "too little was taken for this test to mean anything"
     alone.compare_state()
     assert alone.compare_logs() > 30
 
 
 def test_with_keys_a_client_alone_is_let_in_as_on_the_general_path() -> None:
     pair = Pair(single=True, api_keys=KEYS, max_inflight_per_key=1)
-    for seed in range(100):
+    for seed in seeds(100):
         pair.run(random.Random(f"keys alone {seed}"))
     pair.compare_state()
     assert pair.send([[plain("t0-0", key="nobody"), plain("t0-0")]])[0].count(b"HTTP/1.1 401") == 2
@@ -557,9 +557,9 @@ def test_reads_of_several_clients_leave_out_the_end_of_their_pass_unless_somethi
 
 def test_lane_on_and_lane_off_keep_the_same_records(pair: Pair) -> None:
     before = pair.taken
-    for seed in range(120):
+    for seed in seeds(120):
         pair.run(random.Random(f"state {seed}"))
-    assert pair.taken > before + 40, "the lane has taken too little for this test to mean anything"
+    assert pair.taken > before + amount(40), "the lane has taken too little for this test to mean anything"
     pair.compare_state()
     assert pair.compare_logs() > 30
 
@@ -618,9 +618,9 @@ def test_in_a_simulated_world_of_any_order_both_recover_to_the_same(seed: int) -
 def test_with_keys_the_lane_lets_in_whom_the_general_path_lets_in() -> None:
     pair = Pair(api_keys=KEYS)
     before = pair.taken
-    for seed in range(200):
+    for seed in seeds(200):
         pair.run(random.Random(f"keys {seed}"))
-    assert pair.taken > before + 40, "the lane has taken too little for this test to mean anything"
+    assert pair.taken > before + amount(40), "the lane has taken too little for this test to mean anything"
     pair.compare_state()
     assert pair.send([[plain("t0-0", key="nobody"), plain("t0-0")]])[0].count(b"HTTP/1.1 401") == 2
     assert pair.send([[plain("t0-0", key="reader"), plain("t1-0", key="narrow")]])[0].count(b"HTTP/1.1 403") == 2

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.amount import stride
 from tests.cli.backups.copied_places import OPTIONS, fetch_all, look, restored, send, verify
 from tests.cli.backups.memory_bucket import KilledError, MemoryBucket
 from topics.cli.backups.bucket_manifest import BucketManifest, piece_bytes
@@ -108,7 +109,7 @@ def test_parts_of_a_log_that_larger_ones_replace_leave_after_all_that_names_them
             if ended is None:
                 assert verify(bucket).findings == []
                 break
-            calls += 1
+            calls += stride(1)
         objects = bucket.objects
     assert removed > 5
 
@@ -172,7 +173,7 @@ def test_a_copy_that_folds_its_additions_is_whole_after_every_call(
             assert max(found, default=0) >= step, "it leads as far as after the last step"
             if ended is None:
                 break
-            calls += 1
+            calls += stride(1)
         objects = bucket.objects
         stored = max(key for key in manifests(bucket) if "/bases/" not in key)
         is_added = bool(msgspec.json.decode(objects[stored], type=BucketManifest).adds_to)
@@ -273,7 +274,7 @@ def test_a_copy_that_ends_at_any_call_leaves_what_was_there_and_continues(
             if has not in known:
                 known[has] = state(bucket, tmp_path / "new")
             assert known[has] == states[at + 1]
-            calls += 1
+            calls += stride(1)
         assert calls > 5
         before = bucket
 

@@ -118,7 +118,7 @@ def test_a_write_that_failed_takes_nothing_else_with_it(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", ["crash", "power_cut"])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_survivors_of_class_disk_are_a_prefix(request: pytest.FixtureRequest, seed: int, kind: str) -> None:
     """R-DUR-3, R-DUR-6: with no acknowledged number given out again; a kill loses nothing at all."""
     if is_live(request.config):
@@ -252,7 +252,7 @@ def test_a_synced_delete_survives_a_power_cut(world: World) -> None:
         assert walk(world)[1] == []
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_what_was_reported_lost_never_comes_back(make_world: MakeWorld, seed: int) -> None:
     """R-DUR-8, R-DUR-9: by cap and by age, with its reason, through power cuts."""
     world = make_world(seed=seed, shuffle=True)

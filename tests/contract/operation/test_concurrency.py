@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.amount import seeds
 from tests.contract.conftest import MakeWorld, is_live
 from tests.contract.world.sim_world import SimWorld
 from tests.contract.world.world import World
@@ -55,7 +56,7 @@ def test_an_empty_name_before_a_known_path_is_absent(world: World) -> None:
         assert answer.refusal in ((404, "not_found", None), (404, "topic_not_found", {"topic": ""}))
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8))
 def test_topics_come_and_go_under_their_writers(request: pytest.FixtureRequest, seed: int) -> None:
     """R-REC-1, R-SEQ-2, R-DUR-1, R-DUR-13: every request is answered, instances do not mix, a crash changes nothing."""
     if is_live(request.config):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.amount import seeds
 from tests.contract.conftest import MakeWorld
 from tests.contract.world.queue_client import Queue, deliveries_of, lease_of, seqs_of
 from tests.contract.world.world import World
@@ -194,7 +195,7 @@ def test_a_dead_letter_move_is_never_lost(make_world: MakeWorld, microseconds: i
     assert sorted(set(left) | set(moved)) == list(range(5))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6))
 def test_a_dead_letter_that_was_moved_survives_whatever_its_class(make_world: MakeWorld, seed: int) -> None:
     """R-DUR-14, R-Q-27: queue and dead letters are in different parts of the log, and a power cut takes their ends."""
     world = make_world(seed=seed, wal_shards=4)

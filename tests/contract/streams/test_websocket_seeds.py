@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.amount import seeds
 from tests.contract.world.sim_world import SimWorld
 from tests.contract.world.websocket_client import WebSocket
 
@@ -183,7 +184,7 @@ class Run:
         assert self.world.stop() == 0
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_whatever_happens_everything_is_told_once_and_in_order(seed: int) -> None:
     """R-WS-1, R-WS-2, R-WS-3, 11.5: three people, four topics, and a seed."""
     run = Run(seed)

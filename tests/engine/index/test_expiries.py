@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+from tests.amount import seeds
 from tests.engine.fake_store import usage_of
 from tests.engine.index.seq_columns import columns
 from topics.engine.index import expiries as module
@@ -32,7 +33,7 @@ def add(index: Index, count: int) -> list[int]:
     return list(range(first, first + count))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_records_expire_in_the_order_of_their_ends_each_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """R-RTTL-1, R-RTTL-8: whatever dies otherwise, is held, or is put back."""
     monkeypatch.setattr(module, "_A_LOOK", 7)

@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+from tests.amount import seeds
 from tests.engine.index.seq_columns import columns
 from topics.engine.index import seq_times as module
 from topics.engine.index.seq_times import SeqTimes
@@ -17,7 +18,7 @@ from topics.engine.index.seq_times import SeqTimes
 FOREVER = 1 << 60
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_each_time_is_taken_once_in_order(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """R-DELAY-1, R-RTTL-1: whatever is discarded, or added again, meanwhile."""
     bits = seed % 3 + 1
@@ -72,7 +73,7 @@ def test_each_time_is_taken_once_in_order(seed: int, monkeypatch: pytest.MonkeyP
     assert (len(times), times.first(), dict(times._chunks)) == (0, None, {})
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(12))
 def test_times_of_rows_that_are_gone_are_gone_before_the_steps_that_free_them(seed: int) -> None:
     """R-DELAY-4: their number, too."""
     rng = random.Random(seed)

@@ -7,6 +7,7 @@ import random
 import msgspec
 import pytest
 
+from tests.amount import seeds
 from tests.engine.harness import Answer, Harness
 from tests.engine.read.reader_calls_of import Readers, seqs_of
 from topics.common.values.begin import Begin
@@ -548,7 +549,7 @@ def test_positions_that_overlap_let_go_what_is_committed() -> None:
         assert reader.held == position - 1
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(20))
 def test_what_is_held_is_the_least_of_all_readers_that_hold(seed: int) -> None:
     """R-READER-8: however readers come, change, move and go."""
     rng = random.Random(seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from unittest.mock import patch
 
+from tests.amount import amount, seeds
 from tests.engine.harness import Answer, Harness
 from tests.engine.queue.queue_calls import claim, queue, start_ack, start_claim
 from topics.engine.queue.queue_results import HeldJobs
@@ -52,7 +53,7 @@ def read(h: Harness) -> list[object]:
 
 def test_holes_that_change_while_they_are_told_are_the_same_after_a_restart() -> None:
     """R-RTTL, R-TRIM-2: holes open, become one and become part of a floor between the steps."""
-    assert sum(is_the_same_after_a_restart(seed) for seed in range(60)) > 200, "most images took steps"
+    assert sum(is_the_same_after_a_restart(seed) for seed in seeds(60)) > amount(200), "most images took steps"
 
 
 def is_the_same_after_a_restart(seed: int) -> int:
@@ -94,7 +95,7 @@ def test_each_step_tells_of_a_bounded_share_of_the_holes() -> None:
 # --- leases ----------------------------------------------------------------------------------------------------------
 def test_leases_that_change_while_they_are_told_are_the_same_after_a_restart() -> None:
     """R-DUR-11, R-Q-34: jobs are leased, fail, expire and go between the steps."""
-    assert sum(leases_after_a_restart(seed) for seed in range(80)) > 400, "most images took steps"
+    assert sum(leases_after_a_restart(seed) for seed in seeds(80)) > amount(400), "most images took steps"
 
 
 def leases_after_a_restart(seed: int) -> int:

@@ -7,6 +7,7 @@ from unittest.mock import patch
 
 import pytest
 
+from tests.amount import amount, seeds
 from tests.engine.harness import Answer, Harness
 from tests.engine.queue.queue_calls import queue, start_claim
 from tests.engine.shared.test_topic_snapshot import change_leases, leases_of
@@ -54,7 +55,7 @@ def kept_in_steps(h: Harness, rng: random.Random, steps: int = 10_000) -> Answer
 
 def test_leases_that_change_while_they_begin_to_be_kept_are_the_same_after_a_restart() -> None:
     """R-DUR-11, R-Q-34: they are leased, fail, expire and go between the steps."""
-    for seed in range(150):
+    for seed in seeds(150):
         rng = random.Random(seed)
         h = used_queue(rng)
         assert kept_in_steps(h, rng).get().config.leases_durable
@@ -68,7 +69,7 @@ def test_leases_that_change_while_they_begin_to_be_kept_are_the_same_after_a_res
 def test_a_process_that_ends_before_all_leases_are_logged_keeps_none() -> None:
     """R-DUR-11: nor do any come back when the next one begins to keep leases."""
     ended = 0
-    for seed in range(150):
+    for seed in seeds(150):
         rng = random.Random(seed)
         h = used_queue(rng)
         if kept_in_steps(h, rng, rng.randrange(1, 5)).given:
@@ -86,7 +87,7 @@ def test_a_process_that_ends_before_all_leases_are_logged_keeps_none() -> None:
         before = leases_of(h)
         h.restart()
         assert leases_of(h) == before, seed
-    assert ended > 50
+    assert ended > amount(50)
 
 
 def test_requests_that_want_leases_kept_while_they_are_logged_wait_for_the_same_steps() -> None:
