@@ -53,7 +53,7 @@ PASSES = 4000
 """In each round."""
 PASSES_OF_A_SMOKE = 80
 GOAL_US = 15.0
-"""What a pass may take from request to answer."""
+"""A pass may take so long from request to answer."""
 PACKAGE = Path(topics.__file__).parent
 TRACED = 64
 """Passes in which bytecodes are counted."""

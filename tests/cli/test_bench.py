@@ -72,7 +72,7 @@ def command_of(process: str) -> str:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_ends_a_run_with_its_server_and_its_directory(number: signal.Signals, tmp_path: Path) -> None:
-    """SIGTERM left `topics serve` behind, and its directory."""
+    """SIGTERM left `topics serve` running, and its directory."""
     mine, data = tmp_path / "mine.toml", tmp_path / "data"
     mine.write_text(SHORT.replace("0.1", "60"))
     data.mkdir()

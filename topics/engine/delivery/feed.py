@@ -164,7 +164,7 @@ class Feed:
             if self.prefixes is not None:
                 self.prefixes.report()
             while self._behind and not (self.paused or self._reading or self._deferred):
-                # Those that wait share a pass; otherwise a read would wait for one pass of each feed.
+                # Those that wait share a pass; a read would wait for a pass of each feed otherwise.
                 if turns.left <= 0 or made >= max(_READS_A_TURN, _READS_A_PASS // (1 + len(turns))):
                     self._defer()
                     break
