@@ -15,7 +15,7 @@ import pytest
 
 import topics
 from tests.embedded.appends.test_flush import sim_log
-from tests.embedded.conftest import SMALL
+from tests.embedded.conftest import SMALL, copy_open
 from tests.embedded.test_no_maintenance import drive, is_durable
 from tests.sim import SimRing
 from topics.config import tiny_config
@@ -27,6 +27,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "from-other-logs.md"
 def lines_of(section: str) -> list[str]:
     """Return the first cells of the table in a section of the page."""
     text = PAGE.read_text().partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    text = text.partition("\n### ")[0]
     rows = [line.split(" | ")[0].removeprefix("| ") for line in text.splitlines() if line.startswith("| ")]
     return rows[1:]
 
@@ -113,6 +114,27 @@ def check_bytes_of_a_record(log: topics.Log) -> None:
         assert fourth - second == 2 * (61 + 100) + len("abc") + len("nn") + len("[1]")
         log.checkpoint()
     assert len(paths) == 2
+
+
+def check_start_reads_the_end(tmp_path: Path) -> None:
+    """Check that an open after a kill reads frames of the log only after the newest snapshot."""
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        for _ in range(20):
+            log.append("t", [bytes(100)] * 100)
+        without = copy_open(tmp_path / "data", tmp_path / "without")
+        log.checkpoint()
+        log.append("t", [b"after it"])
+        behind = copy_open(tmp_path / "data", tmp_path / "behind")
+    for copy, records, least, most in ((without, 2_000, 2_000, 2_100), (behind, 2_001, 1, 50)):
+        with topics.open(copy, **SMALL) as log:
+            assert log.state("t").head_seq == records
+            assert least <= log.stats().recovery_frames <= most
+
+
+def mapped_files(directory: Path) -> list[str]:
+    """Return the lines of this process' memory map that name a file of a directory."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return [line for line in lines if str(directory) in line]
 
 
 def check_second_process(path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import shutil
@@ -16,13 +17,17 @@ import topics
 from examples.aof2 import trades
 from tests.embedded.appends.test_admission import let_syncs_go, stop_syncs
 from tests.embedded.appends.test_flush import sim_log
-from tests.embedded.conftest import SMALL, copy_open
+from tests.embedded.conftest import SMALL, copy_open, damage_record
 from tests.embedded.other_logs.lines import (
     Lines,
     append_to_failing_disk,
+    check_bytes_of_a_record,
+    check_second_process,
+    check_start_reads_the_end,
     check_sync_by_time,
     check_usage,
     largest_files,
+    mapped_files,
 )
 from tests.embedded.test_no_maintenance import drive, is_durable
 
@@ -103,6 +108,25 @@ async def _append(log: topics.Log) -> topics.AppendResult:
     return await log.aio.append("t", [b"one"])
 
 
+@line("`append_record_async` may be cancelled")
+def test_a_cancelled_append_leaves_nothing_or_is_written() -> None:
+    async def cancel(data: bytes, *, admitted: bool) -> None:
+        appending = asyncio.ensure_future(log.aio.append("t", [data]))
+        await asyncio.sleep(0)
+        if admitted:
+            log._driver.drive_due()
+        appending.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await appending
+
+    log, _ring = sim_log()
+    log.append("t", [b"one"])
+    asyncio.run(cancel(b"cancelled before it was admitted", admitted=False))
+    asyncio.run(cancel(b"cancelled later", admitted=True))
+    assert [record.data for record in log.read("t")] == [b"one", b"cancelled later"]
+    log.close()
+
+
 @line("`flush(record_id)`", "durable once `flush` returns")
 def test_a_flush_returns_once_a_power_cut_leaves_the_record() -> None:
     log, ring = sim_log(sync_every_ms=None)
@@ -153,6 +177,27 @@ def test_records_are_read_page_by_page_or_as_columns(log: topics.Log) -> None:
     assert len(log.columns("t").seq) == 2
 
 
+@line("reads of mapped segments, without a copy")
+def test_columns_are_one_buffer_and_no_file_is_mapped(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", hot_tail_bytes=0, **SMALL) as log:
+        log.append("t", [bytes(200_000), b"two"])
+        log.checkpoint()
+        columns = log.columns("t")
+        assert bytes(columns.payloads) == bytes(200_000) + b"two"
+        assert mapped_files(tmp_path) == []
+
+
+@line("a record's timestamp, ns")
+def test_a_record_has_the_milliseconds_in_which_it_was_appended() -> None:
+    log, ring = sim_log()
+    log.append("t", [b"one"])
+    ring.clock.advance_ns(5_000_999_999)
+    log.append("t", [b"two"])
+    one, two = (record.ts for record in log.read("t"))
+    assert 5_000 <= two - one <= 5_001
+    log.close()
+
+
 @line("tail followers")
 def test_a_tail_gives_records_as_they_come(log: topics.Log) -> None:
     log.append("t", [b"one"])
@@ -183,6 +228,55 @@ def test_files_and_segments_are_as_large_as_they_may_be(tmp_path: Path, file: in
     found = largest_files(tmp_path / "data", wal_file_bytes=file, segment_max_bytes=segment)
     assert found[0] == file
     assert segment - 100_000 < found[1] < segment + 10_000
+
+
+@line("a record is smaller than its segment")
+def test_a_record_may_be_larger_than_files_and_segments(tmp_path: Path) -> None:
+    sizes = {"wal_file_bytes": 1 << 20, "segment_max_bytes": 300_000}
+    with topics.open(tmp_path / "data", **{**SMALL, **sizes}) as log:
+        log.append("t", [bytes(3 << 20)])
+        places = [log.locate("t", 1)]
+        log.checkpoint()
+        places.append(log.locate("t", 1))
+        record = log.get("t", 1)
+        assert record is not None
+        assert record.data == bytes(3 << 20)
+        sizes_on_disk = [Path(place.path).stat().st_size for place in places[1:] if place]
+        assert [place.length > 3 << 20 for place in places if place] == [True, True]
+        assert sizes_on_disk[0] > 3 << 20
+
+
+@line("header and footer of a segment, 64 bytes each, with the magics `AOF2` and `FOOT`")
+def test_a_segment_has_header_and_footer_with_magics(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", segment_max_events=1, **SMALL) as log:
+        log.append("large", [bytes(200_000), bytes(200_000)])
+        log.append("small", [b"one"])
+        log.checkpoint()
+        places = [log.locate(topic, 1) for topic in ("large", "small")]
+    assert [place.sealed for place in places if place] == [True, True]
+    assert places[0] is not None
+    assert places[0].offset == 4096
+    segment, pack = (Path(place.path).read_bytes() for place in places if place)
+    assert (segment[:4], segment[-128:-124]) == (b"TPSG", b"TPSF")
+    assert (pack[:4], pack[-128:-124]) == (b"TPPK", b"TPPF")
+
+
+@line("a record's header of 16 bytes")
+def test_a_record_takes_61_bytes_beside_its_payload(log: topics.Log) -> None:
+    check_bytes_of_a_record(log)
+
+
+@line("`FlushConfig`: watermarks")
+def test_a_sync_begins_once_half_of_the_unsynced_bytes_are_there() -> None:
+    log, ring = sim_log(max_unsynced_bytes=100_000, sync_every_ms=None)
+    log.append("t", [b"creates the topic, which is synced"])
+    log.append("t", [b"less than half " + bytes(30_000)])
+    drive(log, ring, 1_000)
+    assert not is_durable(ring, b"less than half ")
+    log.append("t", [bytes(30_000)])
+    drive(log, ring, 1_000)
+    assert is_durable(ring, b"less than half ")
+    log.close()
 
 
 @line("`FlushConfig`: interval")
@@ -315,7 +409,7 @@ def test_unsynced_bytes_stay_below_their_bound(tmp_path: Path) -> None:
             assert log.stats().unsynced_bytes <= bound
 
 
-@line("torn and truncated ends are cut off at the start")
+@line("torn and truncated ends are cut off at the start", "event: recovery truncation")
 def test_a_torn_end_is_cut_off_and_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "data"
     with topics.open(path, **SMALL) as log:
@@ -331,7 +425,9 @@ def test_a_torn_end_is_cut_off_and_reported(tmp_path: Path, caplog: pytest.LogCa
         file.write(b"torn")
     with topics.open(path, **SMALL) as log:
         assert [record.data for record in log.read("t")] == [b"one"]
-    assert place.path in caplog.text
+        cut = log.stats().recovery_cut_bytes
+        assert cut > len(b"two, torn")
+    assert f"recovery cut off {cut} bytes of {place.path} from byte " in caplog.text
 
 
 def test_a_log_file_that_was_cut_inside_a_block_is_refused_until_it_is_rebuilt(tmp_path: Path) -> None:
@@ -369,6 +465,16 @@ def test_threads_read_and_write_at_the_same_time(log: topics.Log) -> None:
     assert seen == list(range(1, 101))
 
 
+@line("writers of several processes are not coordinated")
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
+    check_second_process(tmp_path / "data")
+
+
+@line("at the start the headers of all segments but the newest two are trusted")
+def test_a_start_trusts_the_newest_snapshot(tmp_path: Path) -> None:
+    check_start_reads_the_end(tmp_path)
+
+
 @line("a checksum of each record")
 def test_scrubbing_reads_every_checksum(tmp_path: Path) -> None:
     with topics.open(tmp_path / "data", **SMALL) as log:
@@ -387,8 +493,69 @@ def test_scrubbing_reads_every_checksum(tmp_path: Path) -> None:
     assert [(found.path, found.seq) for found in report.findings if found.seq > 0] == [(place.path, 2)]
 
 
-@line("counters, histograms, events")
-def test_the_numbers_of_a_log_are_counters_gauges_and_histograms(log: topics.Log) -> None:
+@line("counters: bytes, durable bytes, records, flushes, rollovers, time of the recovery")
+def test_the_counters_of_a_log_count(tmp_path: Path) -> None:
+    topics.open(tmp_path / "data", **SMALL).close()
+    with topics.open(tmp_path / "data", sync_every_ms=None, segment_max_events=20, **SMALL) as log:
+        log.put_topic("t")
+        before = log.stats()
+        for _ in range(20):
+            log.append("t", [bytes(100_000), b"x"])
+        written = log.stats()
+        assert (written.records - before.records, written.bytes - before.bytes) == (40, 20 * 100_001)
+        assert written.rotations > before.rotations
+        assert written.unsynced_bytes > 0
+        log.flush()
+        flushed = log.stats()
+        assert (flushed.syncs > written.syncs, flushed.unsynced_bytes) == (True, 0)
+        assert log.state("t").synced_seq == 40
+        log.checkpoint()
+        assert log.stats().seals > before.seals
+        assert log.stats().recovery_ms > 0
+
+
+@line("histograms: append, flush, bytes a segment; spans of `tracing`")
+def test_the_histograms_of_a_log_count(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", segment_max_events=1, **SMALL) as log:
+        log.put_topic("t")
+        before = log.stats()
+        for _ in range(3):
+            log.append("t", [bytes(100_000)])
+        log.flush()
+        log.checkpoint()
+        stats = log.stats()
+    assert stats.append.count - before.append.count == 3
+    assert stats.commit.count - before.commit.count >= 3
+    assert stats.sync.count > before.sync.count
+    assert stats.seal.count == stats.segment_bytes.count == stats.seals > 0
+    assert stats.segment_bytes.mean > 100_000
+
+
+@line("event: checksum mismatch")
+def test_a_damaged_record_is_a_line_a_number_and_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with topics.open(tmp_path / "data", hot_tail_bytes=0, **SMALL) as log:
+        log.append("t", [b"one", b"two"])
+        log.checkpoint()
+        place = log.locate("t", 2)
+        assert place is not None
+        damage_record(place)
+        with pytest.raises(topics.CorruptError):
+            log.get("t", 2)
+        assert log.stats().checksum_failures == 1
+    assert f"damage in {place.path} at byte {place.offset}" in caplog.text
+
+
+@line("event: footer write failure")
+def test_a_segment_that_cannot_be_completed_is_a_line_a_number_and_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    log, ring = sim_log()
     log.append("t", [b"one"])
-    stats = log.stats()
-    assert (stats.records, stats.commits > 0, stats.append.count) == (1, True, 1)
+    ring.faults.fail("write", errno.EIO, times=100, path_part="pack")
+    with pytest.raises(topics.StorageError, match="pack-"):
+        log.checkpoint()
+    assert log.stats().checkpoint_failures >= 1
+    assert "failed" in caplog.text
+    with pytest.raises(topics.LogReadOnlyError):
+        log.append("t", [b"two"])
+    assert [record.data for record in log.read("t")] == [b"one"]
+    with contextlib.suppress(topics.StorageError):
+        log.close()

@@ -19,9 +19,11 @@ from tests.embedded.other_logs.lines import (
     append_to_failing_disk,
     check_bytes_of_a_record,
     check_second_process,
+    check_start_reads_the_end,
     check_sync_by_time,
     check_usage,
     largest_files,
+    mapped_files,
 )
 from tests.embedded.test_no_maintenance import is_durable
 from topics.config import Config
@@ -96,6 +98,12 @@ def test_a_batch_with_one_refused_record_is_absent_as_a_whole(log: topics.Log) -
     with pytest.raises(topics.RequestError):
         log.append("t", [b"four", bytes(64 << 20)])
     assert [record.data for record in log.read("t")] == [b"one", b"two", b"three"]
+
+
+@line("a batch of no entries is `Ok`")
+def test_an_append_of_no_records_is_refused(log: topics.Log) -> None:
+    with pytest.raises(topics.UsageError, match="use one record at least"):
+        log.append("t", [])
 
 
 @line("a batch is whole or absent")
@@ -195,6 +203,19 @@ def _read_and_fail(log: topics.Log, *, reads: int) -> None:
         raise ZeroDivisionError
 
 
+@line("several consumers read a topic in parallel (`AtLeastOnce`)")
+def test_several_objects_of_one_reader_get_disjoint_pages(log: topics.Log) -> None:
+    log.append("t", [b"%d" % number for number in range(100)])
+    with log.reader("t", "main") as first, log.reader("t", "main") as second:
+        pages = [reader.read(limit=10) for _ in range(5) for reader in (first, second)]
+    assert [record.seq for page in pages for record in page] == list(range(1, 101))
+
+
+@line("at the start all files are mapped, and every block is read")
+def test_a_start_reads_the_log_after_the_newest_snapshot(tmp_path: Path) -> None:
+    check_start_reads_the_end(tmp_path)
+
+
 @line("`FsyncSchedule::Milliseconds(n)`", "`FsyncSchedule::NoFsync`")
 @pytest.mark.parametrize(
     ("every", "not_before", "by"), [(200, 150, 250), (Config().sync_every_ms, 900, 1_100), (None, 60_000, None)]
@@ -215,6 +236,36 @@ def test_an_append_of_class_fsync_is_synced_when_it_returns(tmp_path: Path) -> N
     simulated.append("t", [b"the record"])
     assert is_durable(ring, b"the record")
     simulated.close()
+
+
+@line("a batch is synced when it returns, with each schedule")
+def test_a_batch_is_synced_when_it_returns_in_class_fsync_or_by_a_flush() -> None:
+    log, ring = sim_log(sync_every_ms=None)
+    log.put_topic("fsync", durability="fsync")
+    log.append("disk", [b"creates the topic, which is synced"])
+    log.append("fsync", [b"one of a synced batch", b"two"])
+    assert is_durable(ring, b"one of a synced batch")
+    result = log.append("disk", [b"one of a batch", b"two"])
+    assert not is_durable(ring, b"one of a batch")
+    assert log.flush("disk", result.last_seq) == 3
+    assert is_durable(ring, b"one of a batch")
+    log.close()
+
+
+@line("the syncs of several files are one submission")
+def test_one_sync_is_that_of_all_topics() -> None:
+    log, ring = sim_log(sync_every_ms=None)
+    texts = [b"record of topic %d." % number for number in range(20)]
+    for number in range(len(texts)):
+        log.append(f"t{number}", [b"creates the topic, which is synced"])
+    for number, text in enumerate(texts):
+        log.append(f"t{number}", [text])
+    assert not any(is_durable(ring, text) for text in texts)
+    syncs = log.stats().syncs
+    log.flush()
+    assert log.stats().syncs == syncs + 1
+    assert all(is_durable(ring, text) for text in texts)
+    log.close()
 
 
 @line("`WalIndex`, `<topic>_index.db`")
@@ -263,6 +314,27 @@ def test_more_records_than_an_append_may_have_are_refused(tmp_path: Path) -> Non
         assert refused.value.code == "batch_too_large"
         with pytest.raises(topics.UsageError):
             log.append("t", b"no list")
+
+
+@line("an entry of some 10 MB")
+def test_a_record_of_16_mib_needs_no_setting(log: topics.Log) -> None:
+    log.append("t", [bytes(16 << 20)])
+    record = log.get("t", 1)
+    assert record is not None
+    assert len(record.data) == 16 << 20
+    with pytest.raises(topics.RequestError) as refused:
+        log.append("t", [bytes((16 << 20) + 1)])
+    assert refused.value.code == "record_too_large"
+
+
+@line("`MAX_BATCH_ENTRIES` 2,000, of a read")
+@pytest.mark.parametrize(("setting", "most"), [({}, 1_000), ({"max_limit": 10}, 10)], ids=str)
+def test_a_read_has_no_more_records_than_a_limit(tmp_path: Path, setting: dict[str, int], most: int) -> None:
+    with topics.open(tmp_path / "data", **setting, **SMALL) as log:
+        log.append("t", [b"x"] * 1_001)
+        with log.reader("t", "main") as reader:
+            assert len(reader.peek(max_bytes=1 << 20)) == most
+            assert len(reader.read(limit=1_001)) == most
 
 
 @line("`MAX_BATCH_BYTES` 10 GiB")
@@ -324,6 +396,16 @@ def test_a_ring_that_the_kernel_refuses_is_replaced_only_if_none_was_chosen(
         assert "no io_uring here" in log.engine_reason
     with pytest.raises(topics.TopicsError, match="no io_uring here"):
         topics.open(tmp_path / "data", io="uring", **SMALL)
+
+
+@line("without io_uring: mapped files")
+def test_the_portable_way_maps_no_file(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "data", io="portable", hot_tail_bytes=0, **SMALL) as log:
+        log.append("t", [bytes(200_000), b"two"])
+        log.checkpoint()
+        assert data_of(list(log.read("t"))) == [bytes(200_000), b"two"]
+        assert _rings() == 0
+        assert mapped_files(tmp_path) == []
 
 
 def _refused() -> RingSupport:
