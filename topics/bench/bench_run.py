@@ -110,7 +110,7 @@ class BenchRun:
             outcome = side.measure(case, scratch, self.watcher.progress)
         except TopicsError as error:
             return None, str(error)
-        except Exception as error:  # of a disk, or of a peer's library: other rounds have their figures
+        except Exception as error:  # of a disk or a library; other rounds have their figures
             return None, f"{type(error).__name__}: {error}"
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
