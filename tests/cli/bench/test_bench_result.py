@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +38,47 @@ def test_a_file_that_is_no_result_is_refused_by_its_name(tmp_path: Path, text: s
         read_result(str(path))
     with pytest.raises(UsageError, match=r"nowhere.*No such file"):
         read_result("nowhere.json")
+
+
+ROUND = "cases[0].sides[0].rounds[0]"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "said"),
+    [
+        ("cases", 5, "cases is 5, and not a list"),
+        (f"{ROUND}.loads", None, f"{ROUND}.loads is missing"),
+        (f"{ROUND}.loads", {}, f"{ROUND}.loads is empty"),
+        (f"{ROUND}.loads.write.rate", "x", f"{ROUND}.loads.write.rate is 'x', and not a number"),
+        (f"{ROUND}.loads.write.rate", math.nan, f"{ROUND}.loads.write.rate is nan, and not a number"),
+        (f"{ROUND}.loads.write.latencies.answer.p50_ns", "", "latencies.answer.p50_ns is '', and not a number"),
+        (f"{ROUND}.seconds", 0, f"{ROUND}.seconds is 0, and not a number above 0"),
+        (f"{ROUND}.server.usage", [[1, 2]], f"{ROUND}.server.usage has a row without time, CPU and memory"),
+        (f"{ROUND}.checks", [{"name": "x", "ok": 1, "detail": ""}], "checks[0].ok is 1, and not true or false"),
+        ("machine", [], "machine is [], and not an object"),
+        ("workload", None, "workload is missing"),
+        ("sides", [{"name": "a"}], "sides[0].version is missing"),
+    ],
+)
+def test_a_damaged_result_is_refused_by_the_member_that_is_wrong(
+    path: str, value: Any, said: str, tmp_path: Path
+) -> None:
+    """Tracebacks and exit code 1, which with --fail means that a figure is worse."""
+    document: Any = json.loads(json.dumps(result({"topics": [outcome(1000)]}).document))
+    *places, last = re.findall(r"\w+", path)
+    member = document
+    for place in places:
+        member = member[int(place) if place.isdigit() else place]
+    if value is None:
+        del member[last]
+    else:
+        member[last] = value
+    file = tmp_path / "x.json"
+    file.write_text(json.dumps(document))
+    with pytest.raises(UsageError) as caught:
+        read_result(str(file))
+    assert str(caught.value).startswith(f"{file}: ")
+    assert f"{said}: the file is damaged: run the workload again" in str(caught.value)
 
 
 def test_a_failed_check_and_a_round_that_could_not_run_are_failures() -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from topics.bench.load.latency_histogram import LatencyHistogram
 from topics.bench.outcome import LoadOutcome, RoundOutcome
+from topics.bench.results.result_shape import shape_fault
 from topics.errors import UsageError
 
 FORMAT, VERSION = "topics-bench", 1
@@ -168,10 +169,12 @@ def read_result(path: str) -> BenchResult:
     """Return the result in a file. Raises: UsageError if it has none that this version can read."""
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"{path}: {error}: name a JSON file that `topics bench run` has written") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise UsageError(f"{path}: this is no result of `topics bench run`: its format is not {FORMAT!r}")
     if document.get("version") != VERSION:
         raise UsageError(f"{path}: version {document.get('version')} of the format: this build reads {VERSION}")
+    if fault := shape_fault(document):
+        raise UsageError(f"{path}: {fault}: the file is damaged: run the workload again")
     return BenchResult(document)
