@@ -256,6 +256,9 @@ class SlowReader:
     def ranges(self) -> bytearray:
         return self._reader.ranges()
 
+    def is_prefetched(self, piece: FileRange) -> bool:
+        return self._reader.is_prefetched(piece)
+
     def prefetched_ranges(self) -> bytearray:
         return self._reader.prefetched_ranges()
 

@@ -182,3 +182,34 @@ def test_an_answer_that_would_be_compressed_is_compressed() -> None:
     before = reads.lane.taken
     assert b"Content-Encoding" not in _all(reads.conn.send(small))
     assert reads.lane.taken == before + 1
+
+
+def test_what_was_prefetched_of_a_cold_segment_is_not_read_from_it_on_either_path() -> None:
+    """3.3: `cold_segments_read` counts the files that a read has read."""
+    world = SimWorld(
+        only_woken=True,
+        cold_dir="/srv/cold",
+        hot_retain_segments=0,
+        segment_max_events=50,
+        pack_run_bytes=64,
+        checkpoint_every_ms=100,
+        hot_tail_bytes=4096,
+        prefetch_bytes=4 << 20,
+    )
+    world.start()
+    for _ in range(4):
+        world.write_records("t", [{"data": number} for number in range(50)], durability="fsync")
+        world.advance_ms(3000)
+    assert world.loop is not None
+    world.loop._traffic.one_sender_passes = 0
+    server = world.server
+    assert server is not None
+    assert server.lane is not None
+    conn, reported = world.connect(), []
+    for at in range(8):
+        body = b'{"from_seq":%d,"limit":5}' % (5 * at)
+        answer = conn.send(plain_read("t", body, field="X-General: path" if at % 2 else "")).answer("POST").json
+        assert len(answer["records"]) == 5
+        reported.append(answer["performance"].get("cold_segments_read", 0))
+    assert reported == [1, 1, 0, 0, 0, 0, 0, 0]
+    assert server.lane.single.reads_taken == 3

@@ -223,8 +223,9 @@ class ReadPass:
         read = self._frames(self._core.reader, topic, rows)
         self._core.turns.spend(read.size)
         if self._core.config.cold_dir:
-            files = self._core.files
-            self._cold.update(piece.file_id for piece in read.pieces if files[piece.file_id].cold)
+            files, prefetched = self._core.files, self._core.reader.is_prefetched
+            cold = [piece for piece in read.pieces if files[piece.file_id].cold]
+            self._cold.update(piece.file_id for piece in cold if not prefetched(piece))
         read.begin(lambda fetched: self._on_fetched(fetched, filtered))
 
     def _next_rows(self, most: int) -> SelectedRows:

@@ -164,6 +164,10 @@ class Reader:
         """
         return self.tail.ranges()
 
+    def is_prefetched(self, piece: FileRange) -> bool:
+        """Return whether a piece of a file is in memory because it was prefetched."""
+        return self.prefetch.find(piece) is not None
+
     def prefetched_ranges(self) -> bytearray:
         """Return what was prefetched as packed HOT_RANGE rows. Valid until the loop continues."""
         return self.prefetch.ranges()
