@@ -14,7 +14,7 @@ from topics.bench.machine_facts import command_line, machine_facts, machine_warn
 from topics.bench.outcome import BenchCheck, RoundOutcome
 from topics.bench.results.bench_result import FORMAT, VERSION, BenchResult, outcome_json
 from topics.bench.sides import Side
-from topics.bench.workload import Case, RunSpec, Workload
+from topics.bench.workload import Case, Workload, checked_option
 from topics.clock import Clock
 from topics.errors import TopicsError
 
@@ -126,11 +126,10 @@ class BenchRun:
 
 
 def with_run(workload: Workload, seconds: float | None, warmup: float | None, rounds: int | None) -> Workload:
-    """Return a workload with other times, where they are given."""
-    old = workload.run
-    run = RunSpec(
-        old.seconds if seconds is None else seconds,
-        old.warmup if warmup is None else warmup,
-        old.rounds if rounds is None else rounds,
-    )
-    return replace(workload, run=run)
+    """Return a workload with other times, where they are given.
+
+    Raises: UsageError that names the option, for a time that a file may not have either.
+    """
+    given = {"seconds": seconds, "warmup": warmup, "rounds": rounds}
+    times = {name: checked_option(name, value) for name, value in given.items() if value is not None}
+    return replace(workload, run=replace(workload.run, **times))

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from topics.config import OPTIONAL, Config, checked
 from topics.errors import UsageError
 
 KINDS = {
@@ -29,6 +30,8 @@ KINDS = {
 NETWORK_KINDS = frozenset(KINDS) - {"restart", "append"}
 CLASSES = ("ephemeral", "memory", "disk", "fsync")
 SYNCED = "fsync"
+NEVER = "none"
+"""The value of a setting that may be off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +217,8 @@ def parse_workload(text: str, source: str) -> Workload:
     )
     if "sweep" in document:
         workload = replace(workload, sweep=_sweep(document["sweep"], workload, source))
-    _check_together(workload)
+    for case in workload.cases():
+        _check_together(case.workload)
     return workload
 
 
@@ -250,23 +254,22 @@ def _checked(values: Any, section: str, path: str, source: str) -> dict[str, Any
     return found
 
 
-def _allowed(value: Any, rule: NumberRule | ChoiceRule | str, path: str, source: str) -> Any:
-    """Return a value that its rule allows. Raises: UsageError for any other."""
+def _allowed(value: Any, rule: NumberRule | ChoiceRule | str, path: str, source: str = "") -> Any:
+    """Return a value that its rule allows. source: a file. Raises: UsageError for any other."""
+    where = f"{source}: {path}" if source else path
     if isinstance(rule, ChoiceRule):
         if value not in rule.values:
             allowed = ", ".join(one or '""' for one in rule.values)
-            raise UsageError(f"{source}: {path} is {value!r}: use one of {allowed} ({rule.help})")
+            raise UsageError(f"{where} is {value!r}: use one of {allowed} ({rule.help})")
         return value
     if isinstance(rule, NumberRule):
         number = isinstance(value, int if rule.whole else int | float) and not isinstance(value, bool)
         if not number or not rule.low <= value <= rule.high:
             kind = "a whole number" if rule.whole else "a number"
-            raise UsageError(
-                f"{source}: {path} is {value!r}: use {kind} from {rule.low:,} to {rule.high:,} ({rule.help})"
-            )
+            raise UsageError(f"{where} is {value!r}: use {kind} from {rule.low:,} to {rule.high:,} ({rule.help})")
         return value if rule.whole else float(value)
     if isinstance(value, bool) != rule.startswith("true") or not isinstance(value, str | bool):
-        raise UsageError(f"{source}: {path} is {value!r}: use {rule}")
+        raise UsageError(f"{where} is {value!r}: use {rule}")
     return value
 
 
@@ -284,9 +287,25 @@ def _settings(values: Any, source: str) -> dict[str, str]:
     for name, value in values.items():
         if not isinstance(value, str | int | float):
             raise UsageError(f"{source}: server.{name} is {value!r}: use a number, a text, true or false")
+        _check_setting(name, value, source)
         text = str(value).lower() if isinstance(value, bool) else str(value)
         found[f"TOPICS_{name.upper()}"] = text
     return found
+
+
+def _check_setting(name: str, value: str | float, source: str) -> None:
+    """Refuse a setting that a server does not have, or does not take with this value."""
+    defaults = {setting.name: setting.default for setting in fields(Config)}
+    if name not in defaults:
+        near = get_close_matches(name, defaults, 1)
+        remedy = f"did you mean {near[0]}?" if near else "docs/settings.md lists them"
+        raise UsageError(f"{source}: server.{name} is not a setting: {remedy}")
+    if isinstance(defaults[name], tuple) or (name in OPTIONAL and value == NEVER):
+        return
+    try:
+        checked(name, value)
+    except UsageError as error:
+        raise UsageError(f"{source}: server.{error}") from None
 
 
 def _texts(values: Any, path: str, source: str) -> tuple[str, ...]:
@@ -330,8 +349,16 @@ def _with(workload: Workload, path: str, value: Any) -> Workload:
     )
 
 
+def checked_option(name: str, value: float) -> Any:
+    """Return a time of `[run]` that an option gives.
+
+    Raises: UsageError for one that no file may have.
+    """
+    return _allowed(value, _SECTIONS["run"][name], f"--{name}")
+
+
 def _check_together(workload: Workload) -> None:
-    """Refuse values that contradict each other."""
+    """Refuse values that contradict each other. Raises: UsageError."""
     source, kinds = workload.source, workload.kinds
     single = kinds - NETWORK_KINDS
     if single and len(workload.loads) > 1:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from topics.cli.environment import odd_variables
+from topics.cli.environment import config_of, odd_variables
 from topics.cli.exit_codes import report
 from topics.errors import TopicsError, UsageError
 
@@ -85,6 +85,8 @@ def run(  # noqa: PLR0917 - typer makes options of them
     try:
         workloads = [with_run(find_workload(name), seconds, warmup, rounds) for name in names]
         settings = _settings(setting or [])
+        for workload in workloads:
+            _check_settings({**workload.server, **settings})
         if url and settings:
             raise UsageError("--set changes a server of this command's own: leave it out with --url")
         chosen = [_sides(workload, url, key, peers, settings) for workload in workloads]
@@ -141,6 +143,14 @@ def _settings(pairs: list[str]) -> dict[str, str]:
     if odd := odd_variables(found):
         raise UsageError(f"--set: {odd[0]}")
     return found
+
+
+def _check_settings(variables: dict[str, str]) -> None:
+    """Raises: UsageError for settings that a server would not start with."""
+    try:
+        config_of(variables)
+    except UsageError as error:
+        raise UsageError(f"--set or [server]: {error}") from None
 
 
 def _sides(

@@ -14,6 +14,9 @@ from topics.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
 LOAD = '[[load]]\nkind = "write"\n'
+WATCHED = LOAD + '[[load]]\nkind = "watch"\n'
+WORK = '[topic]\ntype = "queue"\n[[load]]\nkind = "work"\n'
+READ = '[fill]\nrecords = 9\n[[load]]\nkind = "read"\n'
 
 
 def workload(text: str) -> Workload:
@@ -70,6 +73,13 @@ def test_a_name_without_a_workload_says_how_to_find_one(name: str) -> None:
         ("title = 3\n" + LOAD, "title is 3: use a few words for the list"),
         ("peers = 'redis'\n" + LOAD, "peers is 'redis': use a list of names"),
         (LOAD + "[server]\nx = [1]", "server.x is [1]: use a number, a text, true or false"),
+        (LOAD + "[server]\nfoo = 1", "server.foo is not a setting: docs/settings.md lists them"),
+        (LOAD + "[server]\nmax_topic = 1", "server.max_topic is not a setting: did you mean max_topics?"),
+        (LOAD + "[server]\nspin_us = 'zzz'", "server.spin_us is 'zzz': use auto, or a number"),
+        (LOAD + "[server]\nmax_topics = 'a'", "server.max_topics is 'a': use a whole number"),
+        (WATCHED + "[sweep]\nfield = 'load.watch.topics'\nvalues = [3]", "only a workload of writes has many topics"),
+        (WORK + "[sweep]\nfield = 'topic.type'\nvalues = ['queue', 'log']", 'set topic.type = "queue"'),
+        (READ + "[sweep]\nfield = 'fill.records'\nvalues = [9, 0]", "fill.records is 0, and there is nothing to read"),
         (LOAD + "[sweep]\nfield = 'topic.durability'", "sweep has two fields: field"),
         (LOAD + "[sweep]\nfield = 'topic.durability'\nvalues = []", "sweep.values is []"),
         (LOAD + "[sweep]\nfield = 'topic.durability'\nvalues = ['paper']", "topic.durability is 'paper'"),
@@ -97,9 +107,9 @@ def test_a_sweep_makes_a_case_of_each_value() -> None:
 
 
 def test_settings_of_the_server_become_variables() -> None:
-    assert workload(LOAD + "[server]\nmax_topics = 5\ngzip = false").server == {
+    assert workload(LOAD + "[server]\nmax_topics = 5\nverify = false").server == {
         "TOPICS_MAX_TOPICS": "5",
-        "TOPICS_GZIP": "false",
+        "TOPICS_VERIFY": "false",
     }
 
 

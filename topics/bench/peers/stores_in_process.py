@@ -19,6 +19,7 @@ LMDB_BYTES = 64 << 30
 """Address space of the map; the file has only what is written."""
 BLOCK = 4096
 FILE_BYTES = 16 << 20
+"""A write takes half of it at most."""
 
 
 class SqliteStore(InProcessSide):
@@ -98,6 +99,8 @@ class BareFile(InProcessSide):
 
     def refuses(self, case: Case) -> str:
         loads = case.workload.loads
+        if any(load.bytes * load.batch > FILE_BYTES // 2 for load in loads):
+            return f"its file has room for writes of up to {FILE_BYTES >> 21} MiB"
         if case.workload.kinds == {"write"} and len(loads) == 1 and loads[0].connections == 1:
             return ""
         return super().refuses(case)

@@ -40,14 +40,20 @@ class TopicsTarget:
     @classmethod
     def of_url(cls, url: str, key: str = "") -> TopicsTarget:
         """Return the target of `http://HOST:PORT`. Raises: UsageError for another kind of URL."""
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(url)
+            port = parts.port or 80
+        except ValueError as error:
+            raise UsageError(f"--url is {url!r}: {error}: use http://HOST:PORT, with a port to 65535") from None
         if parts.scheme != "http" or not parts.hostname:
             raise UsageError(f"--url is {url!r}: use http://HOST:PORT (the load client speaks no TLS)")
+        if parts.path.strip("/") or parts.query or parts.fragment or parts.username:
+            raise UsageError(f"--url is {url!r}: leave out what is not of http://HOST:PORT; --key has the key")
         try:
             address = socket.gethostbyname(parts.hostname)
         except OSError as error:
             raise UsageError(f"--url is {url!r}: {parts.hostname} has no address: {error}") from None
-        return cls(address, parts.port or 80, key)
+        return cls(address, port, key)
 
     def raw(self, method: str, path: str, body: bytes | None = None) -> bytes:
         """Send one request; return the body of its answer.
