@@ -66,3 +66,16 @@ def test_another_machine_file_or_setting_and_failed_checks_are_doubts() -> None:
         "second result has failed",
     ):
         assert part in said
+
+
+def test_other_times_and_other_versions_of_a_side_are_doubts() -> None:
+    """A file compared with itself and other times was compared without a word."""
+    one = result({"topics": [outcome(1)], "Redis": [outcome(1)], "NATS": [outcome(1)]})
+    run = {"seconds": 99.0, "warmup": 0.2, "rounds": 7}
+    other = result({"topics": [outcome(1)]}, workload={**one.document["workload"], "run": run})
+    other.document["sides"] = [{"name": "topics", "version": "topics 1"}, {"name": "Redis", "version": "Redis 2"}]
+    assert doubts(one, other) == [
+        "run.seconds differs: 1 s and 99 s",
+        "run.warmup differs: 0.1 s and 0.2 s",
+        "the version of Redis differs: Redis 1 and Redis 2",
+    ]

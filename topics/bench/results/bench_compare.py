@@ -85,6 +85,14 @@ def doubts(before: BenchResult, after: BenchResult) -> list[str]:
             found.append(f"{name} differs: {one} and {other}")
     if before.document["workload"]["text"] != after.document["workload"]["text"]:
         found.append("the files of the workload differ")
+    for name, unit in (("seconds", " s"), ("warmup", " s")):
+        one, other = (result.document["workload"]["run"][name] for result in (before, after))
+        if one != other:
+            found.append(f"run.{name} differs: {one:g}{unit} and {other:g}{unit}")
+    versions = [{side["name"]: side["version"] for side in one.document["sides"]} for one in (before, after)]
+    for name, version in versions[0].items():
+        if versions[1].get(name, version) != version:
+            found.append(f"the version of {name} differs: {version} and {versions[1][name]}")
     if before.document["settings"] != after.document["settings"]:
         found.append(f"the settings differ: {before.document['settings']} and {after.document['settings']}")
     for label, result in (("first", before), ("second", after)):
