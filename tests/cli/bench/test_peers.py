@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -188,6 +189,13 @@ def test_calls_that_were_due_and_never_began_count_with_the_time_that_they_had_w
         assert load.latencies["answer"].quantile(share) == pytest.approx(wanted, rel=0.002, abs=1)
     said = [f"append: {unsent} requests were due and not sent by the end, because each call waited"] if unsent else []
     assert [warning[: len(said[0])] for warning in outcome.warnings] == said
+
+
+def test_the_table_of_sqlite_costs_no_second_one(tmp_path: Path) -> None:
+    """AUTOINCREMENT keeps a table sqlite_sequence: OFF was 1.35 times slower with it."""
+    measured(SqliteStore(), APPEND, tmp_path)
+    with closing(sqlite3.connect(tmp_path / "peer.db")) as db:
+        assert db.execute("SELECT name FROM sqlite_master").fetchall() == [("log",)]
 
 
 def test_a_store_that_lost_a_record_fails_its_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
