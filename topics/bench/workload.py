@@ -30,6 +30,8 @@ KINDS = {
 NETWORK_KINDS = frozenset(KINDS) - {"restart", "append"}
 CLASSES = ("ephemeral", "memory", "disk", "fsync")
 SYNCED = "fsync"
+_APPEND_FIELDS = ("name", "kind", "rate", "bytes", "batch", "call")
+"""Fields of a load that calls of the library have."""
 NEVER = "none"
 """The value of a setting that may be off."""
 
@@ -363,6 +365,8 @@ def _check_together(workload: Workload) -> None:
     single = kinds - NETWORK_KINDS
     if single and len(workload.loads) > 1:
         raise UsageError(f"{source}: a load of kind {min(single)} is the only one of its workload: move the others")
+    if "append" in kinds:
+        _check_append(workload)
     if "work" in kinds and workload.topic.type != "queue":
         raise UsageError(f'{source}: load of kind work needs jobs: set topic.type = "queue"')
     if kinds & {"read", "restart"} and not workload.fill.records:
@@ -372,6 +376,27 @@ def _check_together(workload: Workload) -> None:
             raise UsageError(f"{source}: load[{at}].topic is the destination of a router: set destinations = 1")
         if load.topics > 1 and kinds != {"write"}:
             raise UsageError(f"{source}: load[{at}].topics is {load.topics}: only a workload of writes has many topics")
+
+
+def _check_append(workload: Workload) -> None:
+    """Refuse what calls of the library would leave out: they are one thread's, on a plain log."""
+    source, load = workload.source, workload.loads[0]
+    for one in fields(LoadSpec):
+        value = getattr(load, one.name)
+        if one.name not in _APPEND_FIELDS and value != one.default:
+            raise UsageError(
+                f"{source}: load[0].{one.name} is {value!r}: calls of the library are one thread's, which write: "
+                "leave it out"
+            )
+    given = {
+        "topic.type": workload.topic.type != "log",
+        "topic.cap_records": workload.topic.cap_records,
+        "fill.records": workload.fill.records,
+        "destinations": workload.destinations,
+    }
+    for name, is_given in given.items():
+        if is_given:
+            raise UsageError(f"{source}: {name} is not for kind append, which writes to a new, plain log: leave it out")
 
 
 def field_names() -> dict[str, list[str]]:

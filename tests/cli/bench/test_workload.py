@@ -14,6 +14,7 @@ from topics.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
 LOAD = '[[load]]\nkind = "write"\n'
+APPEND = '[[load]]\nkind = "append"\n'
 WATCHED = LOAD + '[[load]]\nkind = "watch"\n'
 WORK = '[topic]\ntype = "queue"\n[[load]]\nkind = "work"\n'
 READ = '[fill]\nrecords = 9\n[[load]]\nkind = "read"\n'
@@ -73,6 +74,12 @@ def test_a_name_without_a_workload_says_how_to_find_one(name: str) -> None:
         ("title = 3\n" + LOAD, "title is 3: use a few words for the list"),
         ("peers = 'redis'\n" + LOAD, "peers is 'redis': use a list of names"),
         (LOAD + "[server]\nx = [1]", "server.x is [1]: use a number, a text, true or false"),
+        (APPEND + "connections = 8", "load[0].connections is 8: calls of the library are one thread's"),
+        (APPEND + "limit = 8", "load[0].limit is 8: calls of the library are one thread's"),
+        (APPEND + "[topic]\ntype = 'queue'", "topic.type is not for kind append, which writes to a new, plain log"),
+        (APPEND + "[topic]\ncap_records = 10", "topic.cap_records is not for kind append"),
+        (APPEND + "[sweep]\nfield = 'fill.records'\nvalues = [0, 5]", "fill.records is not for kind append"),
+        ("destinations = 1\n" + APPEND, "destinations is not for kind append"),
         (LOAD + "[server]\nfoo = 1", "server.foo is not a setting: docs/settings.md lists them"),
         (LOAD + "[server]\nmax_topic = 1", "server.max_topic is not a setting: did you mean max_topics?"),
         (LOAD + "[server]\nspin_us = 'zzz'", "server.spin_us is 'zzz': use auto, or a number"),
