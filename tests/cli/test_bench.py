@@ -38,7 +38,7 @@ def test_a_run_prints_its_figures_and_writes_a_result(tmp_path: Path) -> None:
     mine.write_text(SHORT)
     done = RUNNER.invoke(app, ["bench", "run", str(mine), "--out", str(tmp_path / "out"), "--dir", str(tmp_path)])
     assert done.exit_code == 0, done.output
-    assert "checks hold: what was acknowledged was read back and counted" in done.stdout
+    assert "checks hold: topics: what was acknowledged was read back" in done.stdout
     (path,) = (tmp_path / "out").glob("mine-*.json")
     assert json.loads(path.read_text())["workload"]["text"] == SHORT
 
@@ -61,6 +61,7 @@ def test_a_run_prints_its_figures_and_writes_a_result(tmp_path: Path) -> None:
         (["run", "write-lone", "--url", "http://x:abc"], "--url is 'http://x:abc': Port could not be cast"),
         (["run", "write-lone", "--url", "http://x/a?x=1"], "--url is 'http://x/a?x=1': leave out what is not"),
         (["run", "write-lone", "--set", "spin_us=zzz"], "spin_us is 'zzz': use auto, or a number from 0"),
+        (["run", "recovery", "--url", "http://x"], "recovery: the server at http://x is not this command's to kill"),
         (["run", "write-lone", "--out", "/proc/x"], "--out is '/proc/x': No such file or directory: name a directory"),
         (["compare", "a.json", "b.json"], "a.json: [Errno 2]"),
     ],

@@ -90,6 +90,9 @@ def run(  # noqa: PLR0917 - typer makes options of them
         if url and settings:
             raise UsageError("--set changes a server of this command's own: leave it out with --url")
         chosen = [_sides(workload, url, key, peers, settings) for workload in workloads]
+        for workload, (sides, _) in zip(workloads, chosen, strict=True):
+            if all(reasons := [sides[0].refuses(case) for case in workload.cases()]):
+                raise UsageError(f"{workload.name}: {reasons[0]}")
         if url:
             TopicsTarget.of_url(url, key).raw("GET", "/v0/topics?page_size=1")
         if directory and not Path(directory).is_dir():

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.bench.results_of_rounds import outcome, result
 from topics.bench.load.latency_histogram import LatencyHistogram
+from topics.bench.outcome import BenchCheck, RoundOutcome
 from topics.bench.results.bench_result import read_result
 from topics.errors import UsageError
 
@@ -88,6 +89,35 @@ def test_a_failed_check_and_a_round_that_could_not_run_are_failures() -> None:
         "topics, durability fsync, round 2: every acknowledged record is read back once: 100 acknowledged",
     ]
     assert result({"topics": [outcome(1)]}).failures() == []
+
+
+def test_a_result_says_of_each_side_what_its_checks_show() -> None:
+    """Pub/Sub, an echo and a file were said to be read back; Redis and SQLite only count."""
+
+    def checked(*names: str) -> RoundOutcome:
+        one = outcome(1)
+        one.checks = [BenchCheck(name, True, "") for name in names]
+        return one
+
+    answers, count = "every answer is a success", "as many records as were acknowledged"
+    sides = {
+        "topics": [checked(answers, "every acknowledged record is read back once"), checked(answers, count)],
+        "Redis": [checked(answers, count)],
+        "Pub/Sub": [checked(answers, "watch: each reader received each record exactly once")],
+        "echo": [checked(answers)],
+        "a file": [checked("the package hdrhistogram computes the same quantiles")],
+    }
+    assert result(sides).established() == (
+        "10 checks hold: topics, Redis: what was acknowledged was counted, not read back; "
+        "Pub/Sub: what each reader received was counted; echo: answers were checked, and nothing was read back; "
+        "a file: nothing was read back or counted"
+    )
+
+
+def test_a_result_in_which_nothing_was_measured_is_a_failure() -> None:
+    """It said: 0 checks hold."""
+    assert result({}).failures() == ["nothing was measured: every side was left out"]
+    assert result({"topics": []}).failures() == ["nothing was measured: every side was left out"]
 
 
 def test_warnings_of_all_rounds_are_shown_once() -> None:

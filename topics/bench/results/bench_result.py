@@ -19,6 +19,21 @@ from topics.bench.results.result_shape import shape_fault
 from topics.errors import UsageError
 
 FORMAT, VERSION = "topics-bench", 1
+_READ_BACK, _COUNTED = "what was acknowledged was read back", "what was acknowledged was counted, not read back"
+_ESTABLISHED = (
+    ("is read back once", _READ_BACK),
+    ("is in the file once", _READ_BACK),
+    ("as many records as were acknowledged", _COUNTED),
+    ("as many seqs as were acknowledged", _COUNTED),
+    ("every job was handed out once", "each job was counted"),
+    ("received each record exactly once", "what each reader received was counted"),
+    ("has as many records as were asked for", "the records of each answer were counted"),
+    ("no answer has a record", "the records of each answer were counted"),
+    ("heartbeats arrive", "heartbeats were counted"),
+    ("every answer is a success", "answers were checked, and nothing was read back"),
+)
+"""Parts of names of checks, and what a check of that name shows: the strongest first."""
+_NOTHING = "nothing was read back or counted"
 SHOWN = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "p9999": 0.9999, "max": 1.0}
 
 
@@ -103,10 +118,27 @@ class BenchResult:
     def failures(self) -> list[str]:
         """Return a sentence for each check that failed and each round that could not be run."""
         found = [str(sentence) for sentence in self.document["errors"]]
+        if not found and not any(self.rounds()):
+            found.append("nothing was measured: every side was left out")
         for case, side, number, one in self.rounds():
             place = ", ".join(filter(None, (side, case, f"round {number + 1}")))
             found += [f"{place}: {each['name']}: {each['detail']}" for each in one["checks"] if not each["ok"]]
         return found
+
+    def established(self) -> str:
+        """Return how many checks hold, and what those of each side show: by its weakest round."""
+        count, weakest = 0, dict[str, int]()
+        for _, side, _, one in self.rounds():
+            count += len(one["checks"])
+            names = [check["name"] for check in one["checks"]]
+            best = [at for at, (part, _) in enumerate(_ESTABLISHED) if any(part in name for name in names)]
+            weakest[side] = max(weakest.get(side, 0), min(best, default=len(_ESTABLISHED)))
+        sides = dict[str, list[str]]()
+        for side, at in weakest.items():
+            shown = _ESTABLISHED[at][1] if at < len(_ESTABLISHED) else _NOTHING
+            sides.setdefault(shown, []).append(side)
+        shown = "; ".join(f"{', '.join(names)}: {text}" for text, names in sides.items())
+        return f"{count} check{'' if count == 1 else 's'} hold{'s' if count == 1 else ''}: {shown}"
 
     def warnings(self) -> list[str]:
         """Return one warning of each kind; others differ by numbers, or by side and case."""
