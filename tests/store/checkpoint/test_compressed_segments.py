@@ -308,6 +308,20 @@ def test_a_rebuild_refuses_a_segment_of_a_newer_version_and_changes_nothing(code
     assert _everything(world) == before
 
 
+@pytest.mark.parametrize("snapshots", [True, False], ids=["snapshots", "no snapshots"])
+def test_bytes_after_the_last_block_are_damage_and_a_rebuild_loses_nothing(snapshots: bool) -> None:
+    world = filled()
+    data = world.ring.file_bytes(FIRST)
+    world.run(write_new_file(world.loop.files, FIRST, data + b"x" * 1000))
+    (finding,) = verified(world).findings
+    assert (finding.path, finding.offset, finding.topic_id) == (FIRST, len(data), 1)
+    assert finding.message.startswith("1000 bytes follow the last block")
+    world = rebuilt(world, snapshots=snapshots)
+    assert len(world.topic(1).rows) == 1000
+    world.check_every_record()
+    assert verified(world).sound
+
+
 def _everything(world: StoreWorld) -> dict[str, bytes]:
     """All files of both directories, by path."""
     found: dict[str, bytes] = {}

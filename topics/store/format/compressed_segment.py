@@ -128,7 +128,12 @@ class Blocks:
         sizes = struct.unpack(f"<{header.blocks}I", table)
         self.header = header
         self.path = path
-        self._starts = list(accumulate(sizes, initial=header.blocks_at))
+        self._starts: list[int] = list(accumulate(sizes, initial=header.blocks_at))
+
+    @property
+    def end(self) -> int:
+        """The bytes of the file."""
+        return self._starts[-1]
 
     def covering(self, offset: int, length: int) -> range:
         """Return the numbers of the blocks that hold these bytes of the segment.
@@ -225,6 +230,14 @@ def image_of(data: bytes, path: str) -> bytes:
     for at in flag_offsets(image) if any(flags) else ():
         flag(image, at, flags)
     return bytes(image)
+
+
+def surplus_bytes(data: bytes, path: str) -> int:
+    """Return how many bytes of a sound file follow its last block.
+
+    Raises: FormatError, CorruptError.
+    """
+    return max(0, len(data) - blocks_of(data, path).end) if is_compressed(data) else 0
 
 
 def flag(image: bytearray, at: int, flags: bytes | bytearray | memoryview) -> None:

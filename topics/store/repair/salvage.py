@@ -27,6 +27,7 @@ from topics.store.format.compressed_segment import (
     flag,
     image_of,
     is_compressed,
+    surplus_bytes,
     walked_blocks,
 )
 from topics.store.format.log_format import BLOCK_BYTES
@@ -149,7 +150,7 @@ def salvaged_image(data: bytes, path: str, topic_id: int, hints: list[int]) -> S
     """
     with contextlib.suppress(CorruptError, FormatError):
         if is_compressed(data) or data[: len(SEGMENT_MAGIC)] == SEGMENT_MAGIC:
-            return StoredImage(image_of(data, path), True)
+            return StoredImage(image_of(data, path), not surplus_bytes(data, path))
     try:
         header = CompressedHeader.unpack(data, path)
     except (CorruptError, FormatError):

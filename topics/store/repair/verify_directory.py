@@ -21,6 +21,7 @@ from topics.store.disk.uncached_reads import is_direct
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file
 from topics.store.format import codec
 from topics.store.format.codec import ScanStop
+from topics.store.format.compressed_segment import image_of, surplus_bytes
 from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import DELETED, DELETED_LIVE, FrameType, shard_directory
 from topics.store.format.segment_format import (
@@ -36,7 +37,7 @@ from topics.store.format.segment_format import (
 from topics.store.recovery.log_replay import DirectReader, ShardReplay, VerifiedBatches, shards_of, survey_shard
 from topics.store.segments.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, unpack_store_part
 from topics.store.segments.pack import PackIndex, read_pack, scan_runs
-from topics.store.segments.segment import read_footer, read_segment
+from topics.store.segments.segment import read_footer
 from topics.store.segments.snapshot_files import read_snapshot, snapshot_numbers
 from topics.store.segments.tiers import Tiers, require_cold
 
@@ -182,7 +183,8 @@ async def _verify_segments(files: FileCalls, tiers: Tiers, manifest: Manifest | 
 
 async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, report: VerifyReport) -> None:
     try:
-        data = await read_segment(files, path)
+        stored = await read_file(files, path)
+        data, surplus = image_of(stored, path), surplus_bytes(stored, path)
         header = SegmentHeader.unpack(data, path)
         # The frames of an unsealed segment are followed by left-overs of a crash, perhaps half a
         # footer.
@@ -193,6 +195,9 @@ async def _verify_segment(files: FileCalls, path: str, segment: Segment | None, 
         report.findings.append(Damage(path, without_remedy(error), at.get("offset", 0), topic_id))
         return
     report.learn_name(header.topic_id, header.description)
+    if surplus:
+        text = f"{surplus} bytes follow the last block of the compressed segment; none of them is of a record"
+        report.findings.append(Damage(path, text, len(stored) - surplus, header.topic_id))
     begin = header.header_bytes
     if segment is not None:
         end, total = segment.frames_end, segment.sum
