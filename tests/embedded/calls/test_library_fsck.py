@@ -44,6 +44,7 @@ def test_damage_is_reported_by_place_and_a_rebuild_keeps_the_rest(path: Path) ->
     report = topics.fsck(str(path))
     assert not report.sound
     assert report.findings[0].path.endswith(file.name)
+    assert (report.findings[0].topic_id, report.findings[0].seq) == (1, 2)
     assert not topics.fsck(path).sound, "a check changes nothing"
     report = topics.fsck(path, rebuild=True)
     assert report.sound

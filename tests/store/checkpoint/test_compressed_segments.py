@@ -315,6 +315,7 @@ def test_bytes_after_the_last_block_are_damage_and_a_rebuild_loses_nothing(snaps
     world.run(write_new_file(world.loop.files, FIRST, data + b"x" * 1000))
     (finding,) = verified(world).findings
     assert (finding.path, finding.offset, finding.topic_id) == (FIRST, len(data), 1)
+    assert finding.topic == world.topic(1).name
     assert finding.message.startswith("1000 bytes follow the last block")
     world = rebuilt(world, snapshots=snapshots)
     assert len(world.topic(1).rows) == 1000

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
@@ -44,7 +44,10 @@ from topics.store.segments.tiers import Tiers, require_cold
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One damaged place. offset, topic_id and seq (the first damaged one) are -1 if unknown."""
+    """One damaged place. offset, topic_id and seq (the first damaged one) are -1 if unknown.
+
+    The seq is unknown where a block of a compressed segment is damaged.
+    """
 
     path: str
     message: str
@@ -56,6 +59,8 @@ class Damage:
 
     No record is lost then, because it is derived again from the data when the store is opened.
     """
+    topic: str = ""
+    """Name of the topic; "" if unknown."""
 
 
 class _Named(msgspec.Struct):
@@ -120,6 +125,7 @@ async def verify(loop: Loop, directory: str, cold: str = "") -> VerifyReport:
     await _verify_segments(loop.files, Tiers(directory, cold), manifest, report)
     await _verify_packs(loop.files, directory, manifest, report)
     await _verify_log(loop, directory, part, report)
+    report.findings = [replace(each, topic=report.names.get(each.topic_id, "")) for each in report.findings]
     return report
 
 
