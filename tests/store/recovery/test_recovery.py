@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +14,10 @@ from tests.sim.world.sim_disk import SimDirectory
 from tests.sim.world.sim_file import SimFile
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import LogReadOnlyError
+from topics.store.format.catalog import RowColumns
 from topics.store.format.file_table import FileKind, StoredFile
 from topics.store.format.log_format import FrameType
+from topics.store.recovery import recovery
 from topics.store.wal.sharded_log import ShardedLog
 
 
@@ -278,3 +282,36 @@ def test_a_start_that_fails_leaves_nothing_that_goes_on_writing(shards: int) -> 
         failing.open()
     assert ring.open_fds == []
     assert len(ring.list_directory(f"{DIRECTORY}/wal/shard-00")) <= 4, "nobody waits for the files of the next batches"
+
+
+def test_a_replay_of_many_topics_applies_some_of_them_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece of the log may create a hundred thousand topics, and probes are answered meanwhile."""
+    monkeypatch.setattr(recovery, "APPLIED_A_PASS", 32)
+    world = StoreWorld(
+        config=small_config(
+            wal_shards=2, wal_file_bytes=1 << 20, checkpoint_wal_bytes=1 << 40, checkpoint_every_ms=1 << 40
+        )
+    ).open()
+    for topic_id in range(1, 201):
+        world.create(topic_id)
+        world.append(topic_id)
+    before = world.catalog.state()
+    world = StoreWorld(world.end(power_cut=False), config=world.config)
+    applied: Counter[int] = Counter()
+    catalog = world.catalog
+    apply_control, see_rows = catalog.apply_control, catalog.see_rows
+
+    def count_control(*control: Any) -> None:
+        applied[world.loop.passes] += 1
+        apply_control(*control)
+
+    def count_rows(topic_id: int, rows: RowColumns) -> None:
+        applied[world.loop.passes] += 1
+        see_rows(topic_id, rows)
+
+    monkeypatch.setattr(catalog, "apply_control", count_control)
+    monkeypatch.setattr(catalog, "see_rows", count_rows)
+    world.open()
+    assert catalog.state() == before
+    assert applied.total() >= 400
+    assert max(applied.values()) <= 32

@@ -24,6 +24,7 @@ import numpy as np
 
 from topics.errors import CorruptError
 from topics.loop.loop import Loop
+from topics.loop.tasks import Future
 from topics.store.disk.data_directory import no_log_in
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.side_by_side import all_of, side_by_side
@@ -67,6 +68,8 @@ log = logging.getLogger(__name__)
 _LOADS_AT_A_TIME = 16
 """Indexes of segments and packs that are read side by side; this many are in memory twice."""
 _UNLINKS_AT_A_TIME = 16
+APPLIED_A_PASS = 64
+"""Controls, and runs of a topic's records, that a replay applies in a pass: 10 to 60 us each."""
 _WHOLE = ReplayStart(0, marked=False)
 Progress = Callable[[float], None]
 """Callback with the share that is done, 0 to 1."""
@@ -180,7 +183,7 @@ async def recover(
         )
         for shard, survey in surveys.items()
     }
-    await _Replay(catalog, manifest).run(list(shards.values()))
+    await _Replay(catalog, manifest, loop.next_pass).run(list(shards.values()))
     batches = sum(shard.batches for shard in shards.values())
     if (batches or not store.clean) and not is_frozen:
         await _sweep(loop, tiers, manifest)
@@ -381,10 +384,18 @@ class _Pending(NamedTuple):
 
 
 class _Replay:
-    """The replay of all shards, applied to the catalog."""
+    """The replay of all shards, applied to the catalog.
 
-    def __init__(self, catalog: Catalog, manifest: Manifest) -> None:
+    Some controls and runs of records are applied in a pass of the loop, because a piece of the log
+    may create a hundred thousand topics, while probes are answered.
+    """
+
+    def __init__(self, catalog: Catalog, manifest: Manifest, pause: Callable[[], Future[None]]) -> None:
+        """pause: returns a future that is resolved in the next pass."""
         self._catalog = catalog
+        self._pause = pause
+        self._applied = 0
+        """Controls, and runs of a topic's records, that were applied."""
         self._copied_upto = {topic_id: manifest.copied_upto(topic_id) for topic_id in manifest.topic_ids()}
 
     async def run(self, shards: list[ShardReplay]) -> None:
@@ -396,9 +407,12 @@ class _Replay:
             entry = min(pending, key=lambda entry: entry.controls[0][0])
             _, at = entry.controls.popleft()
             self._apply_control(entry.chunk, at)
+            self._applied += 1
+            if self._applied % APPLIED_A_PASS == 0:
+                await self._pause()
             if not entry.controls:
                 pending.remove(entry)
-                self._apply(entry.chunk)
+                await self._apply(entry.chunk)
                 await self._advance(entry.shard, pending)
 
     async def _advance(self, shard: ShardReplay, pending: list[_Pending]) -> None:
@@ -406,17 +420,17 @@ class _Replay:
         while (chunk := await shard.next()) is not None:
             types = chunk.frames["type"]
             if (types == FrameType.RECORD).all():
-                self._apply(chunk)
+                await self._apply(chunk)
                 continue
             ordered = np.flatnonzero(np.isin(types, list(ORDERED_TYPES)))
             if not len(ordered):
-                self._apply(chunk)
+                await self._apply(chunk)
                 continue
             numbers = chunk.frames["seq"][ordered].tolist()
             pending.append(_Pending(shard, chunk, deque(zip(numbers, ordered.tolist(), strict=True))))
             return
 
-    def _apply(self, chunk: VerifiedBatches) -> None:
+    async def _apply(self, chunk: VerifiedBatches) -> None:
         """Apply the records, then the controls that are not ordered."""
         frames = chunk.frames
         is_record = frames["type"] == FrameType.RECORD
@@ -428,10 +442,16 @@ class _Replay:
                 rows = select(rows, rows.seqs > upto)
             if len(rows.seqs):
                 self._catalog.add_rows(topic_id, rows)
+            self._applied += 1
+            if self._applied % APPLIED_A_PASS == 0:
+                await self._pause()
         self._apply_extensions(chunk, records)
         for at in np.flatnonzero(~is_record).tolist():
             if int(frames["type"][at]) not in ORDERED_TYPES:
                 self._apply_control(chunk, at)
+                self._applied += 1
+                if self._applied % APPLIED_A_PASS == 0:
+                    await self._pause()
 
     def _apply_extensions(self, chunk: VerifiedBatches, records: Frames) -> None:
         """Note the identities of writes, also of records that were deleted since."""
