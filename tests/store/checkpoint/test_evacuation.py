@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
+from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -11,8 +12,9 @@ import pytest
 from tests.sim.world.faults import Fault
 from tests.store.store_world import StoreWorld, small_config
 from topics.errors import CorruptError
-from topics.store.checkpoint import pack_copy
+from topics.store.checkpoint import evacuation, pack_copy
 from topics.store.checkpoint.evacuation import RUNS_MAX
+from topics.store.disk.whole_files import FileCalls
 from topics.store.format.file_table import FileKind
 
 _NEVER = {"checkpoint_wal_bytes": 1 << 30, "checkpoint_every_ms": 1 << 40}
@@ -187,6 +189,32 @@ def test_every_file_that_was_written_is_synced_before_the_snapshot_that_lists_it
     for file in files:
         of_file = [kind for kind, path in seen[:snapshot] if path == file and kind in ("write", "sync")]
         assert of_file[-1] == "sync", file
+
+
+def test_the_syncs_of_many_files_are_begun_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be a file a topic, and making the syncs of all of them took as long as a pass may."""
+    world = begun(pack_run_bytes=1)
+    for topic_id in range(3, 33):
+        world.create(topic_id)
+        world.append(topic_id)
+    begins = ends = most = 0
+    sync_file = evacuation.sync_file
+
+    def begin(files: FileCalls, path: str) -> Coroutine[Any, Any, None]:
+        nonlocal begins, most
+        begins += 1
+        most = max(most, begins - ends)
+        return end(sync_file(files, path))
+
+    async def end(sync: Coroutine[Any, Any, None]) -> None:
+        nonlocal ends
+        await sync
+        ends += 1
+
+    monkeypatch.setattr(evacuation, "sync_file", begin)
+    monkeypatch.setattr(evacuation, "_SYNCS_IN_FLIGHT", 4)
+    world.checkpoint()
+    assert (begins, ends, most) == (30, 30, 4)
 
 
 def test_a_segment_that_does_not_fill_is_sealed_when_it_is_old() -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -152,19 +153,21 @@ class Evacuation:
 
         Raises: OSError.
         """
-        await self._in_parallel([sync_file(self._files, path) for path in self.context.unsynced.files])
-        await self._in_parallel([self._files.sync_directory(path) for path in self.context.unsynced.directories])
-        self.context.unsynced.files.clear()
-        self.context.unsynced.directories.clear()
+        unsynced = self.context.unsynced
+        await self._in_parallel(partial(sync_file, self._files), unsynced.files)
+        await self._in_parallel(self._files.sync_directory, unsynced.directories)
+        unsynced.files.clear()
+        unsynced.directories.clear()
 
-    async def _in_parallel(self, coros: list[Coroutine[Any, Any, None]]) -> None:
-        """Run coroutines; raise an error when all have ended.
+    async def _in_parallel(self, sync: Callable[[str], Coroutine[Any, Any, None]], paths: Mapping[str, None]) -> None:
+        """Sync files, some at a time, since there may be one a topic; raise an error at the end.
 
         A failed sync is never raised as a full disk, because it is not tried again.
         """
         error: OSError | None = None
-        for at in range(0, len(coros), _SYNCS_IN_FLIGHT):
-            tasks = [self._loop.spawn(coro) for coro in coros[at : at + _SYNCS_IN_FLIGHT]]
+        left = iter(list(paths))
+        while some := list(islice(left, _SYNCS_IN_FLIGHT)):
+            tasks = [self._loop.spawn(sync(path)) for path in some]
             for task in tasks:
                 task.when_done(_nothing)  # it may end before it is awaited, which raises its error
             for task in tasks:
