@@ -48,6 +48,7 @@ from topics.engine.routers.manage import RouterManager
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.scheduling.scheduler import LoadStats, Scheduler
 from topics.engine.shared.core import Core
+from topics.engine.shared.read_turns import BYTES_TO_MAKE
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.state import refusals
 from topics.engine.state.append_request import AppendRequest
@@ -90,8 +91,6 @@ from topics.store.read.lender import Lender
 FLUSH_ORDER = 10
 """The engine's place among the hooks at the end of a pass: before the log's, which commits."""
 _QUEUES_A_STEP = 1000
-_BYTES_TO_MAKE = 16_384
-"""A dormant topic that is made counts as a read that renders so much: some 80 us."""
 
 
 class Engine:
@@ -309,7 +308,7 @@ class Engine:
     def _begin(self, name: str, begin: Begin, done: Done[Beginning]) -> None:
         core = self._core
         if core.registry.is_dormant(name):
-            core.turns.spend(_BYTES_TO_MAKE)
+            core.turns.spend(BYTES_TO_MAKE)
         topic = core.registry.visible(name)
         if topic is None:
             done(refusals.topic_not_found(name))

@@ -11,11 +11,11 @@ import pytest
 from tests.engine.harness import records
 from tests.engine.real_world import RealWorld
 from topics.common.values.begin import Begin
-from topics.engine.engine import _BYTES_TO_MAKE
 from topics.engine.index.chunk import Chunk
 from topics.engine.shared.dormant import Dormant
+from topics.engine.shared.read_turns import BYTES_TO_MAKE
 from topics.engine.state.topic import Topic
-from topics.engine.values.results import EngineStats, TopicState
+from topics.engine.values.results import EngineStats, KnownTopic, TopicState
 
 NAMES = [f"t{number:02d}" for number in range(40)]
 
@@ -238,7 +238,7 @@ def test_seqs_go_on_where_a_dormant_topic_ended(world: RealWorld) -> None:
 
 def test_topics_that_a_subscription_names_are_made_some_in_a_pass() -> None:
     """A watch session or a WebSocket may name 256, and making one takes a tenth of a millisecond."""
-    world = RealWorld(pass_read_bytes=10 * _BYTES_TO_MAKE)
+    world = RealWorld(pass_read_bytes=10 * BYTES_TO_MAKE)
     for name in NAMES:
         world.append(1, name=name)
     world.checkpoint()
@@ -253,3 +253,30 @@ def test_topics_that_a_subscription_names_are_made_some_in_a_pass() -> None:
         lefts.append(len(dormant(world)))
     assert [before - after for before, after in pairwise(lefts)] == [10, 10, 10, 10]
     assert [beginning.head_seq for beginning in found] == [1] * len(NAMES)
+
+
+def test_topics_at_which_a_wait_is_parked_are_made_some_in_a_pass() -> None:
+    """A wait may name 256. One that is answered at once makes none."""
+    world = RealWorld(pass_read_bytes=10 * BYTES_TO_MAKE, max_wait_topics=len(NAMES))
+    for name in NAMES:
+        world.append(1, name=name)
+    world.checkpoint()
+    world.restart(graceful=True)
+    known = {name: KnownTopic(1, None) for name in NAMES}
+    news: list[Any] = []
+    world.engine.wait(known, 0, news.append)
+    world.engine.wait({**known, NAMES[-1]: KnownTopic(0, None)}, 1000, news.append)
+    world.real_loop.run_pass(0)
+    assert len(dormant(world)) == len(NAMES)
+    assert [len(told.heads) for told in news] == [len(NAMES)] * 2
+    assert {head.head_seq for told in news for head in told.heads.values()} == {1}
+    world.engine.wait(known, 60_000, news.append)
+    lefts = [len(NAMES), len(dormant(world))]
+    while lefts[-1]:
+        world.real_loop.run_pass(0)
+        lefts.append(len(dormant(world)))
+    assert [before - after for before, after in pairwise(lefts)] == [10, 10, 10, 10]
+    assert len(news) == 2
+    world.append(2, name=NAMES[7])
+    world.real_loop.run_pass(0)
+    assert news[2].heads[NAMES[7]].head_seq == 2

@@ -9,12 +9,14 @@ for one topic.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import islice
 from typing import Protocol
 
 from topics.common.values.answers import News
 from topics.config import Config
-from topics.engine.shared.read_turns import ReadTurns
+from topics.engine.shared.dormant import DormantTopic
+from topics.engine.shared.read_turns import BYTES_TO_MAKE, ReadTurns
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state import refusals
 from topics.engine.state.topic import Topic
@@ -78,6 +80,8 @@ class Wait:
         if not self._final:
             self._timer = core.loop.call_later(self._wait_ms * 1_000_000, self._on_deadline)
         for name in self._known:
+            if core.registry.is_dormant(name):
+                continue  # It has no routers.
             topic = core.registry.visible(name)
             if topic is not None and topic.feeders:
                 self._behind += 1
@@ -97,11 +101,27 @@ class Wait:
         has_news = any(self._is_news(name, known) for name, known in self._known.items())
         if is_over or has_news or (self.has_room and next(self._unnamed(), None) is not None):
             self.answer_soon()
+        elif dormant := [name for name in self._known if self._core.registry.is_dormant(name)]:
+            self._behind = 1
+            self._make(iter(dormant))
         else:
             self._park()
 
+    def _make(self, dormant: Iterator[str]) -> None:
+        """Make the dormant topics in turns, because it may wait at hundreds, and look again."""
+        core = self._core
+        for name in dormant:
+            if self._done is None:
+                return
+            core.turns.spend(BYTES_TO_MAKE)
+            core.registry.named(name)
+            if core.turns.left <= 0:
+                core.turns.take(partial(self._make, dormant))
+                return
+        self._caught_up()
+
     def _is_news(self, name: str, known: KnownTopic) -> bool:
-        topic = self._core.registry.visible(name)
+        topic = self._core.registry.listed(name)
         if topic is None:
             return bool(known.seq) or known.incarnation is not None
         if known.incarnation is not None and known.incarnation != topic.incarnation:
@@ -171,8 +191,8 @@ class Wait:
         unnamed = self._unnamed() if self._starts else iter(())
         names = [*self._known, *islice(unnamed, self._core.config.max_wait_topics - len(self._known))]
         self._core.turns.spend(_BYTES_AN_ANSWER + _BYTES_A_NAME * len(names))
-        visible = self._core.registry.visible
-        self._answer(News({name: _head_of(visible(name)) for name in names}, next(unnamed, None)))
+        listed = self._core.registry.listed
+        self._answer(News({name: _head_of(listed(name)) for name in names}, next(unnamed, None)))
 
     def _answer(self, result: News | TopicsError) -> None:
         done, self._done = self._done, None
@@ -259,5 +279,5 @@ class PrefixPlace:
         self._wait.answer_soon()
 
 
-def _head_of(topic: Topic | None) -> TopicHead | None:
+def _head_of(topic: Topic | DormantTopic | None) -> TopicHead | None:
     return None if topic is None else TopicHead(topic.head, topic.incarnation)

@@ -217,6 +217,14 @@ class DormantTopic:
         return self._dormant.configs[self._row]
 
     @property
+    def head(self) -> int:
+        return int(self._dormant.heads[self._row])
+
+    @property
+    def incarnation(self) -> str:
+        return f"{int(self._dormant.incarnations[self._row]):016x}"
+
+    @property
     def consumed_ms(self) -> int:
         return int(self._dormant.consumed_ms[self._row])
 

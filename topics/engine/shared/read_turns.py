@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 from topics.engine.values.ports import TimersPort
 
+BYTES_TO_MAKE = 16_384
+"""A dormant topic that is made counts as a read that renders so much: some 80 us."""
+
 
 class ReadTurns:
     """Begins a read at once while the pass has bytes left; other reads wait in order.
