@@ -2,6 +2,8 @@
 
     python -m perf.before_after BEFORE [--turns 7] [--seconds 2] [--only writes,latency,reads,topics,embedded,sustained]
 
+`topics bench compare` compares results of workloads that both trees know; this needs none of them in the older tree.
+
 BEFORE is a clone of this repository at an older commit, in which `make serve` has run once. Each turn runs one round of
 `perf.peers` in each tree, in alternating order, without the peers' sides; the rows of writes need redis-server all the
 same, since that table has them only beside Redis. A ratio is that of the medians, after divided by
@@ -18,8 +20,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from perf.figures import commit_id
 from perf.peers import machine, spread
-from perf.writes import commit_id
 
 Figures = dict[str, list[float]]
 """The figures of all turns, by the question of their row."""

@@ -14,8 +14,7 @@ import statistics
 import subprocess
 import sys
 
-from perf.peers import machine
-from perf.writes import commit_id
+from perf.figures import commit_id, machine
 
 GOAL = 4.0
 SIDES = {

@@ -24,9 +24,9 @@ from typing import Any
 import msgspec
 
 import topics
+from perf.figures import commit_id
 from perf.peers import machine, spread
 from perf.servers import topics_server
-from perf.writes import commit_id
 from topics import Record
 
 TOPIC = "tail"

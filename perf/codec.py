@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from perf.writes import commit_id
+from perf.figures import commit_id
 from topics.store.format import codec
 from topics.store.format._codec import ffi, lib
 from topics.store.format.log_format import BATCH_HEADER_BYTES

@@ -20,8 +20,7 @@ from pathlib import Path
 
 import topics
 from examples.flights.data import flights_in_time_order, package_rows
-from perf.peers import machine
-from perf.writes import commit_id
+from perf.figures import commit_id, machine
 
 PAGE = 1000
 CODECS = ("none", "zstd")

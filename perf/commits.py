@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from perf.writes import commit_id
+from perf.figures import commit_id
 from topics.uring.uring_ring import UringRing
 
 FILE_BYTES = 32 << 20

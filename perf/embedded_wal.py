@@ -2,10 +2,12 @@
 
     python -m perf.embedded_wal [--rounds 5] [--seconds 2] [--only PARTS] [--smoke]
 
-PARTS, by commas: bytes, flush, nowait, beside, bound, sizes. Named readers are in perf.named_readers, compressed
-segments in perf.cold. Rounds alternate between the sides, each on a fresh directory; shown are medians, the range in
-brackets, and the ratio of ours to the peer's, round by round. walrus is left out with a sentence where cargo is not
-here.
+PARTS, by commas: bytes, flush, nowait, beside, bound, sizes. Rounds alternate between the sides, each on a fresh
+directory; shown are medians, the range in brackets, and the ratio of ours to the peer's, round by round. walrus is left
+out with a sentence where cargo is not here.
+
+Plain appends beside SQLite, LMDB and walrus are workloads of `topics bench` (embedded-append, embedded-batch), which
+have none of these parts; named readers are in perf.named_readers, compressed segments in perf.cold.
 """
 
 from __future__ import annotations
@@ -26,14 +28,17 @@ from pathlib import Path
 from typing import Any
 
 import topics
-from perf.library import TEXTS
+from perf.figures import commit_id
 from perf.peers import Table, fresh_log, machine
-from perf.writes import commit_id
 from topics.bench.peers.walrus_peer import SETTINGS, walrus_figures, walrus_program
 
 BATCH = 1000
 PAYLOAD = bytes(range(156, 256))
 """100 bytes that are no text."""
+TEXTS = [
+    f'{{"id":{1_000_000 + n},"user":"user-{n:05d}","action":"view","text":"{"x" * 38}"}}'.encode() for n in range(BATCH)
+]
+"""JSON objects of about 100 bytes."""
 BATCH_OF_BYTES = [PAYLOAD] * BATCH
 HOT_TOPIC = "bench"
 

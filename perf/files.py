@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import topics
-from perf.writes import commit_id
+from perf.figures import commit_id
 from topics.files import COLUMNS, Directory, Piece, open_directory, read_pieces, scan_pieces
 from topics.files.scanning import scan_native, scan_pure
 from topics.files.texts import NATIVE, PURE, Decoder

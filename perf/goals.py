@@ -19,8 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from perf import lone
-from perf.peers import interpreter, machine
-from perf.writes import commit_id
+from perf.figures import commit_id, interpreter, machine
 from topics.bench.bench_run import BenchRun, with_run
 from topics.bench.outcome import RoundOutcome
 from topics.bench.peers.known_peers import known_peers, own_side

@@ -14,8 +14,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
+from perf.figures import PAYLOAD, commit_id
 from perf.no_probes import NoProbes
-from perf.writes import PAYLOAD, commit_id
 from topics.clock import SystemClock
 from topics.config import Config
 from topics.engine.state.append_request import AppendRequest

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from perf.writes import commit_id, spread
+from perf.figures import commit_id, spread
 from topics.config import Config
 from topics.engine.values.json_fields import read_object
 from topics.engine.write.write_body import WriteScanner

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from perf.codec import DATA
-from perf.writes import commit_id
+from perf.figures import commit_id
 from topics.clock import SystemClock
 from topics.config import Config
 from topics.loop import Loop

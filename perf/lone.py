@@ -37,14 +37,14 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import topics
-from perf.peers import interpreter
+from perf.figures import PAYLOAD, commit_id, interpreter
 from perf.servers import http_request
-from perf.writes import PAYLOAD, commit_id
 from topics.bench.results.figure_text import spread
 from topics.clock import SystemClock
 from topics.config import Config
 from topics.engine.stored_engine import StoredEngine
 from topics.engine.values.topic_config import make_config
+from topics.errors import UsageError
 from topics.loop import Loop
 from topics.loop.choose import open_ring
 from topics.server.app import Server
@@ -247,7 +247,11 @@ def of_server(row: str, effort: Effort, directory: str) -> Figures:
         assert lane is not None
         before = lane.single.taken
         figures = measured(lambda: loop.run_pass(None), passes, effort)
-        assert lane.single.taken - before >= effort.passes * effort.rounds, "requests left the short pass"
+        taken, sent = lane.single.taken - before, effort.passes * effort.rounds
+        if taken < sent:
+            raise UsageError(
+                f"{NAMES[row]}: {taken} requests had the short pass, and {sent} were measured: run it again"
+            )
         del answer_at_once.wait_single, answer_at_once.send_now, answer_at_once.write_now
     loop.close()
     return figures
@@ -346,8 +350,11 @@ def main() -> None:
     print("| | to the answer | whole pass | to the answer, apart | whole pass, apart | goal | bytecodes | by room |")
     print("|---|---|---|---|---|---|---|---|")
     effort = Effort(options.rounds, options.passes, options.pause_us, options.awake)
-    for row in options.only.split(","):
-        print_row(row, measure(row, effort), options.functions)
+    try:
+        for row in options.only.split(","):
+            print_row(row, measure(row, effort), options.functions)
+    except UsageError as error:
+        parser.exit(1, f"perf.lone: {error}\n")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@
 
 Rounds go A B A B, the same C client on the same cores; printed are medians, spread, the ratio, and the CPU time a
 message costs the server (user and system apart: the system's part is mostly TCP and the same for both).
+
+The peer `echo` of `topics bench` answers what a workload of the server sends, and never runs on this loop.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from perf.diff import fill
+from perf.figures import commit_id
+from perf.peers import fill
 from perf.servers import Server, topics_server
-from perf.writes import commit_id
 
 
 def settled_rss(server: Server) -> int:

@@ -5,7 +5,8 @@
 Records of 100 bytes of JSON, read by the library from one topic, each kind of read from the same place. The kinds take
 turns within a round; the figures are medians over rounds of the wall-clock time of a call, and ratios of them.
 `commit_every` is 100 for at-least-once. A page of 1000 of class `fsync` therefore has a sync of its own each time;
-`by 10,000` is the same with a commit every ten pages.
+`by 10,000` is the same with a commit every ten pages. No workload of `topics bench` has named readers: its clients are
+connections without a lease, and no peer has what would be compared.
 """
 
 from __future__ import annotations
@@ -19,8 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import topics
-from perf.peers import machine
-from perf.writes import commit_id
+from perf.figures import commit_id, machine
 from topics import LogReader
 
 RECORDS = 60_000

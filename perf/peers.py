@@ -4,6 +4,10 @@
 
 Rounds alternate between the sides, each on a fresh directory; shown are medians, the range in brackets. A peer that is
 not here is left out with a sentence. `sustained` lasts 40 times `--seconds`, and then as long as a stop takes.
+
+Many of its rows are workloads of `topics bench` by now (write-lone, write-64, write-batch, many-topics, read-pages,
+embedded-append, embedded-batch). It stays for what they lack: one table that perf.before_after can make of two source
+trees, Redis under redis-benchmark, `append_soon`, columns and dicts of the library, and `sustained`.
 """
 
 from __future__ import annotations
@@ -11,24 +15,31 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shutil
 import sqlite3
 import statistics
-import sysconfig
 import tempfile
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import topics
-from perf.diff import measure as measure_diff
-from perf.servers import CLIENT_SHARES, http_load, http_request, start_topics, topics_server
-from perf.writes import PAYLOAD, WORKLOADS, commit_id, measure_redis, measure_topics
+from perf.figures import PAYLOAD, commit_id, machine
+from perf.servers import (
+    CLIENT_SHARES,
+    Server,
+    http_load,
+    http_request,
+    redis_load,
+    redis_server,
+    start_topics,
+    topics_server,
+)
 from topics.bench.peers.nats_peer import NatsJetStream
 from topics.bench.workload import LoadSpec, RunSpec, TopicSpec, Workload
 
@@ -79,36 +90,54 @@ class Table:
         print(f"| {question}{better} | {shown[0]} | {peer} | {shown[1]} | {ratio} | {goal} | {client} |", flush=True)
 
 
-def interpreter() -> str:
-    """Return which build of Python this is, with what its configuration says of optimisation; Debian's hides that."""
-    built = [
-        str(value) for name, value in sysconfig.get_config_vars().items() if "FLAGS" in name or name == "CONFIG_ARGS"
-    ]
-    found = [
-        text
-        for text, words in {
-            "PGO": ("--enable-optimizations", "-fprofile-use"),
-            "LTO": ("--with-lto", "-flto"),
-        }.items()
-        if any(word in each for word in words for each in built)
-    ]
-    build = " ".join(platform.python_build())
-    return (
-        f"{platform.python_implementation()} {platform.python_version()} ({build}), {platform.python_compiler()}, "
-        f"configured with {' and '.join(found) or 'neither PGO nor LTO'}"
-    )
-
-
-def machine() -> str:
-    return f"{platform.machine()} {platform.release()}, {os.cpu_count()} cores, Python {platform.python_version()}"
-
-
 def spread(values: list[float], digits: int) -> str:
     middle = f"{statistics.median(values):,.{digits}f}"
     return middle if len(values) == 1 else f"{middle} ({min(values):,.{digits}f}-{max(values):,.{digits}f})"
 
 
 # --- writes over the network -----------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class WriteRow:
+    name: str
+    question: str
+    durability: str
+    connections: int
+    records_per_request: int
+    appendfsync: str
+    goal: str
+    by_latency: bool = False
+
+
+WORKLOADS = (
+    WriteRow("disk64", "single writes, `disk` against everysec, 64 connections", "disk", 64, 1, "everysec", ">= 0.6"),
+    WriteRow("fsync64", "single writes, `fsync` against always, 64 connections", "fsync", 64, 1, "always", ">= 0.6"),
+    WriteRow("fsync256", "single writes, `fsync` against always, 256 connections", "fsync", 256, 1, "always", "-"),
+    WriteRow("lone", "one connection, `fsync` against always, p50", "fsync", 1, 1, "always", "<= 1.3", True),
+    WriteRow("batch", "batches of 100, 16 writers, `disk` against everysec", "disk", 16, 100, "everysec", ">= 2"),
+)
+
+
+def measure_topics(work: WriteRow, seconds: float, scratch: Path) -> dict[str, float]:
+    records = ",".join([f'{{"data":{PAYLOAD}}}'] * work.records_per_request)
+    request = http_request("POST", "/v0/topics/bench", f'{{"records":[{records}]}}'.encode())
+    with topics_server(scratch / "topics") as server:
+        server.request("PUT", "/v0/topics/bench", {"durability": work.durability})
+        http_load(server, work.connections, min(1.0, seconds / 2), request)
+        figures = http_load(server, work.connections, seconds, request)
+    figures["records"] = figures["rate"] * work.records_per_request
+    return figures
+
+
+def measure_redis(work: WriteRow, seconds: float, scratch: Path) -> dict[str, float]:
+    with redis_server(scratch / "redis", work.appendfsync) as server:
+        probe_count = max(2000, 100 * work.connections * work.records_per_request)
+        probe = redis_load(server, work.connections, work.records_per_request, probe_count, PAYLOAD)
+        count = max(1000, int(probe["rate"] * seconds))
+        figures = redis_load(server, work.connections, work.records_per_request, count, PAYLOAD)
+    figures["records"] = figures["rate"]
+    return figures
+
+
 def nats_rate(durability: str, connections: int, seconds: float, scratch: Path) -> float:
     """Publications a second of JetStream, as `topics bench` measures them."""
     workload = Workload(
@@ -214,6 +243,26 @@ def latency(table: Table, seconds: float) -> None:
 
 
 # --- reads, topics ---------------------------------------------------------------------------------------------------
+def fill(server: Server, topic: str, records: int) -> None:
+    record = {"data": json.loads(PAYLOAD)}
+    for _ in range(records // 1000):
+        server.request("POST", f"/v0/topics/{topic}?return_seqs=false", {"records": [record] * 1000})
+
+
+def measure_diff(records: int, seconds: float, scratch: Path, env: dict[str, str]) -> dict[str, float]:
+    with topics_server(scratch / "topics", env=env) as server:
+        fill(server, "bench", records)
+        starts = range(0, records - 1000, max(1000, records // 8))
+        requests = [
+            http_request("POST", "/v0/topics/bench/diff", f'{{"from_seq":{start},"limit":1000}}'.encode())
+            for start in starts
+        ]
+        http_load(server, 4, seconds / 4, *requests)
+        figures = http_load(server, 4, seconds, *requests)
+    figures["records"] = figures["rate"] * 1000
+    return figures
+
+
 def reads(table: Table, seconds: float) -> None:
     def ours(scratch: Path) -> float:
         return measure_diff(200_000 if seconds >= 1 else 5000, seconds, scratch, {})["records"]
@@ -297,7 +346,7 @@ def sqlite(synchronous: str, scratch: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("PRAGMA journal_mode=WAL")
     db.execute(f"PRAGMA synchronous={synchronous}")
-    db.execute("CREATE TABLE log (seq INTEGER PRIMARY KEY AUTOINCREMENT, data BLOB)")
+    db.execute("CREATE TABLE log (seq INTEGER PRIMARY KEY, data BLOB)")
     return db
 
 

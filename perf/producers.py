@@ -16,7 +16,7 @@ from collections.abc import Callable
 from itertools import count
 
 import topics
-from perf.writes import PAYLOAD, commit_id
+from perf.figures import PAYLOAD, commit_id
 from topics.config import Config
 from topics.engine.state.known_producers import Producers, ProducerTotals
 from topics.store.format.log_format import ProducerPart

@@ -16,9 +16,9 @@ import resource
 import statistics
 import tempfile
 
+from perf.figures import PAYLOAD, commit_id
 from perf.no_probes import NoProbes
 from perf.servers import http_request
-from perf.writes import PAYLOAD, commit_id
 from topics.clock import SystemClock
 from topics.config import Config
 from topics.engine.stored_engine import StoredEngine

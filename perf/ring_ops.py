@@ -16,7 +16,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from perf.writes import commit_id
+from perf.figures import commit_id
 from topics.uring._ring import lib
 from topics.uring.uring_ring import UringRing
 

@@ -30,8 +30,8 @@ from typing import Any
 import pyarrow as pa
 
 import topics
+from perf.figures import commit_id
 from perf.servers import Server, topics_server
-from perf.writes import commit_id
 from topics.files import Location, open_directory, read_pieces
 
 BATCH = 10_000

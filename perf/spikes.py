@@ -11,6 +11,8 @@ Every figure stands beside that of a C program without a server, which writes wh
 pace, and beside Redis where it is installed. Below come the causes: the server runs in perf/noted_server.py, whose
 notes of passes, commits and waits are laid over each slow write; what covers the most of a write's time is its cause.
 What the passes cost in CPU of the loop's thread comes last: that holds on a busy machine, too.
+
+The workloads write-open-disk and write-open-fsync of `topics bench` have the latencies, but not their causes.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from perf.figures import PAYLOAD, commit_id
 from perf.servers import BUILD, Server, built, http_load, http_request, redis_server, topics_server
-from perf.writes import PAYLOAD, commit_id
 
 CONNECTIONS = 64
 SINGLE = http_request("POST", "/v0/topics/bench", f'{{"records":[{{"data":{PAYLOAD}}}]}}'.encode())

@@ -18,9 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import topics
-from perf.peers import machine
+from perf.figures import PAYLOAD, commit_id, machine, spread
 from perf.servers import http_request, topics_server
-from perf.writes import PAYLOAD, commit_id, spread
 
 ROWS = {
     "read of one record": ("/v0/topics/bench/diff", '{"from_seq":0,"limit":1}'),

@@ -1,6 +1,5 @@
 """Tiny runs of all measurements, so that none rots: `make perf-smoke`. Some rooms have their own beside their tests."""
 
-import shutil
 import subprocess
 import sys
 
@@ -14,7 +13,6 @@ import pytest
         "request",
         "lone",
         "strict",
-        "diff",
         "files",
         "producers",
         "cold",
@@ -22,7 +20,6 @@ import pytest
         "memory",
         "loop_echo",
         "json_scan",
-        "writes --only lone",
         "goals --only tails,embedded",
         "peers --only reads",
         "embedded_wal --only bytes,flush,nowait,beside",
@@ -39,8 +36,6 @@ import pytest
 )
 def test_a_tiny_run_of_each_measurement_gives_its_figures(question: str) -> None:
     name, *options = question.split()
-    if name == "writes" and shutil.which("redis-server") is None:
-        pytest.skip("redis-server is missing: apt-get install redis-server")
     if name == "loop_echo":
         pytest.importorskip("uvloop", reason="uvloop is missing: pip install uvloop")
     if name == "files":
