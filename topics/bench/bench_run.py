@@ -34,7 +34,10 @@ class RunWatcher(Protocol):
 
 @dataclass
 class BenchRun:
-    """One run. sides: the first one is ours. directory: where scratch directories are made."""
+    """One run. sides: the first one is ours. directory: where scratch directories are made.
+
+    url: of a server that runs already, whose settings and machine are not known; else empty.
+    """
 
     workload: Workload
     sides: list[Side]
@@ -43,6 +46,7 @@ class BenchRun:
     directory: str | None = None
     settings: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+    url: str = ""
 
     def run(self) -> BenchResult:
         """Measure every case; return the result, whether or not its checks hold."""
@@ -70,14 +74,22 @@ class BenchRun:
                     "run": {"seconds": run.seconds, "warmup": run.warmup, "rounds": run.rounds},
                 },
                 "machine": facts,
-                "settings": {**self.workload.server, **self.settings},
+                "settings": {} if self.url else {**self.workload.server, **self.settings},
                 "sides": [{"name": side.name, "version": side.version()} for side in self.sides],
                 "left_out": list(dict.fromkeys(self.left_out)),
-                "warnings": machine_warnings(facts),
+                "warnings": machine_warnings(facts) + self._of_another(),
                 "errors": errors,
                 "cases": cases,
             }
         )
+
+    def _of_another(self) -> list[str]:
+        """Return a sentence about what the result does not have of a server at a URL."""
+        if not self.url:
+            return []
+        asked = ", ".join(f"{name}={value}" for name, value in self.workload.server.items())
+        unset = f"; it was not given {asked}, which the workload asks for" if asked else ""
+        return [f"the server at {self.url} has settings and a machine of its own: those here are the client's{unset}"]
 
     def _case(self, case: Case, scratch: Path, errors: list[str]) -> dict[str, Any]:
         """All rounds of one case. Odd rounds take the sides in the other order."""

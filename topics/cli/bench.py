@@ -105,7 +105,7 @@ def run(  # noqa: PLR0917 - typer makes options of them
     failed = False
     for workload, (sides, left_out) in zip(workloads, chosen, strict=True):
         with _signals_clean_up():
-            result = _measured(workload, sides, left_out, settings, directory)
+            result = _measured(workload, sides, left_out, settings, directory, url=url)
         failed |= not _write(result, Path(out)) or bool(result.failures())
     if failed:
         raise typer.Exit(CHECK_FAILED)
@@ -170,7 +170,7 @@ def _sides(
 
 
 def _measured(
-    workload: Workload, sides: list[Side], left_out: list[str], settings: dict[str, str], directory: str
+    workload: Workload, sides: list[Side], left_out: list[str], settings: dict[str, str], directory: str, *, url: str
 ) -> BenchResult:
     from topics.bench.bench_run import BenchRun  # noqa: PLC0415 - as in `run`
     from topics.bench.results.bench_table import LiveTable, print_result  # noqa: PLC0415
@@ -178,7 +178,7 @@ def _measured(
 
     console = _console()
     with LiveTable(console, workload.name) as table:
-        result = BenchRun(workload, sides, table, SystemClock(), directory or None, settings, left_out).run()
+        result = BenchRun(workload, sides, table, SystemClock(), directory or None, settings, left_out, url).run()
     print_result(console, result)
     return result
 

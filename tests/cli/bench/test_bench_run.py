@@ -116,6 +116,21 @@ def test_a_side_that_cannot_be_measured_is_a_failure_and_the_others_are_measured
     assert notes == ["a", "b"]
 
 
+def test_a_result_has_no_settings_of_a_server_at_a_url(tmp_path: Path) -> None:
+    """It had those of the workload's file, which the server was never given."""
+    workload = with_run(parse_workload(LOAD + "[server]\nmax_watch_sessions = 0\n", "x"), 1, 0, 1)
+    sides: list[Side] = [FakeSide("a", [])]
+    own = run(workload, sides, tmp_path).document
+    assert own["settings"] == {"TOPICS_MAX_WATCH_SESSIONS": "0"}
+    other = BenchRun(workload, sides, NoWatcher(), ManualClock(), str(tmp_path), url="http://x:1").run().document
+    assert other["settings"] == {}
+    (said,) = set(other["warnings"]) - set(own["warnings"])
+    assert said == (
+        "the server at http://x:1 has settings and a machine of its own: those here are the client's; "
+        "it was not given TOPICS_MAX_WATCH_SESSIONS=0, which the workload asks for"
+    )
+
+
 def test_a_full_disk_fails_a_round_and_what_was_measured_stays(tmp_path: Path) -> None:
     notes: list[str] = []
     workload = with_run(parse_workload(LOAD, "x"), 1, 0, 1)

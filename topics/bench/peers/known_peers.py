@@ -17,8 +17,13 @@ NONE, AUTO = "none", "auto"
 
 
 def own_side(workload: Workload, url: str, key: str, settings: dict[str, str]) -> Side:
-    """Return this package as a side: the library for workloads of it, else the server."""
+    """Return this package as a side: the library for workloads of it, else the server.
+
+    Raises: UsageError for the library and a URL.
+    """
     if "append" in workload.kinds:
+        if url:
+            raise UsageError(f"--url is {url!r}: {workload.name} calls the library in this process: leave it out")
         return LibrarySide(settings)
     return TopicsSide(url, key, settings)
 
