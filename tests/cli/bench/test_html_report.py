@@ -54,6 +54,18 @@ def test_it_has_curves_of_percentiles_time_usage_and_growth() -> None:
     assert "nan" not in "".join(re.findall(r'points="(.*?)"', page))
 
 
+def test_a_load_has_one_color_in_every_chart_of_growth() -> None:
+    """Writes of a peer were green in one chart and orange in the next, where another load had no figure."""
+    one = two_cases()
+    for case in one.document["cases"]:
+        for measured in case["sides"][0]["rounds"]:
+            measured["loads"]["read"] = {**measured["loads"]["write"], "latencies": {}}
+    growth = page_of(one).partition("<h2>Growth</h2>")[2].partition("<h2>")[0]
+    keys = re.findall(r'class="key k(\d)"[^>]*></span>Redis write', growth)
+    assert len(keys) >= 3
+    assert len(set(keys)) == 1
+
+
 def test_failed_checks_void_the_figures_and_are_named_first() -> None:
     page = page_of(result({"topics": [outcome(1, ok=False)]}, errors=["Redis: it ended"]))
     assert "2 failures: these figures are void." in page

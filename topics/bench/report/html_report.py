@@ -173,16 +173,21 @@ def _growth(result: BenchResult) -> str:
     for metric in result.metrics():
         if metric.name.endswith(("rate", "time", "p50", "p99", "server CPU", "memory grown")):
             found.setdefault(f"{metric.name}, {metric.unit}", []).append(metric)
+    colors = dict[tuple[str, str], int]()
+    for metric in result.metrics():
+        colors.setdefault((metric.side, metric.load), len(colors))
     charts = []
     field = result.document["workload"]["sweep"]
     for title, metrics in found.items():
         lines = []
         names = dict.fromkeys((metric.side, metric.load) for metric in metrics)
-        for at, (side, load) in enumerate(names):
+        for side, load in names:
             own = {metric.case: metric for metric in metrics if (metric.side, metric.load) == (side, load)}
             points = [(place, own[label].middle) for place, label in zip(places, labels, strict=True) if label in own]
             ranges = [(min(own[label].values), max(own[label].values)) for label in labels if label in own]
-            lines.append(ChartLine(" ".join(filter(None, (side, load))), points, at, ranges=ranges, marks=True))
+            lines.append(
+                ChartLine(" ".join(filter(None, (side, load))), points, colors[side, load], ranges=ranges, marks=True)
+            )
         y = Axis("", log=True, text=lambda us: duration(us * 1000)) if title.endswith(", us") else Axis("")
         title = title.removesuffix(", us")
         charts.append(line_chart(title, Axis(field, log=numbers, ticks=ticks), y, lines))
