@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
-from topics.bench.independent_histograms import disagreements
+from topics.bench.independent_histograms import decoder_warnings, disagreements
 from topics.bench.machine_facts import command_line, machine_facts, machine_warnings
 from topics.bench.outcome import BenchCheck, RoundOutcome
 from topics.bench.results.bench_result import FORMAT, VERSION, BenchResult, outcome_json
@@ -77,7 +77,7 @@ class BenchRun:
                 "settings": {} if self.url else {**self.workload.server, **self.settings},
                 "sides": [{"name": side.name, "version": side.version()} for side in self.sides],
                 "left_out": list(dict.fromkeys(self.left_out)),
-                "warnings": machine_warnings(facts) + self._of_another(),
+                "warnings": machine_warnings(facts) + self._of_another() + decoder_warnings(),
                 "errors": errors,
                 "cases": cases,
             }

@@ -21,6 +21,13 @@ def decoder() -> Any | None:
     return import_module("hdrh.histogram").HdrHistogram
 
 
+def decoder_warnings() -> list[str]:
+    """Return a sentence if a run does without this check."""
+    if decoder() is not None:
+        return []
+    return ["quantiles were not computed a second time: install the package hdrhistogram, which topics[bench] has"]
+
+
 def disagreements(histograms: Sequence[LatencyHistogram]) -> list[str] | None:
     """Return a text for each quantile that differs; None if the package is not installed."""
     reader = decoder()

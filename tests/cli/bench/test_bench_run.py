@@ -131,6 +131,13 @@ def test_a_result_has_no_settings_of_a_server_at_a_url(tmp_path: Path) -> None:
     )
 
 
+def test_a_run_says_that_quantiles_were_not_computed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    workload = with_run(parse_workload(LOAD, "x"), 1, 0, 1)
+    monkeypatch.setattr("topics.bench.independent_histograms.find_spec", lambda name: None)
+    (said,) = [one for one in run(workload, [FakeSide("a", [])], tmp_path).document["warnings"] if "quantiles" in one]
+    assert said.startswith("quantiles were not computed a second time: install the package hdrhistogram")
+
+
 def test_a_full_disk_fails_a_round_and_what_was_measured_stays(tmp_path: Path) -> None:
     notes: list[str] = []
     workload = with_run(parse_workload(LOAD, "x"), 1, 0, 1)
