@@ -376,6 +376,8 @@ def _check_together(workload: Workload) -> None:
             raise UsageError(f"{source}: load[{at}].topic is the destination of a router: set destinations = 1")
         if load.topics > 1 and kinds != {"write"}:
             raise UsageError(f"{source}: load[{at}].topics is {load.topics}: only a workload of writes has many topics")
+    if kinds <= {"watch", "tail"}:
+        raise UsageError(f"{source}: no load writes, so load[0] receives nothing: add a [[load]] of kind write or talk")
 
 
 def _check_append(workload: Workload) -> None:

@@ -79,6 +79,8 @@ def test_auto_takes_those_of_the_workload_that_are_here_and_names_the_others(two
 def test_a_peer_that_was_named_and_is_not_here_or_not_known_is_an_error(two_peers: Workload) -> None:
     with pytest.raises(UsageError, match="the peer missing is not here: it is not installed: pip install it"):
         chosen_peers(two_peers, "here,missing")
+    with pytest.raises(UsageError, match="--peers is 'here,here': it has here twice: name each peer once"):
+        chosen_peers(two_peers, "here,here")
     with pytest.raises(UsageError, match="there is no peer 'other': use one of here, missing, auto or none"):
         chosen_peers(two_peers, "other")
 

@@ -81,6 +81,7 @@ def test_a_name_without_a_workload_says_how_to_find_one(name: str) -> None:
         ("title = 3\n" + LOAD, "title is 3: use a few words for the list"),
         ("peers = 'redis'\n" + LOAD, "peers is 'redis': use a list of names"),
         (LOAD + "[server]\nx = [1]", "server.x is [1]: use a number, a text, true or false"),
+        ('[[load]]\nkind = "watch"', "no load writes, so load[0] receives nothing: add a [[load]] of kind write"),
         (APPEND + "connections = 8", "load[0].connections is 8: calls of the library are one thread's"),
         (APPEND + "limit = 8", "load[0].limit is 8: calls of the library are one thread's"),
         (APPEND + "[topic]\ntype = 'queue'", "topic.type is not for kind append, which writes to a new, plain log"),
