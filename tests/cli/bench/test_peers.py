@@ -121,7 +121,7 @@ def test_a_peer_that_cannot_be_built_is_left_out_with_the_reason_and_tried_once(
         ("sqlite", WRITE, "only workloads of kind append suit it"),
         ("commit", WRITE + "connections = 2\n", "only workloads of kind append suit it"),
         ("commit", WRITE + "batch = 16\nbytes = 1048576\n", "its file has room for writes of up to 8 MiB"),
-        ("walrus", APPEND + 'batch = 2\n[topic]\ndurability = "fsync"\n', "cannot be synced one by one"),
+        ("walrus", APPEND + '[topic]\ndurability = "disk"\n', "writes batches or synced entries"),
     ],
 )
 def test_a_peer_says_which_workloads_it_has_no_equivalent_of(peer: str, text: str, said: str) -> None:

@@ -1,7 +1,8 @@
 //! What walrus does, one workload a run: WALRUS_DATA_DIR=DIR walrus_load WORKLOAD SIZE COUNT SECONDS.
 //!
-//! batch: batches of COUNT entries, synced by no schedule. one: single entries, a sync each. read: entries read by
-//! batches of at most a MiB, the position persisted every COUNT reads, after enough were written.
+//! batch: batches of COUNT entries with NoFsync, with which walrus still syncs each batch. one: single entries, a sync
+//! each. read: entries read by batches of at most a MiB, the position persisted every COUNT reads, after enough were
+//! written.
 //! Prints {"records": ..., "seconds": ...}.
 
 use std::time::{Duration, Instant};
