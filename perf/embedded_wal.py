@@ -81,8 +81,8 @@ def timed(call: Callable[[], object], seconds: float) -> list[float]:
 
 
 # --- bytes -----------------------------------------------------------------------------------------------------------
-def append_bytes(seconds: float, scratch: Path) -> float:
-    with log_without_checkpoints(scratch) as log:
+def append_bytes(seconds: float, scratch: Path, durability: str = "disk") -> float:
+    with log_without_checkpoints(scratch, durability) as log:
         return rate(lambda: len(BATCH_OF_BYTES) * bool(log.append(HOT_TOPIC, BATCH_OF_BYTES)), seconds)
 
 
@@ -153,9 +153,16 @@ def payload_rows(table: Table, seconds: float) -> None:
         (
             "append of 1000 x 100 B bytes, disk, records/s",
             partial(append_bytes, seconds),
-            "walrus, batches of 1000",
+            "walrus, batches of 1000, each synced by the crate",
             partial(walrus_rate, "batch", 100, BATCH, seconds),
             ">= 6",
+        ),
+        (
+            "append of 1000 x 100 B bytes, fsync, records/s",
+            partial(append_bytes, seconds, durability="fsync"),
+            "the same",
+            partial(walrus_rate, "batch", 100, BATCH, seconds),
+            "-",
         ),
         (
             "columns of bytes, 100 B, from memory, records/s",
@@ -241,8 +248,6 @@ def flush_rows(table: Table, seconds: float) -> None:
 # --- append_nowait ---------------------------------------------------------------------------------------------------
 NOWAIT_CALLS = 100_000
 PROGRESS_CALLS = 100_000
-MANY_CALLS = 1_000_000
-"""Calls of a round from which on there is one round."""
 
 
 def worst_of(call: str, count: int, scratch: Path) -> float:
@@ -269,8 +274,6 @@ def worst_of(call: str, count: int, scratch: Path) -> float:
 
 def nowait_rows(table: Table, seconds: float, calls: int = NOWAIT_CALLS) -> None:
     count = calls if seconds >= 1 else 1000
-    if count >= MANY_CALLS:
-        table = Table(1, table.scratch)
     table.row(
         f"append_nowait, the worst of {count:,}, ms",
         partial(worst_of, "append_nowait", count),
@@ -334,14 +337,26 @@ while True:
         time.sleep(0.001)
 """
 """A writer at full speed, until it is killed; arguments: directory, max_log_bytes."""
+QUIET_WRITER = """
+import os, signal, sys, topics
+log = topics.open(sys.argv[1], max_log_bytes=0, checkpoint_wal_bytes=1 << 40)
+batch = [bytes(100)] * 1000
+for _ in range(int(sys.argv[2]) // len(batch)):
+    log.append("t", batch)
+log.flush()
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+"""Writes a log of so many records without a segment, syncs it, and is killed at rest; arguments: directory, records."""
 OPENER = """
 import os, sys, time, topics
 begun = time.perf_counter()
 log = topics.open(sys.argv[1])
-print(time.perf_counter() - begun, flush=True)
+print(time.perf_counter() - begun, log.stats().recovery_frames, flush=True)
 os._exit(0)
 """
-"""Opens a directory, says how long it took, and ends without closing it: its log stays as it is."""
+"""Opens a directory, says how long it took and how many frames of the log it read, and ends without closing it: its
+log stays as it is.
+"""
 
 
 def log_bytes(path: Path) -> int:
@@ -349,11 +364,19 @@ def log_bytes(path: Path) -> int:
     return sum(file.stat().st_blocks * 512 for file in path.glob("wal/*/wal-*.log") if file.exists())
 
 
+def opened(directory: str) -> tuple[float, int]:
+    """Seconds of an open, and frames of the log that it read."""
+    command = [sys.executable, "-c", OPENER, directory]
+    seconds, frames = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.split()
+    return float(seconds), int(frames)
+
+
 def bounded_log(seconds: float, bound: int, scratch: Path) -> list[float]:
-    """The log at its largest, as a share of bound and a file; the time of the open after kill -9, in seconds, and in
-    relation to another open of the same log and segments.
+    """The log at its largest, as a share of bound and a file; the time of the open after kill -9, in seconds, in
+    relation to the open of a log of as many records, and so bytes, whose writer was killed at rest, without segments,
+    and in relation to another open of the same log and segments.
     """
-    with tempfile.TemporaryDirectory(dir=scratch) as name:
+    with tempfile.TemporaryDirectory(dir=scratch) as name, tempfile.TemporaryDirectory(dir=scratch) as quiet:
         path = Path(name)
         command = [sys.executable, "-c", WRITER, name, str(bound)]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
@@ -364,9 +387,14 @@ def bounded_log(seconds: float, bound: int, scratch: Path) -> list[float]:
                 largest = max(largest, log_bytes(path))
                 time.sleep(0.01)
             writer.kill()
-        command = [sys.executable, "-c", OPENER, name]
-        first, again = (float(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout) for _ in range(2))
-        return [largest / (bound + (64 << 20)), first, first / again]
+        first, frames = opened(name)
+        again, _ = opened(name)
+        subprocess.run([sys.executable, "-c", QUIET_WRITER, quiet, str(frames)], check=False)
+        peer, peer_frames = opened(quiet)
+        print(
+            f"frames of the log: {frames:,} after kill -9, {peer_frames:,} of the one killed at rest", file=sys.stderr
+        )
+        return [largest / (bound + (64 << 20)), first, peer, first / peer, first / again]
 
 
 def bound_rows(table: Table, seconds: float) -> None:
@@ -379,7 +407,9 @@ def bound_rows(table: Table, seconds: float) -> None:
             True,
         ),
         ("open after kill -9, s", "-", True),
-        ("the same, times another open of that log and its segments", "<= 1.5", True),
+        ("open of a log of as many bytes, killed at rest, no segments, s", "-", True),
+        ("the first, times the second", "<= 1.5", True),
+        ("the first, times another open of that log and its segments", "-", True),
     )
 
 
@@ -388,15 +418,28 @@ SIZES = (64 << 10, 1 << 20, 16 << 20, 64 << 20, 1 << 30)
 CADENCES = (0, 1, 10, 100, 1000, None)
 
 
+SINGLES = 10
+"""Timed appends of one between two batches, which fill the segments."""
+
+
 def size_rows(table: Table, seconds: float) -> None:
-    """Append of one record by segment size and cadence of syncs: p50 and p99 in us, records/s of batches."""
-    for size, cadence in product(SIZES, CADENCES):
-        table.own_rows(
-            partial(_of_size, size, cadence, seconds),
-            (f"segments of {size >> 10:,} KiB, sync every {cadence} ms: append p50, us", "-", True),
-            (f"segments of {size >> 10:,} KiB, sync every {cadence} ms: append p99, us", "-", True),
-            (f"segments of {size >> 10:,} KiB, sync every {cadence} ms: batches, records/s", "-", False),
+    """Append of one record between batches by segment size and cadence of syncs: p50 and p99 in us, the segments that
+    were sealed and the checkpoints made meanwhile, and records/s of the batches. All cells are measured in each round.
+    The log looks once a second whether a checkpoint is due: a shorter span has none, and seals nothing.
+    """
+    cells = list(product(SIZES, CADENCES))
+    rows = [
+        (f"segments of {size >> 10:,} KiB, sync every {cadence} ms: {what}", "-", less)
+        for size, cadence in cells
+        for what, less in (
+            ("append p50, us", True),
+            ("append p99, us", True),
+            ("segments sealed while these were timed", False),
+            ("checkpoints", False),
+            ("batches, records/s", False),
         )
+    ]
+    table.own_rows(lambda scratch: [figure for cell in cells for figure in _of_size(*cell, seconds, scratch)], *rows)
 
 
 def _of_size(size: int, cadence: int | None, seconds: float, scratch: Path) -> list[float]:
@@ -404,14 +447,23 @@ def _of_size(size: int, cadence: int | None, seconds: float, scratch: Path) -> l
         "segment_max_bytes": size,
         "segment_max_events": 1_000_000,
         "wal_file_bytes": min(max(size, 1 << 20), 64 << 20),
-        "checkpoint_wal_bytes": 32 << 20,
+        "checkpoint_wal_bytes": 8 << 20,
         "max_log_bytes": 1 << 30,
         "sync_every_ms": cadence,
     }
     with log_without_checkpoints(scratch, **settings) as log:
-        one = [PAYLOAD]
-        p50, p99 = quantiles_us(timed(lambda: log.append(HOT_TOPIC, one), seconds))
-        return [p50, p99, rate(lambda: BATCH * bool(log.append(HOT_TOPIC, BATCH_OF_BYTES)), seconds)]
+        one: list[bytes] = [PAYLOAD]
+        calls: list[float] = []
+        batches: list[float] = []
+        before, until = log.stats(), time.perf_counter() + seconds
+        while len(calls) < 100 or time.perf_counter() < until:
+            for records, durations in ((BATCH_OF_BYTES, batches), *[(one, calls)] * SINGLES):
+                begun = time.perf_counter()
+                log.append(HOT_TOPIC, records)
+                durations.append(time.perf_counter() - begun)
+        after = log.stats()
+        done = [after.seals - before.seals, after.checkpoints - before.checkpoints]
+        return [*quantiles_us(calls), *done, BATCH * len(batches) / sum(batches)]
 
 
 PARTS: dict[str, Callable[[Table, float], None]] = {

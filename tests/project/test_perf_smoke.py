@@ -23,6 +23,7 @@ import pytest
         "goals --only tails,embedded",
         "peers --only reads",
         "embedded_wal --only bytes,flush,nowait,beside",
+        "embedded_wal --only bound,sizes",
         "peers --only sustained",
         "before_after . --only reads",
         "named_readers",
