@@ -134,6 +134,18 @@ def client_warnings(figures: LoadFigures) -> list[str]:
     return found
 
 
+def few_warnings(outcome: RoundOutcome) -> list[str]:
+    """Return a sentence for each latency with so few values that a quantile is the slowest of them."""
+    found = []
+    for load in outcome.loads:
+        for name, histogram in load.latencies.items():
+            total = histogram.total
+            if total < 1000:
+                which = "p99 and p99.9 are" if total < 100 else "p99.9 is"
+                found.append(f"{load.name}: a round has {total:,} values of {name}, so {which} the slowest of them")
+    return found
+
+
 def unsent_warnings(name: str, unsent: int, sent: int, why: str) -> list[str]:
     """Return a sentence if a load did not keep its rate."""
     if unsent <= UNSENT * max(1, sent):

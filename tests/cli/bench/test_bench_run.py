@@ -13,8 +13,9 @@ import pytest
 from tests.cli.bench.results_of_rounds import outcome
 from tests.cli.bench.scripted_server import http_answer, scripted_server
 from topics.bench.bench_run import BenchRun, with_run
+from topics.bench.load.latency_histogram import LatencyHistogram
 from topics.bench.load.load_plan import LoadGroup, LoadMessage, http_request
-from topics.bench.outcome import RoundOutcome
+from topics.bench.outcome import RoundOutcome, few_warnings
 from topics.bench.peers.known_peers import own_side
 from topics.bench.processes import ProcessError, ProcessUsage, usage_of
 from topics.bench.results.bench_result import BenchResult
@@ -136,6 +137,18 @@ def test_a_run_says_that_quantiles_were_not_computed_again(tmp_path: Path, monke
     monkeypatch.setattr("topics.bench.independent_histograms.find_spec", lambda name: None)
     (said,) = [one for one in run(workload, [FakeSide("a", [])], tmp_path).document["warnings"] if "quantiles" in one]
     assert said.startswith("quantiles were not computed a second time: install the package hdrhistogram")
+
+
+def test_a_quantile_of_few_values_is_warned_of(tmp_path: Path) -> None:
+    """A p99.9 of 40 values stood in the table like any other."""
+    workload = with_run(parse_workload(LOAD, "x"), 1, 0, 1)
+    said = "write: a round has 100 values of answer, so p99.9 is the slowest of them"
+    assert f"a: {said}" in run(workload, [FakeSide("a", [])], tmp_path).warnings()
+    few = outcome(1)
+    few.loads[0].latencies["answer"] = LatencyHistogram.of([5] * 40)
+    assert few_warnings(few) == ["write: a round has 40 values of answer, so p99 and p99.9 are the slowest of them"]
+    few.loads[0].latencies["answer"] = LatencyHistogram.of([5] * 1000)
+    assert few_warnings(few) == []
 
 
 def test_a_full_disk_fails_a_round_and_what_was_measured_stays(tmp_path: Path) -> None:
