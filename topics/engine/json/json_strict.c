@@ -1,5 +1,8 @@
 /* The strict scan of a JSON value: see json_strict.h. */
-#ifdef __SSE2__
+#if defined(__SSE2__) && defined(__x86_64__) && !defined(TP_NO_AVX2)
+#define HAS_AVX2_BUILD
+#include <immintrin.h>
+#elif defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
@@ -9,6 +12,7 @@ enum {
     PAIRWISE_KEYS = 24,
     SPREAD_KEYS = 1024,
     FEW_DIGITS = 6,
+    FAR_BYTES = 64, /* so many plain characters into a string, 32 at a time pay */
     RUN_BYTES = 1 << 16, /* of one token, scanned between two places to rest */
 };
 
@@ -142,6 +146,31 @@ static const uint8_t *skip_escape(struct scan *s, const uint8_t *p)
     return p + 6;
 }
 
+#ifdef HAS_AVX2_BUILD
+static int has_avx2; /* whether this machine can do it */
+
+__attribute__((constructor)) static void find_avx2(void)
+{
+    __builtin_cpu_init();
+    has_avx2 = __builtin_cpu_supports("avx2");
+}
+
+/* Return the first character from p on that is not plain, or a place less than 32 before `end`. */
+__attribute__((target("avx2"))) static const uint8_t *plain_end(const uint8_t *p, const uint8_t *end)
+{
+    const __m256i space = _mm256_set1_epi8(0x20), quote = _mm256_set1_epi8('"'), backslash = _mm256_set1_epi8('\\');
+    for (; end - p >= 32; p += 32) {
+        __m256i chunk = _mm256_loadu_si256((const __m256i *)p);
+        /* A signed comparison: bytes from 0x80 on are below 0x20, too. */
+        __m256i special = _mm256_or_si256(_mm256_cmpeq_epi8(chunk, quote), _mm256_cmpeq_epi8(chunk, backslash));
+        special = _mm256_or_si256(special, _mm256_cmpgt_epi8(space, chunk));
+        unsigned mask = (unsigned)_mm256_movemask_epi8(special);
+        if (mask) return p + __builtin_ctz(mask);
+    }
+    return p;
+}
+#endif
+
 const uint8_t *string_end(struct scan *s, const uint8_t *p)
 {
     const uint8_t *end = s->end;
@@ -149,6 +178,9 @@ const uint8_t *string_end(struct scan *s, const uint8_t *p)
     for (;;) {
 #ifdef __SSE2__
         const __m128i space = _mm_set1_epi8(0x20), quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\');
+#ifdef HAS_AVX2_BUILD
+        const uint8_t *far = has_avx2 && end - p > FAR_BYTES ? p + FAR_BYTES : NULL;
+#endif
         while (end - p >= 16) {
             __m128i chunk = _mm_loadu_si128((const __m128i *)p);
             /* A signed comparison: bytes from 0x80 on are below 0x20, too. */
@@ -160,6 +192,9 @@ const uint8_t *string_end(struct scan *s, const uint8_t *p)
                 goto special_byte;
             }
             p += 16;
+#ifdef HAS_AVX2_BUILD
+            if (p == far) p = plain_end(p, end);
+#endif
         }
 #endif
         while (p < end && *p >= 0x20 && *p < 0x80 && *p != '"' && *p != '\\') p++;
