@@ -135,7 +135,7 @@ def client_warnings(figures: LoadFigures) -> list[str]:
 
 
 def few_warnings(outcome: RoundOutcome) -> list[str]:
-    """Return a sentence for each latency with so few values that a quantile is the slowest of them."""
+    """Return a sentence for each latency of which a quantile is the slowest of few values."""
     found = []
     for load in outcome.loads:
         for name, histogram in load.latencies.items():
