@@ -42,7 +42,7 @@ class Side(Protocol):
         """
 
 
-class Peer(Side, Protocol):
+class BenchPeer(Side, Protocol):
     """A side that is not ours."""
 
     def at_hand(self) -> str:

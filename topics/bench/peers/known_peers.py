@@ -8,7 +8,7 @@ from topics.bench.peers.python_servers import AsyncioServer, EchoServer
 from topics.bench.peers.redis_peer import RedisPubSub, RedisStreams
 from topics.bench.peers.stores_in_process import BareFile, LmdbStore, SqliteStore
 from topics.bench.peers.walrus_peer import WalrusLog
-from topics.bench.sides import Peer, Side
+from topics.bench.sides import BenchPeer, Side
 from topics.bench.topics_server.topics_side import TopicsSide
 from topics.bench.workload import Workload
 from topics.errors import UsageError
@@ -28,7 +28,7 @@ def own_side(workload: Workload, url: str, key: str, settings: dict[str, str]) -
     return TopicsSide(url, key, settings)
 
 
-def known_peers() -> dict[str, Peer]:
+def known_peers() -> dict[str, BenchPeer]:
     """Return every peer by the name that workloads and --peers use."""
     return {
         "redis": RedisStreams(),
