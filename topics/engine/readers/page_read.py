@@ -200,12 +200,7 @@ class PageRead(LinedUp):
         reader = self._reader
         reader.pass_over(interval, upto)
         if interval is not None and reader.done_records >= self._query.commit_every:
-            try:
-                self._commit()
-            except TopicsError as error:
-                self._end_turn()
-                self._fail(error)
-                return False
+            return self._commit_or_fail()
         return True
 
     def _on_page(self, result: DiffResult, interval: Interval | None) -> None:
@@ -218,11 +213,7 @@ class PageRead(LinedUp):
             if reader.config.delivery == AT_MOST_ONCE:
                 reader.pass_over(interval, upto)
                 self._taken = Interval(after, upto)
-                try:
-                    self._commit()
-                except TopicsError as error:
-                    self._end_turn()
-                    self._fail(error)
+                if not self._commit_or_fail():
                     return
             elif 0 < core.config.max_reader_pages <= len(reader.pages):
                 self._end_turn()
@@ -244,6 +235,16 @@ class PageRead(LinedUp):
         except TopicsError:
             self._commits -= 1
             raise
+
+    def _commit_or_fail(self) -> bool:
+        """Commit during the read's turn. Return False if that is refused: the read has failed."""
+        try:
+            self._commit()
+        except TopicsError as error:
+            self._end_turn()
+            self._fail(error)
+            return False
+        return True
 
     def _on_commit(self, error: TopicsError | None) -> None:
         self._commits -= 1

@@ -292,7 +292,7 @@ class TopicReaders:
         if reader is None:
             reader = self.by_name[name] = NamedReader(name, config, position)
         else:
-            if config.delivery == AT_MOST_ONCE != reader.config.delivery:
+            if config.delivery == AT_MOST_ONCE and reader.config.delivery != AT_MOST_ONCE:
                 reader.seek(reader.done_through)
             reader.config = config
         self.hold(reader)
