@@ -407,13 +407,17 @@ class _Replay:
             entry = min(pending, key=lambda entry: entry.controls[0][0])
             _, at = entry.controls.popleft()
             self._apply_control(entry.chunk, at)
-            self._applied += 1
-            if self._applied % APPLIED_A_PASS == 0:
-                await self._pause()
+            await self._count()
             if not entry.controls:
                 pending.remove(entry)
                 await self._apply(entry.chunk)
                 await self._advance(entry.shard, pending)
+
+    async def _count(self) -> None:
+        """Count what was applied; let the loop make a pass after some of it."""
+        self._applied += 1
+        if self._applied % APPLIED_A_PASS == 0:
+            await self._pause()
 
     async def _advance(self, shard: ShardReplay, pending: list[_Pending]) -> None:
         """Apply the shard's pieces up to one with ordered controls, which then waits its turn."""
@@ -442,16 +446,12 @@ class _Replay:
                 rows = select(rows, rows.seqs > upto)
             if len(rows.seqs):
                 self._catalog.add_rows(topic_id, rows)
-            self._applied += 1
-            if self._applied % APPLIED_A_PASS == 0:
-                await self._pause()
+            await self._count()
         self._apply_extensions(chunk, records)
         for at in np.flatnonzero(~is_record).tolist():
             if int(frames["type"][at]) not in ORDERED_TYPES:
                 self._apply_control(chunk, at)
-                self._applied += 1
-                if self._applied % APPLIED_A_PASS == 0:
-                    await self._pause()
+                await self._count()
 
     def _apply_extensions(self, chunk: VerifiedBatches, records: Frames) -> None:
         """Note the identities of writes, also of records that were deleted since."""
