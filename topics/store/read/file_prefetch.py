@@ -59,8 +59,9 @@ class FilePrefetch:
         self._files = files
         self.window_bytes = min(_WINDOW_BYTES_MAX, budget // (_WINDOWS_MIN + 1) & -BLOCK_BYTES)
         """Distance of windows in a file. The windows of a small budget are small."""
-        size = self.window_bytes + self.window_bytes // _OVERLAP_SHARE
-        self._most = budget // size if self.window_bytes else 0
+        self._size = self.window_bytes + self.window_bytes // _OVERLAP_SHARE
+        """Bytes of a window."""
+        self._most = budget // self._size if self.window_bytes else 0
         self._near_bytes = max(1, self.window_bytes // _NEAR_SHARE)
         self._made = 0
         self._noted: dict[_Place, int] = {}
@@ -133,7 +134,7 @@ class FilePrefetch:
 
     def _reach(self, file: StoredFile, start: int) -> int:
         """Return how many bytes a window may have that begins at `start`."""
-        return max(0, min(self.window_bytes + self.window_bytes // _OVERLAP_SHARE, file.size - start))
+        return max(0, min(self._size, file.size - start))
 
     def _fill(self, file: StoredFile, place: _Place) -> None:
         start = place[1] * self.window_bytes
@@ -158,7 +159,7 @@ class FilePrefetch:
             return self._free.pop()
         if self._made < self._most:
             self._made += 1
-            return _PrefetchWindow(self.window_bytes + self.window_bytes // _OVERLAP_SHARE)
+            return _PrefetchWindow(self._size)
         return self._take(next(iter(self._windows)))
 
     def _on_filled(self, window: _PrefetchWindow, place: _Place, res: int) -> None:
