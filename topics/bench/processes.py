@@ -109,6 +109,11 @@ def run_to_end(command: list[str], env: Mapping[str, str] | None = None, seconds
     return done.returncode, done.stdout, done.stderr
 
 
+def last_line(errors: str) -> str:
+    """Return the last line of what a program printed, as the reason why it failed."""
+    return (errors.strip().splitlines() or ["it says nothing"])[-1]
+
+
 def usage_of(pid: int) -> ProcessUsage:
     """Return what a process has used so far. Raises: OSError if there is none."""
     times = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()

@@ -14,7 +14,7 @@ from topics.bench.load.load_client import LoadFigures
 from topics.bench.load.load_plan import AnswerEnd, LoadGroup, LoadMessage, labelled_json
 from topics.bench.outcome import BenchCheck
 from topics.bench.peers.network_peer import READY_SECONDS, NetworkPeer, stored_check
-from topics.bench.processes import BenchProcess, ProcessError, free_port, run_to_end, start_process
+from topics.bench.processes import BenchProcess, ProcessError, free_port, last_line, run_to_end, start_process
 from topics.bench.sides import HERE
 from topics.bench.workload import Case, LoadSpec
 
@@ -32,11 +32,6 @@ def built_programs() -> Path:
 
 def go_program() -> str | None:
     return shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
-
-
-def last_line(errors: str) -> str:
-    """Return the last line of what a program printed, as the reason why it failed."""
-    return (errors.strip().splitlines() or ["it says nothing"])[-1]
 
 
 def nats_program() -> str | None:

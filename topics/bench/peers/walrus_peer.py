@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 
 from topics.bench.outcome import BenchCheck, LoadOutcome, RoundOutcome
-from topics.bench.peers.nats_peer import built_programs, last_line
-from topics.bench.processes import ProcessError, run_to_end
+from topics.bench.peers.nats_peer import built_programs
+from topics.bench.processes import ProcessError, last_line, run_to_end
 from topics.bench.sides import HERE, Progress
 from topics.bench.workload import SYNCED, Case
 
