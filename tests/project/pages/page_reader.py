@@ -8,6 +8,7 @@ import contextlib
 import io
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ _SHOWN = ("text", "console", "yaml", "toml", "ini", "js")
 _STREAMS = re.compile(r"curl [^\n]*(?:-s?N\b|-v -m)")
 _VARIES = re.compile(r"\\\.\\\.\\\.|…")
 _SECONDS = 20
+_ABOUT_TO_WAIT = "about to wait"
 
 
 class Block(NamedTuple):
@@ -153,9 +155,7 @@ class Reader:
 
     def _python(self, text: str) -> None:
         if "loop.run()" in text:
-            # It serves until a signal ends it.
-            (self.directory / "served.py").write_text(text)
-            self._run("timeout --preserve-status -s INT 1 python served.py")
+            self._interrupt(text)
             return
         if "topics.open(" in text:
             self.close()
@@ -166,6 +166,28 @@ class Reader:
             if asyncio.iscoroutine(result):
                 asyncio.run(result)
         self.output = printed.getvalue()
+
+    def _interrupt(self, text: str) -> None:
+        """Run a program that serves until a signal ends it; interrupt it once it is about to wait."""
+        text = text.replace("loop.run()", f'print("{_ABOUT_TO_WAIT}", flush=True)\nloop.run()')
+        (self.directory / "served.py").write_text(text)
+        with subprocess.Popen(
+            [sys.executable, "served.py"],
+            cwd=self.directory,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as served:
+            assert served.stdout is not None
+            try:
+                first = served.stdout.readline()
+                served.send_signal(signal.SIGINT)
+                self.output, _ = served.communicate(timeout=_SECONDS)
+            finally:
+                served.kill()
+        assert first.strip() == _ABOUT_TO_WAIT, f"served.py\n{first}{self.output}"
+        assert served.returncode == 0, f"served.py\n{self.output}"
 
     def compare(self, shown: str) -> None:
         """Compare an answer of a page with the output: `...` stands for anything, and blanks do not count."""
