@@ -1,7 +1,6 @@
 """A named reader of a server as its object knows it: the pages it has, and the calls that end them.
 
-Pages are done by commits. Others come again once they are given back, or their lease has ended. A
-page that came with a gap is given back at once: the caller gets only the gap, as in the library.
+Pages are done by commits. Others come again once they are given back, or their lease has ended.
 """
 
 from __future__ import annotations
@@ -48,8 +47,6 @@ class HeldPages:
         """The page that the caller has."""
         self._done: list[_Held] = []
         """Pages that are done and not committed."""
-        self._unread: _Held | None = None
-        """The page that came with a gap, while it is not given back."""
         self._gap: GapError | None = None
         """A gap that was reported, and not passed by a seek."""
         self.closed = False
@@ -83,20 +80,12 @@ class HeldPages:
         if page.tombstone is not None:
             gap = GapError(self.topic, page.tombstone)
             if not peek:
-                self._gap, self._unread = gap, held
-                yield from self._give_back_unread()
+                self._gap = gap
             raise gap
         if held is not None:
             self._page = held
         found: list[Record] = page.records
         return found
-
-    def _give_back_unread(self) -> Script[None]:
-        """Let the records that came with a gap be handed out again."""
-        page = self._unread
-        if page is not None:
-            yield from self._giving_back([page])
-            self._unread = None
 
     def _is_due(self) -> bool:
         done = self._done
@@ -149,7 +138,7 @@ class HeldPages:
     def seek(self, seq: int) -> Script[int]:
         self.check()
         position: int = yield calls.seek(self.topic, self.name, seq, incarnation=self._incarnation)
-        self._page, self._unread, self._gap = None, None, None
+        self._page, self._gap = None, None
         self._done.clear()
         return position
 
@@ -167,8 +156,8 @@ class HeldPages:
 
     def abandon(self) -> Script[None]:
         """Close at once. Return the script that gives back the pages that are not committed."""
-        held = [*self._done, *(page for page in (self._page, self._unread) if page is not None)]
-        self.closed, self._page, self._unread = True, None, None
+        held = [*self._done, *([] if self._page is None else [self._page])]
+        self.closed, self._page = True, None
         self._done.clear()
         return self._giving_back(held)
 

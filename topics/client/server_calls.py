@@ -596,13 +596,14 @@ def read_reader(
 ) -> ServerCall[tuple[Page, HandedOut]]:
     """Return the call for the next page of a named reader.
 
-    A page whose answer is lost comes again once its lease has ended.
+    A page whose answer is lost comes again once its lease has ended. One with a gap is only shown.
     """
     limit = arguments.count("limit", limit)
     max_bytes = arguments.count("max_bytes", max_bytes)
     wait_ms = arguments.count("wait_ms", wait_ms)
     wait_ms = min(wait_ms, MAX_WAIT_MS)
     body: dict[str, Any] = {"wait_ms": wait_ms, "lease_ms": lease_ms, "peek": peek, "incarnation": incarnation}
+    body["stop_at_gap"] = True
     if limit or max_bytes:
         body["limit"] = min(limit or MAX_LIMIT, MAX_LIMIT)
     if max_bytes:

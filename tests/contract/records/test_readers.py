@@ -195,6 +195,22 @@ def test_a_gap_is_beside_the_records_and_its_commit_passes_it(world: World) -> N
     assert ask(world, "read").json["tombstone"] is None
 
 
+@pytest.mark.parametrize("delivery", ["at-least-once", "at-most-once"])
+def test_a_reader_that_stops_at_a_gap_is_shown_it_until_a_seek_passes_it(world: World, delivery: str) -> None:
+    """R-READER-11: a tombstone is no page of its own, and commits nothing."""
+    world.put("t", cap_records=2)
+    make(world, records=5, delivery=delivery)
+    for _ in range(2):
+        page = ask(world, "read", {"stop_at_gap": True})
+        assert (page.json["tombstone"]["gap_to"], "token" in page.json) == (3, False)
+    world.crash_and_start()
+    shown = world.request("GET", f"{PATH}/r").json
+    assert (shown["position"], shown["committed"], shown["pages"]) == (0, 0, 0)
+    assert ask(world, "seek", {"seq": 3}).json["committed"] == 3
+    assert seqs(ask(world, "read", {"stop_at_gap": True})) == [4, 5]
+    assert ask(world, "read", {"stop_at_gap": "yes"}).refusal[:2] == (400, "invalid_request")
+
+
 def test_at_most_once_there_is_no_token_and_no_page_comes_again(world: World) -> None:
     """R-READER-7: after a crash neither."""
     make(world, delivery="at-most-once")

@@ -301,7 +301,7 @@ class Oracle:
         return self.places[topic_name].topic.readers.get(name) or (404, "reader_not_found")
 
     def read_page(
-        self, now: int, topic_name: str, name: str, limit: int, most_bytes: int, *, peek: bool
+        self, now: int, topic_name: str, name: str, limit: int, most_bytes: int, *, peek: bool, stops: bool = False
     ) -> dict[str, Any] | Refusal:
         """Return the answer, with seqs in the place of records; `hand_out` notes who has the page."""
         reader = self.find_reader(now, topic_name, name)
@@ -310,6 +310,7 @@ class Oracle:
         topic = self.places[topic_name].topic
         page = reader.next(topic, limit, most_bytes, moves=not peek)
         is_some = bool(page.seqs) or page.tombstone is not None
+        peek = peek or (stops and page.tombstone is not None)  # R-READER-11
         if is_some and not peek and reader.delivery == "at-least-once" and len(reader.out) == READERS_MAX:
             return 429, "throttled"
         self.given = page if is_some and not peek else None

@@ -155,6 +155,7 @@ PAGE = {
     "most_bytes": byte_limits,
     "lease_ms": st.sampled_from([None, None, 1, 120, 600]),
     "peek": st.sampled_from([False, False, False, True]),
+    "stops": st.sampled_from([None, False, True]),
 }
 COMMIT = {
     "name": some,
@@ -693,20 +694,40 @@ class Machine(RuleBasedStateMachine):
 
     @step(**PAGE)
     def read_page(
-        self, *, name: str, reader: str, limit: int, most_bytes: int | None, lease_ms: int | None, peek: bool
+        self,
+        *,
+        name: str,
+        reader: str,
+        limit: int,
+        most_bytes: int | None,
+        lease_ms: int | None,
+        peek: bool,
+        stops: bool | None = None,
     ) -> None:
         name, reader = self.reader_of(name, reader)
-        body: dict[str, Any] = {"limit": limit, "peek": peek}
+        body: dict[str, Any] = {"limit": limit, "peek": peek} | ({} if stops is None else {"stop_at_gap": stops})
         body |= {} if most_bytes is None else {"max_batch_bytes": most_bytes}
         body |= {} if lease_ms is None else {"lease_ms": lease_ms}
         answer = self.ask("POST", f"/v0/topics/{name}/readers/{reader}/read", body)
-        self.see_page(answer, name, reader, limit=limit, most_bytes=most_bytes, lease_ms=lease_ms, peek=peek)
+        self.see_page(
+            answer, name, reader, limit=limit, most_bytes=most_bytes, lease_ms=lease_ms, peek=peek, stops=bool(stops)
+        )
 
     def see_page(
-        self, answer: Answer, name: str, reader: str, *, limit: int, most_bytes: int | None, lease_ms: Any, peek: bool
+        self,
+        answer: Answer,
+        name: str,
+        reader: str,
+        *,
+        limit: int,
+        most_bytes: int | None,
+        lease_ms: Any,
+        peek: bool,
+        stops: bool = False,
     ) -> None:
         oracle = self.oracle
-        expected = oracle.read_page(self.now, name, reader, limit, most_bytes or 1 << 20, peek=peek)
+        most_bytes = most_bytes or 1 << 20
+        expected = oracle.read_page(self.now, name, reader, limit, most_bytes, peek=peek, stops=stops)
         if isinstance(expected, tuple):
             self.agree(answer, expected)
             return

@@ -329,19 +329,6 @@ def test_a_commit_without_an_answer_is_made_by_the_next_one() -> None:
     assert b"token1" in again.request.body
 
 
-def test_a_page_that_came_with_a_gap_is_given_back_by_the_close_if_it_was_not_before() -> None:
-    state = ReaderState("r", ReaderConfig(), 0, 0, 9, 0, 1)
-    pages = HeldPages(opening("t", "r", None, 9, None, None, 0, None), state, None, 1000, lambda: 0.0)
-    read = pages.read(1, 0, 0, peek=False)
-    next(read)
-    gap = Tombstone(1, 4, "cap", 4, 5, 9)
-    releasing: Any = read.send((Page("t", [], 9, 9, 5, gap), HandedOut("token1")))
-    assert b'"release":true' in releasing.request.body
-    read.close()  # its await was cancelled
-    again: Any = next(pages.close())
-    assert b'"release":true' in again.request.body
-
-
 class LosingReader:
     """A named reader with a gap, whose first seek has no answer."""
 

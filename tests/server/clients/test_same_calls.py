@@ -279,6 +279,20 @@ def test_a_commit_after_a_gap_is_one_of_what_was_handed_out(any_log: AnyTwin) ->
     assert any_log.readers("t")[0].committed == 13
 
 
+def test_a_gap_costs_a_reader_at_most_once_no_live_record(any_log: AnyTwin) -> None:
+    any_log.put_topic("t", cap_records=2)
+    any_log.append("t", list(range(5)))
+    with any_log.reader("t", "r", delivery="at-most-once") as reader:
+        with pytest.raises(topics.GapError):
+            reader.read()
+        assert reader.commit() == 0
+    with any_log.reader("t", "r", delivery="at-most-once") as reader:
+        with pytest.raises(topics.GapError) as gap:
+            reader.read()
+        reader.seek(gap.value.resume_from)
+        assert [record.data for record in reader.read()] == [3, 4]
+
+
 @pytest.mark.parametrize("reader", [None, "billing"])
 def test_a_gap_is_raised_skipped_or_told(any_log: topics.AnyLog, reader: str | None) -> None:
     any_log.put_topic("t", cap_records=2)

@@ -88,7 +88,7 @@ def read(call: Call) -> None:
         wait_ms=fields.u32("wait_ms", 0),
         peek=fields.boolean("peek", False),
         lease_ms=clamped_lease_ms(fields.u64("lease_ms", _LEASE_MS)),
-        passes_gaps=True,
+        passes_gaps=not fields.boolean("stop_at_gap", False),
     )
     incarnation = _known_incarnation(fields) or None
 

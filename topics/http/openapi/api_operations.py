@@ -654,6 +654,7 @@ OPERATIONS: dict[str, ApiOperation] = {
             wait_ms=u32("how long to wait for something; at most 30000", default=0),
             lease_ms=_LEASE | {"default": 30_000},
             peek=boolean(False, "show the page, and move nothing"),
+            stop_at_gap=boolean(False, "show a page with a tombstone, and move nothing"),
             incarnation=_READER_OF,
         ),
     ),
