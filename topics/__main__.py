@@ -1,6 +1,6 @@
 """The console script without its script: `python -m topics serve ...`."""
 
-from topics.cli.main import main
+from topics_command import main
 
 if __name__ == "__main__":
     main()

@@ -10,12 +10,18 @@ from topics.cli.root_help import root_help
 from topics.common.extras import engine_missing, is_engine_missing
 from topics.errors import TopicsError
 
+_INTERRUPTED = 130
+"""The exit code after Ctrl-C."""
+
 
 def main() -> None:
     """Run the console script."""
-    prepare_streams()
-    code = _exit_code()
-    error = flush_output()
+    try:
+        prepare_streams()
+        code = _exit_code()
+        error = flush_output()
+    except KeyboardInterrupt:  # before the command, or after it
+        raise SystemExit(_INTERRUPTED) from None
     if error is not None and not code:
         code = _refused(error)
     raise SystemExit(code)
@@ -34,9 +40,7 @@ def _exit_code() -> int:
     except OSError as error:
         return _refused(error)
     except KeyboardInterrupt:
-        from topics.cli.exit_codes import INTERRUPTED  # noqa: PLC0415 - as in `_run`
-
-        return INTERRUPTED
+        return _INTERRUPTED
     return 0
 
 

@@ -12,7 +12,7 @@ _FILE_BYTES_MAX = 256 * 1024
 TOP = {
     ".ci", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in", "Makefile",
     "README.md", "build_ffi.py", "docs", "examples", "packaging", "perf", "pyproject.toml", "pyspark_topics.py",
-    "scripts", "setup.py", "tests", "topics",
+    "scripts", "setup.py", "tests", "topics", "topics_command.py",
 }  # fmt: skip
 
 
