@@ -26,7 +26,7 @@ from topics.store.format.segment_format import (
 )
 from topics.store.repair.salvage import HEADER_MAX_BYTES, unflipped
 from topics.store.segments.snapshot_files import read_snapshot, snapshot_numbers
-from topics.store.segments.tiers import Tiers
+from topics.store.segments.tiers import Tiers, segment_files
 
 _Unpack = Callable[[bytes | memoryview, str], object]
 _KINDS: tuple[tuple[bytes, int, _Unpack], ...] = (
@@ -75,11 +75,8 @@ def _refuse(head: bytes, path: str, magic: bytes, unpack: _Unpack) -> None:
 
 
 def _files_with_records(files: FileCalls, tiers: Tiers) -> Iterator[str]:
-    for _, root in tiers.roots():
-        for topic in list_if_there(files, f"{root}/topics"):
-            for name in list_if_there(files, f"{root}/topics/{topic}"):
-                if name.endswith(".data"):
-                    yield f"{root}/topics/{topic}/{name}"
+    for file in segment_files(files, tiers):
+        yield file.full_path
     for name in list_if_there(files, f"{tiers.hot}/{PACK_DIRECTORY}"):
         if name.endswith(".data"):
             yield f"{tiers.hot}/{PACK_DIRECTORY}/{name}"

@@ -33,7 +33,7 @@ from topics.store.segments.index_flags import flag_pack_index
 from topics.store.segments.manifest import Pack, PackRun, Segment
 from topics.store.segments.pack import scan_runs
 from topics.store.segments.segment import describe_file, read_segment
-from topics.store.segments.tiers import Tiers
+from topics.store.segments.tiers import SegmentFile, Tiers, segment_files
 
 
 @dataclass
@@ -98,65 +98,63 @@ class RebuildFromSegments:
         in_log: the seqs of records in the log, by topic, ascending. Raises OSError.
         """
         # a segment that was being moved is in both: the first one found wins
-        for tier, root in self._tiers.roots():
-            await self._read_segments(tier, root)
+        for file in segment_files(self._files, self._tiers):
+            await self._read_segment(file)
         await self._read_packs()
         await self._choose(in_log)
 
     # --- segments ----------------------------------------------------------------------------------------------------
-    async def _read_segments(self, tier: int, root: str) -> None:
-        for topic in list_if_there(self._files, f"{root}/topics"):
-            for name in list_if_there(self._files, f"{root}/topics/{topic}"):
-                topic_id = numbered(topic, "")
-                if topic_id is None or not name.endswith(".data"):
-                    continue
-                path = f"{root}/topics/{topic}/{name}"
-                stored = await read_file(self._files, path)
-                hints = await hints_of(self._files, path)
-                data, intact = salvaged_image(stored, path, topic_id, hints)
-                try:
-                    found = describe_file(data, path)
-                    is_sound = found.segment.sealed or not data[found.segment.frames_end :].strip(b"\0")
-                    is_sound &= intact
-                except (CorruptError, FormatError):
-                    is_sound = False
-                if is_sound:
-                    found.segment.codec = codec_of(stored)
-                else:
-                    await self._aside.copy(path, stored)
-                    mended = mend_segment(data, path, topic_id, hints)
-                    if mended is None:
-                        await unlink_if_there(self._files, path)
-                        continue
-                    data = mended
-                    found = describe_file(data, path)
-                    await unlink_if_there(self._files, index_path(path))
-                    await replace_file(self._files, path, data)
-                segment = found.segment
-                if not segment.sealed:  # an index beside it may be older than its latest deletes
-                    await unlink_if_there(self._files, index_path(path))
-                if segment.records:
-                    segment.tier = tier
-                    segment.edition = edition_of(name)
-                    # A later edition without a footer may not have been written to its end, so
-                    # those that it was to replace win.
-                    is_whole = segment.sealed
-                    # without a footer its index is derived once, and it does not grow
-                    segment.sealed = True
-                    self._sources.append(
-                        _Source(
-                            segment.topic_id,
-                            segment.first_seq,
-                            segment.last_seq,
-                            segment.last_seq,
-                            found.description,
-                            found.described_ms,
-                            (1, segment.edition if is_whole else -segment.edition),
-                            segment.records,
-                            _parts_of(data, path, segment.frames_end),
-                            segment,
-                        )
-                    )
+    async def _read_segment(self, file: SegmentFile) -> None:
+        topic_id = numbered(file.topic, "")
+        if topic_id is None:
+            return
+        path = file.full_path
+        stored = await read_file(self._files, path)
+        hints = await hints_of(self._files, path)
+        data, intact = salvaged_image(stored, path, topic_id, hints)
+        try:
+            found = describe_file(data, path)
+            is_sound = found.segment.sealed or not data[found.segment.frames_end :].strip(b"\0")
+            is_sound &= intact
+        except (CorruptError, FormatError):
+            is_sound = False
+        if is_sound:
+            found.segment.codec = codec_of(stored)
+        else:
+            await self._aside.copy(path, stored)
+            mended = mend_segment(data, path, topic_id, hints)
+            if mended is None:
+                await unlink_if_there(self._files, path)
+                return
+            data = mended
+            found = describe_file(data, path)
+            await unlink_if_there(self._files, index_path(path))
+            await replace_file(self._files, path, data)
+        segment = found.segment
+        if not segment.sealed:  # an index beside it may be older than its latest deletes
+            await unlink_if_there(self._files, index_path(path))
+        if segment.records:
+            segment.tier = file.tier
+            segment.edition = edition_of(file.name)
+            # A later edition without a footer may not have been written to its end, so
+            # those that it was to replace win.
+            is_whole = segment.sealed
+            # without a footer its index is derived once, and it does not grow
+            segment.sealed = True
+            self._sources.append(
+                _Source(
+                    segment.topic_id,
+                    segment.first_seq,
+                    segment.last_seq,
+                    segment.last_seq,
+                    found.description,
+                    found.described_ms,
+                    (1, segment.edition if is_whole else -segment.edition),
+                    segment.records,
+                    _parts_of(data, path, segment.frames_end),
+                    segment,
+                )
+            )
 
     # --- packs -------------------------------------------------------------------------------------------------------
     async def _read_packs(self) -> None:

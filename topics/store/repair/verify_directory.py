@@ -39,7 +39,7 @@ from topics.store.segments.manifest import Manifest, Pack, ReplayStart, Segment,
 from topics.store.segments.pack import PackIndex, read_pack, scan_runs
 from topics.store.segments.segment import read_footer
 from topics.store.segments.snapshot_files import read_snapshot, snapshot_numbers
-from topics.store.segments.tiers import Tiers, require_cold
+from topics.store.segments.tiers import Tiers, require_cold, segment_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,18 +169,13 @@ async def _verify_snapshots(files: FileCalls, directory: str, report: VerifyRepo
 async def _verify_segments(files: FileCalls, tiers: Tiers, manifest: Manifest | None, report: VerifyReport) -> None:
     segments = manifest.all_segments() if manifest is not None else ()
     listed = {(segment.tier, segment.path): segment for segment in segments}
-    for tier, root in tiers.roots():
-        for topic in list_if_there(files, f"{root}/topics"):
-            for name in list_if_there(files, f"{root}/topics/{topic}"):
-                path = f"topics/{topic}/{name}"
-                if not name.endswith(".data"):
-                    continue
-                segment = listed.pop((tier, path), None)
-                if segment is None and manifest is not None:
-                    report.notes.append(f"{root}/{path}: no snapshot lists it (a checkpoint was cut short)")
-                    continue  # its contents do not count, and the next start removes it
-                report.segments += 1
-                await _verify_segment(files, f"{root}/{path}", segment, report)
+    for file in segment_files(files, tiers):
+        segment = listed.pop((file.tier, file.path), None)
+        if segment is None and manifest is not None:
+            report.notes.append(f"{file.full_path}: no snapshot lists it (a checkpoint was cut short)")
+            continue  # its contents do not count, and the next start removes it
+        report.segments += 1
+        await _verify_segment(files, file.full_path, segment, report)
     for segment in listed.values():
         report.findings.append(
             Damage(tiers.path(segment), "the snapshot lists it, and it is missing", -1, segment.topic_id)

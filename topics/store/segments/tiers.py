@@ -21,7 +21,7 @@ from topics.errors import FormatError, StorageError
 from topics.loop.loop import Loop
 from topics.loop.ring import Ring
 from topics.store.disk.data_directory import make_with_parents, refuse_unsafe, sync_parents
-from topics.store.disk.whole_files import FileCalls, read_file, replace_file
+from topics.store.disk.whole_files import FileCalls, list_if_there, read_file, replace_file
 from topics.store.format.segment_format import COLD_MARK_NAME
 from topics.store.segments.manifest import COLD, HOT, Segment
 from topics.store.segments.snapshot_files import sound_snapshot
@@ -49,6 +49,33 @@ class Tiers(NamedTuple):
         yield HOT, self.hot
         if self.cold:
             yield COLD, self.cold
+
+
+class SegmentFile(NamedTuple):
+    """The data file of a segment, as it lies in a directory, listed or not."""
+
+    tier: int
+    root: str
+    topic: str
+    """The name of its topic's directory."""
+    name: str
+
+    @property
+    def path(self) -> str:
+        return f"topics/{self.topic}/{self.name}"
+
+    @property
+    def full_path(self) -> str:
+        return f"{self.root}/{self.path}"
+
+
+def segment_files(files: FileCalls, tiers: Tiers) -> Iterator[SegmentFile]:
+    """Yield the data files of all segments there are, the data directory's first."""
+    for tier, root in tiers.roots():
+        for topic in list_if_there(files, f"{root}/topics"):
+            for name in list_if_there(files, f"{root}/topics/{topic}"):
+                if name.endswith(".data"):
+                    yield SegmentFile(tier, root, topic, name)
 
 
 class _Mark(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
