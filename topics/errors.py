@@ -31,6 +31,10 @@ FSCK_REMEDY = "`topics fsck` shows all damage, and `topics fsck --rebuild` keeps
 """The end of the message of damage in a data directory. `CorruptError` adds it."""
 
 
+VERSION_REMEDY = "use the version of topics that made it"
+"""The end of the message about a file or a directory that another version has written."""
+
+
 class TopicsError(Exception):
     """The base of all exceptions that this package raises on purpose."""
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from topics.common.topic_names import is_topic_name
-from topics.errors import FormatError
+from topics.errors import VERSION_REMEDY, FormatError
 from topics.files.errors import NoColdDirectoryError, NoDirectoryError
 from topics.files.file_calls import SYSTEM, FileReads, read_file
 from topics.files.newest_snapshot import SnapshotContents, load_newest, newest_number
@@ -85,12 +85,12 @@ def _check_marker(location: Location, calls: FileReads) -> None:
     if marker.get("format") not in KNOWN_FORMATS:
         raise FormatError(
             f"data directory {location.path} has format {marker.get('format')}, and this build knows "
-            f"{KNOWN_FORMATS[0]} to {KNOWN_FORMATS[-1]}: use the version of topics that made it"
+            f"{KNOWN_FORMATS[0]} to {KNOWN_FORMATS[-1]}: {VERSION_REMEDY}"
         )
     if marker.get("cores") != 1:
         raise FormatError(
             f"data directory {location.path} was made for {marker.get('cores')} cores, and this version reads those of "
-            "one: use the version of topics that made it"
+            f"one: {VERSION_REMEDY}"
         )
 
 

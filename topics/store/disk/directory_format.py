@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from topics.errors import DiskFullError, StorageError
+from topics.errors import VERSION_REMEDY, DiskFullError, StorageError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Task
 from topics.store.disk.disk_space import is_full
@@ -36,9 +36,9 @@ def refused_marker(marker: Marker, path: str) -> str:
     """Return why a directory with this marker is not opened; "" if it may be."""
     if marker.format not in KNOWN_FORMATS:
         known = f"{KNOWN_FORMATS[0]} to {KNOWN_FORMATS[-1]}"
-        return f"{path}: format {marker.format}; this build knows {known}: use the version of topics that made it"
+        return f"{path}: format {marker.format}; this build knows {known}: {VERSION_REMEDY}"
     if marker.cores != CORES:
-        return f"{path}: made for {marker.cores} cores, and this version runs {CORES}: use the one that made it"
+        return f"{path}: made for {marker.cores} cores, and this version runs {CORES}: {VERSION_REMEDY}"
     return ""
 
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import xxhash
 
 from topics.common.extras import install_command
-from topics.errors import CorruptError, FormatError, StorageError
+from topics.errors import VERSION_REMEDY, CorruptError, FormatError, StorageError
 from topics.store.format.log_format import FRAME_MIN_BYTES
 
 try:
@@ -104,7 +104,7 @@ class CompressedHeader(NamedTuple):
         if version != VERSION or codec != CODEC_ZSTD:
             raise FormatError(
                 f"{path}: a compressed segment of version {version} and codec {codec}; this build knows version "
-                f"{VERSION} and codec {CODEC_ZSTD} (zstd): use the version of topics that made it"
+                f"{VERSION} and codec {CODEC_ZSTD} (zstd): {VERSION_REMEDY}"
             )
         stored = int.from_bytes(data[_HEADER.size : HEADER_BYTES], "little")
         if stored != xxhash.xxh3_64_intdigest(bytes(data[: _HEADER.size])):

@@ -30,7 +30,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from topics.errors import CorruptError, FormatError, RequestError
+from topics.errors import VERSION_REMEDY, CorruptError, FormatError, RequestError
 
 BLOCK_BYTES = 4096
 """Unit of every write to a WAL file: the usual physical block, and the page."""
@@ -84,7 +84,7 @@ class WalHeader(NamedTuple):
         if magic != WAL_MAGIC:
             raise FormatError(f"{path}: not a log file (magic {magic!r})")
         if version != WAL_VERSION:
-            raise FormatError(f"{path}: log file version {version}; this build knows {WAL_VERSION}")
+            raise FormatError(f"{path}: log file version {version}; this build knows {WAL_VERSION}: {VERSION_REMEDY}")
         if bytes(block[56:64]) != _u64(xxhash.xxh3_64_intdigest(block[:56])):
             raise CorruptError(f"{path}: checksum of the file header is wrong", {"path": path, "offset": 0})
         return cls(*rest)

@@ -53,7 +53,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from topics.errors import CorruptError, FormatError
+from topics.errors import VERSION_REMEDY, CorruptError, FormatError
 from topics.store.format.log_format import BLOCK_BYTES, FLAG_FSYNC, FLAG_ROUTED, align_up
 
 VERSION = 1
@@ -147,9 +147,7 @@ def _check_kind(
     if found != magic:
         raise FormatError(f"{path}: not {what} (magic {found!r})")
     if not VERSION <= version <= newest:
-        raise FormatError(
-            f"{path}: {what} of version {version}; this build knows {newest}: use the version of topics that made it"
-        )
+        raise FormatError(f"{path}: {what} of version {version}; this build knows {newest}: {VERSION_REMEDY}")
 
 
 # --- segment ---------------------------------------------------------------------------------------------------------
@@ -207,9 +205,7 @@ class SegmentHeader(NamedTuple):
         if len(description) != length or stored != _checksum(data[: _SEGMENT_HEADER.size], description):
             raise CorruptError(f"{path}: checksum of the segment header is wrong", {"path": path, "offset": 0})
         if codec != CODEC_FRAMES:
-            raise FormatError(
-                f"{path}: codec {codec}; this build knows {CODEC_FRAMES}: use the version of topics that made it"
-            )
+            raise FormatError(f"{path}: codec {codec}; this build knows {CODEC_FRAMES}: {VERSION_REMEDY}")
         return cls(topic_id, epoch, first_seq, created_ms, description)
 
 
