@@ -208,16 +208,21 @@ def test_a_rebuild_sets_an_unreadable_marker_aside(data: Path) -> None:
 
 
 def test_a_rebuild_of_a_newer_directory_is_refused_and_changes_nothing(data: Path) -> None:
-    marker = data / "topics.json"
+    marker, log_file = data / "topics.json", min(data.glob("wal/*/wal-*.log"))
     flip(data / SEGMENT, 4096 + 60)
     for path, damage in (
         (marker, lambda: marker.write_text('{"format":9,"cores":1}')),
         (data / SEGMENT, lambda: _set(data / SEGMENT, 4, 7)),
         (only(data, "snapshots/*"), lambda: _set_version(only(data, "snapshots/*"))),
+        (log_file, lambda: _set(log_file, 4, 6)),
     ):
         sound = path.read_bytes()
         damage()
         before = {path: path.read_bytes() for path in data.rglob("*") if path.is_file()}
+        looked = fsck(data)
+        assert looked.exit_code == 1
+        assert "a rebuild refuses" in looked.output
+        assert "--rebuild" not in looked.output
         done = fsck(data, "--rebuild")
         assert done.exit_code == 2, done.output
         assert "use the version of topics that made it" in done.output.replace("\n", " ")

@@ -63,6 +63,8 @@ def verdict(outcome: FsckReport) -> str:
         return f"{len(findings)} damaged, all in indexes and flags: no record is lost"
     if outcome.rebuilt is not None:
         return f"{len(findings)} damaged places are left"
+    if outcome.newer:
+        return f"{len(findings)} damaged; a rebuild refuses what this version cannot read: {outcome.newer}"
     return (
         f"{len(findings)} damaged; copy the directory, then `topics fsck --rebuild` keeps all that is sound "
         "and sets damaged files aside"

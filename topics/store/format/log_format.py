@@ -79,7 +79,7 @@ class WalHeader(NamedTuple):
         Raises: FormatError, another kind of file or an unknown version; CorruptError.
         """
         if len(block) < WAL_HEADER_BYTES:
-            raise FormatError(f"{path}: too short for a log file header")
+            raise CorruptError(f"{path}: too short for a log file header", {"path": path, "offset": 0})
         magic, version, *rest = _WAL_HEADER.unpack_from(block)
         if magic != WAL_MAGIC:
             raise FormatError(f"{path}: not a log file (magic {magic!r})")

@@ -8,13 +8,15 @@ import msgspec
 
 from topics.clock import SystemClock
 from topics.config import Config
-from topics.errors import LockedError, StorageError, UsageError
+from topics.errors import FormatError, LockedError, StorageError, UsageError
 from topics.loop.choose import open_ring
 from topics.loop.loop import Loop
 from topics.loop.ring import Ring
 from topics.store.disk.data_directory import SIGNS, LockedDirectory, lock_directory, refuse_links
+from topics.store.repair.newer_files import refuse_newer
 from topics.store.repair.rebuild import Rebuilt, rebuild
 from topics.store.repair.verify_directory import Damage, VerifyReport, verify
+from topics.store.segments.tiers import Tiers
 
 
 class FsckReport(msgspec.Struct):
@@ -25,6 +27,8 @@ class FsckReport(msgspec.Struct):
     rebuilt: Rebuilt | None = None
     damage: list[Damage] = []
     """Findings of the first check, if a rebuild followed it."""
+    newer: str = ""
+    """Why a rebuild of the damaged directory would refuse: the file of a newer version."""
 
     @property
     def sound(self) -> bool:
@@ -49,8 +53,10 @@ def check_directory(config: Config, *, mend: bool) -> FsckReport:
         locked = _lock(ring, config)
         try:
             first = loop.run_task(verify(loop, config.data_dir, config.cold_dir))
-            if first.sound or not mend:
+            if first.sound:
                 return FsckReport(config.data_dir, first)
+            if not mend:
+                return FsckReport(config.data_dir, first, newer=_newer(loop, config))
             for directory in filter(None, (config.data_dir, config.cold_dir)):
                 refuse_links(directory)
             result = loop.run_task(rebuild(loop, config.data_dir, config.cold_dir))
@@ -60,6 +66,14 @@ def check_directory(config: Config, *, mend: bool) -> FsckReport:
             locked.release()
     finally:
         loop.close()
+
+
+def _newer(loop: Loop, config: Config) -> str:
+    try:
+        loop.run_task(refuse_newer(loop.files, Tiers.of(config)))
+    except FormatError as error:
+        return str(error)
+    return ""
 
 
 def _lock(ring: Ring, config: Config) -> LockedDirectory:

@@ -14,6 +14,7 @@ from topics.errors import CorruptError, FormatError
 from topics.store.disk.directory_format import Marker, refused_marker
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file
 from topics.store.format.compressed_segment import HEADER_BYTES, MAGIC, CompressedHeader
+from topics.store.format.log_format import WAL_HEADER_BYTES, WAL_MAGIC, WalHeader, shard_directory, wal_file_no
 from topics.store.format.segment_format import (
     MARKER_NAME,
     PACK_DIRECTORY,
@@ -24,6 +25,7 @@ from topics.store.format.segment_format import (
     SegmentHeader,
     snapshot_path,
 )
+from topics.store.recovery.log_replay import shards_of
 from topics.store.repair.salvage import HEADER_MAX_BYTES, unflipped
 from topics.store.segments.snapshot_files import read_snapshot, snapshot_numbers
 from topics.store.segments.tiers import Tiers, segment_files
@@ -33,6 +35,7 @@ _KINDS: tuple[tuple[bytes, int, _Unpack], ...] = (
     (SEGMENT_MAGIC, HEADER_MAX_BYTES, SegmentHeader.unpack),
     (MAGIC, HEADER_BYTES, CompressedHeader.unpack),
     (PACK_MAGIC, HEADER_MAX_BYTES, PackHeader.unpack),
+    (WAL_MAGIC, WAL_HEADER_BYTES, WalHeader.unpack),
 )
 """Files with records: the mark, the bytes of a header at most, and the call that reads it."""
 
@@ -57,7 +60,7 @@ async def refuse_newer(files: FileCalls, tiers: Tiers) -> None:
         except FormatError:
             if await read_file(files, path, len(SNAPSHOT_MAGIC)) == SNAPSHOT_MAGIC:
                 raise
-    for path in _files_with_records(files, tiers):
+    for path in (*_files_with_records(files, tiers), *_log_files(files, tiers.hot)):
         head = await read_file(files, path, HEADER_MAX_BYTES)
         for magic, size, unpack in _KINDS:
             if head.startswith(magic):
@@ -72,6 +75,14 @@ def _refuse(head: bytes, path: str, magic: bytes, unpack: _Unpack) -> None:
     except FormatError:
         if unflipped(head, magic, lambda data: unpack(data, path)) is None:
             raise
+
+
+def _log_files(files: FileCalls, directory: str) -> Iterator[str]:
+    for shard in shards_of(files, directory, {}):
+        path = f"{directory}/{shard_directory(shard)}"
+        for name in list_if_there(files, path):
+            if wal_file_no(name) is not None:
+                yield f"{path}/{name}"
 
 
 def _files_with_records(files: FileCalls, tiers: Tiers) -> Iterator[str]:
