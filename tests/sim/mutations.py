@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+_HOLDS = "tests/contract/records/test_readers.py"
 _STARTS = "tests/sim/whole/scenarios/test_starts.py"
 _SEQS = "tests/sim/whole/scenarios/test_reserved_seqs.py"
 _DELETES = "tests/sim/whole/scenarios/test_lasting_deletes.py"
@@ -251,8 +252,22 @@ MUTANTS = (
     _one(
         "a floor forgotten when a cap is raised",
         "engine/write/lifecycle.py",
-        'if before.cap != (0, 0) and topic.stage_class != "ephemeral":',
+        "log_caps(core.log, topic, now_ms)",
+        "pass",
+    ),
+    _one(
+        "a hold that begins frees what a cap took before",
+        "engine/readers/reader_calls.py",
+        "if config.holds and (found is None or not found.config.holds):",
         "if False:",
+        _HOLDS,
+    ),
+    _one(
+        "a seek back of a holding reader frees what a cap took before",
+        "engine/readers/reader_positions.py",
+        "if reader.config.holds and position < max(reader.staged, reader.committed):",
+        "if False:",
+        _HOLDS,
     ),
     Mutant(
         "topics told of before the log is cut",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -231,6 +232,34 @@ def test_a_reader_holds_its_records_and_trims_them(world: World) -> None:
     state = world.request("GET", "/v0/topics/t").json
     assert (state["earliest_seq"], state["count"]) == (3, 1)
     world.write("t", 4)
+
+
+HOLD_BEGINS: dict[str, tuple[dict[str, Any], Callable[[World], object]]] = {
+    "a new reader": ({"cap_records": 10}, lambda world: make(world, 0, "late", holds=True)),
+    "of a topic with a cap of bytes": ({"cap_bytes": 10}, lambda world: make(world, 0, "late", holds=True)),
+    "switched on": ({"cap_records": 10}, lambda world: world.request("PUT", f"{PATH}/r", {"holds": True})),
+    "a seek back": ({"cap_records": 10}, lambda world: ask(world, "seek", {"seq": 0}, name="h")),
+}
+
+
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+@pytest.mark.parametrize("begun", HOLD_BEGINS)
+def test_what_a_cap_took_before_a_reader_held_stays_lost(world: World, begun: str, durability: str) -> None:
+    """R-READER-8, R-DUR-8: a replay evicts as it was done, though the hold is below now."""
+    config, begins = HOLD_BEGINS[begun]
+    world.put("t", durability=durability, **config)
+    make(world, 0)
+    make(world, 0, "h", holds=True)
+    for _ in range(14):
+        world.write("t", 1)
+        page = ask(world, "read", name="h")
+        assert ask(world, "commit", {"token": page.json["token"]}, name="h").json["committed"]
+    before = world.diff("t", 0)
+    assert (before["tombstone"]["gap_to"], seqs_of(before)) == (4, list(range(5, 15)))
+    begins(world)
+    world.crash_and_start()
+    after = world.diff("t", 0)
+    assert (after["tombstone"], seqs_of(after)) == (before["tombstone"], seqs_of(before))
 
 
 @pytest.mark.parametrize("durability", ["ephemeral", "memory", "disk", "fsync"])

@@ -24,6 +24,7 @@ from topics.engine.values.ports import FormatPort
 from topics.engine.values.results import Cancel, Done
 from topics.engine.write.admission import check_backlog
 from topics.engine.write.delete import trim
+from topics.engine.write.evictions import log_caps
 from topics.engine.write.retention import when_retained
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
@@ -206,6 +207,8 @@ class ReaderCalls:
             payload = encode(ReaderPayload(name, *config))
             now_ms = core.clock.now_ms()
             with reserve_for(core, found):
+                if config.holds and (found is None or not found.config.holds):
+                    log_caps(core.log, topic, now_ms, counted=False)
                 core.log.stage_control(topic.id, FrameType.READER_PUT, position, now_ms, payload, counted=False)
         except TopicsError as error:
             done(error)

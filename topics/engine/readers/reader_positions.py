@@ -16,6 +16,7 @@ from topics.engine.state.staged_operations import Notice, Operation
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import wake
 from topics.engine.write.delete import RecordDeletionCore, trim
+from topics.engine.write.evictions import log_caps
 from topics.engine.write.reader_frames import log_position
 from topics.errors import RequestError, TopicsError
 from topics.store.wal.write_batch import Commit
@@ -98,8 +99,11 @@ def stage_position(
         reader.stage(position)
         change.stage_unlogged()
     else:
+        now_ms = core.clock.now_ms()
         with reserve_for(core, reader):
-            log_position(core.log, topic, reader, position, core.clock.now_ms())
+            if reader.config.holds and position < max(reader.staged, reader.committed):
+                log_caps(core.log, topic, now_ms, counted=False)
+            log_position(core.log, topic, reader, position, now_ms)
         reader.stage(position)
         change.stage(synced=topic.stage_class == "fsync")
     if reader.config.trims:

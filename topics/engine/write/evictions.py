@@ -1,10 +1,11 @@
-"""Evictions by caps that count records in memory. Source: R-DUR-8, R-FLOOR-5.
+"""Frames about evictions by caps. Source: R-DUR-8, R-FLOOR-5.
 
-Usually no frame states an eviction, because a replay computes it from the records
-(`control_frames.py`). After a change from class `ephemeral`, some of the records that count are in
-memory, where no replay sees them. While there are any, a frame in the same batch states the
-evictions that a change will cause. This requires that nothing else is in flight; `Turn` waits for
-that.
+Usually no frame states an eviction, because a replay computes it from the records, by the caps and
+the holds at the end of the log (`control_frames.py`). A change that would let it evict less is
+preceded by a frame with the caps until then (`log_caps`). After a change from class `ephemeral`,
+some of the records that count are in memory, where no replay sees them. While there are any, a
+frame in the same batch states the evictions that a change will cause. This requires that nothing
+else is in flight; `Turn` waits for that.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from topics.clock import Clock
-from topics.engine.state.control_frames import RemovalPayload, encode
+from topics.engine.state.control_frames import RemovalPayload, encode, removal
 from topics.engine.state.staged_operations import Turn
 from topics.engine.state.topic import Topic
 from topics.engine.values.ports import LogPort
@@ -25,6 +26,16 @@ class EvictionCore(Protocol):
 
     clock: Clock
     log: LogPort
+
+
+def log_caps(log: LogPort, topic: Topic, now_ms: int, *, counted: bool = True) -> None:
+    """Stage the caps of now: a replay evicts by them and by the holds of now, before what follows.
+
+    In class `ephemeral` a replay would count records whose deletion no frame states.
+    """
+    before = removal(topic)
+    if before.cap != (0, 0) and topic.stage_class != "ephemeral":
+        log.stage_control(topic.id, FrameType.FLOORS, before.upto, now_ms, encode(before), counted=counted)
 
 
 def has_to_wait(topic: Topic) -> bool:

@@ -38,7 +38,7 @@ from topics.engine.values.ports import LoopPort
 from topics.engine.values.results import DeleteTopicResult, Done, PatchResult, PutResult
 from topics.engine.values.topic_config import DEFAULT, ConfigPatch, TopicConfig, check_dead_letter_of, make_config
 from topics.engine.write.admission import LogRoomCore, check_backlog, check_log
-from topics.engine.write.evictions import EvictionCore, is_busy, log_evictions
+from topics.engine.write.evictions import EvictionCore, is_busy, log_caps, log_evictions
 from topics.engine.write.first_leases import all_leases, begin_to_log
 from topics.engine.write.reader_frames import log_positions
 from topics.engine.write.retention import ExpiryCore, expire, when_retained
@@ -361,11 +361,9 @@ class Lifecycle:
         """
         core = self._core
         before = removal(topic)
-        if before.cap != (0, 0) and topic.stage_class != "ephemeral":
-            # Records that the old caps have evicted stay evicted, too. (In class `ephemeral`, a
-            # replay would count records whose deletion no frame states; the floors and the list
-            # below state everything.)
-            core.log.stage_control(topic.id, FrameType.FLOORS, before.upto, now_ms, encode(before))
+        # Records that the old caps have evicted stay evicted, too. (In class `ephemeral`, the floors
+        # and the list below state everything.)
+        log_caps(core.log, topic, now_ms)
         if topic.queue is not None and _keeps_leases(topic.next_config) != _keeps_leases(config):
             # From here on, either the existing leases survive a restart, too, or a restart forgets
             # them.
