@@ -48,7 +48,8 @@ class BridgeMessage(msgspec.Struct, frozen=True, gc=False):
 
     seq: int
     """Seq up to which all is carried once this message is there."""
-    value: bytes
+    value: bytes | msgspec.Raw
+    """JSON that is a part of the answer it was read in is not copied out of it."""
     key: str | None
     """The record's tag."""
     headers: tuple[tuple[str, bytes], ...]

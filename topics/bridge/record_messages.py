@@ -27,16 +27,22 @@ _PLAIN_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", re.ASCII)
 """Names that are names of headers for HTTP, Kafka and NATS alike."""
 
 
-class _RawRecord(msgspec.Struct, kw_only=True, gc=False):
-    """A record whose `data` and `meta` are the JSON that was written."""
+class _RawRecord(BridgeMessage, frozen=True, gc=False, kw_only=True):
+    """A record whose `value` and `meta` are the JSON that was written.
+
+    With neither bytes nor meta nor node it is its message: nothing is made of it or copied. Two
+    fields of a message have names here that no record in an answer has.
+    """
 
     seq: int = msgspec.field(name="$seq")
     ts: int = msgspec.field(name="$ts")
-    data: msgspec.Raw = _NO_RAW
+    value: msgspec.Raw = msgspec.field(name="data", default=_NO_RAW)
     data_base64: bytes | None = None
     meta: msgspec.Raw = _NO_RAW
-    tag: str | None = msgspec.field(name="$tag", default=None)
+    key: str | None = msgspec.field(name="$tag", default=None)
     node: str | None = msgspec.field(name="$node", default=None)
+    headers: tuple[tuple[str, bytes], ...] = msgspec.field(name="-headers", default=())
+    is_mark: bool = msgspec.field(name="-is_mark", default=False)
 
 
 class _GapBounds(msgspec.Struct):
@@ -70,19 +76,22 @@ def batch_of(topic: str, answer: bytes, now_ms: int) -> TopicBatch:
     if lost is not None:
         messages.append(_gap_mark(lost, page.records[0].ts if page.records else now_ms))
     for row in page.records:
-        headers: tuple[tuple[str, bytes], ...] = ()
-        value = row.data_base64
-        if value is None:
-            value = bytes(row.data)
-        else:
-            headers = ((DATA, BYTES_DATA),)
-        if row.node is not None:
-            headers += (text_header(NODE, row.node),)
-        if row.meta is not _NO_RAW:
-            headers += meta_headers(bytes(row.meta))
-        messages.append(BridgeMessage(row.seq, value, row.tag, headers, row.ts))
+        is_plain = row.data_base64 is None and row.meta is _NO_RAW and row.node is None
+        messages.append(row if is_plain else _with_headers(row))
     position = BridgePosition(page.incarnation, page.next_from_seq)
     return TopicBatch(topic, messages, position, page.head_seq, len(answer))
+
+
+def _with_headers(row: _RawRecord) -> BridgeMessage:
+    headers: tuple[tuple[str, bytes], ...] = ()
+    value: bytes | msgspec.Raw = row.value
+    if row.data_base64 is not None:
+        value, headers = row.data_base64, ((DATA, BYTES_DATA),)
+    if row.node is not None:
+        headers += (text_header(NODE, row.node),)
+    if row.meta is not _NO_RAW:
+        headers += meta_headers(bytes(row.meta))
+    return BridgeMessage(row.seq, value, row.key, headers, row.ts)
 
 
 def meta_headers(meta: bytes) -> tuple[tuple[str, bytes], ...]:

@@ -13,6 +13,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
+from typing_extensions import Buffer
 
 OFFSET_BEGINNING = -2
 _OPEN, _COMMITTED, _ABORTED, _END = "open", "committed", "aborted", "end"
@@ -224,13 +225,14 @@ class FakeProducer:
     def begin_transaction(self) -> None:
         self._broker.check("begin_transaction")
 
-    def produce(
+    def produce(  # noqa: PLR0917 - the places of the library
         self,
         topic: str,
-        value: bytes,
+        value: Buffer,
         key: str | bytes | None = None,
         partition: int = -1,
-        *,
+        callback: None = None,
+        on_delivery: None = None,
         timestamp: int = 0,
         headers: Iterable[tuple[str, str | bytes]] = (),
     ) -> None:
@@ -242,7 +244,7 @@ class FakeProducer:
         texts = [(name, text.encode() if isinstance(text, str) else text) for name, text in headers]
         partitions = self._broker.topics[topic]
         found = partitions[partition if partition >= 0 else sum(raw or b"") % len(partitions)]
-        row = Row(value, raw, texts, timestamp, _OPEN)
+        row = Row(bytes(value), raw, texts, timestamp, _OPEN)
         found.rows.append(row)
         self._broker.open_rows.setdefault(self._id, []).append((found, row))
 

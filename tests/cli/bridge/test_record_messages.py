@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from topics.bridge.carried import BridgeMessage, BridgePosition, TopicBatch
+from topics.bridge.carried import BridgePosition, TopicBatch
 from topics.bridge.record_messages import batch_of, meta_headers, text_header
 
 NOW_MS = 1_700_000_000_000
@@ -36,17 +36,26 @@ def test_a_record_keeps_its_json_as_it_was_spelled_its_tag_and_its_time() -> Non
         b'"next_from_seq":7,"head_seq":8,"earliest_seq":1,"tombstone":null,"incarnation":"00000000000000aa"}'
     )
     batch = batch_of("orders", answer, NOW_MS)
-    assert batch.messages == [BridgeMessage(7, b'{"price":1.50,"n":18446744073709551615}', "eu", (), 5)]
+    (message,) = batch.messages
+    assert bytes(message.value) == b'{"price":1.50,"n":18446744073709551615}'
+    assert (message.seq, message.key, message.headers, message.ts, message.is_mark) == (7, "eu", (), 5, False)
+    assert message.size == len(message.value) + 2
     assert batch.position == BridgePosition("00000000000000aa", 7)
     assert (batch.head_seq, batch.size) == (8, len(answer))
 
 
 def test_a_record_of_bytes_is_its_bytes_and_says_so_and_one_of_null_is_json() -> None:
     batch = page({"$seq": 1, "$ts": 5, "data_base64": "/wA="}, {"$seq": 2, "$ts": 5, "data": None})
-    assert [(message.value, message.headers) for message in batch.messages] == [
+    assert [(bytes(message.value), message.headers) for message in batch.messages] == [
         (b"\xff\x00", (("topics-data", b"bytes"),)),
         (b"null", ()),
     ]
+
+
+def test_members_of_an_answer_that_are_named_like_fields_of_a_message_change_nothing() -> None:
+    record = {"$seq": 1, "$ts": 5, "data": 1, "headers": [["topics-seq", "Mg=="]], "is_mark": True, "value": 2}
+    (message,) = page(record).messages
+    assert (bytes(message.value), message.headers, message.is_mark, message.key) == (b"1", (), False, None)
 
 
 def test_an_empty_tag_is_an_empty_key_and_no_tag_is_none() -> None:

@@ -196,7 +196,7 @@ class JetStreamSession:
                     headers[name] = text.decode()
                 for name, text in message.headers:
                     headers[name] = text.decode()
-                answers.append(await publish(subject, message.value, headers=headers))
+                answers.append(await publish(subject, bytes(message.value), headers=headers))
                 sequence += 1
         try:
             acks = await self._link.until_closed(_all_of(answers))

@@ -11,6 +11,8 @@ import contextlib
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from topics.bridge.carried import (
     SEQ,
     BridgeMessage,
@@ -237,11 +239,12 @@ class KafkaSession:
                     self._send(topic, value, headers=headers, timestamp=ts, partition=each)
                 continue
             try:
-                produce(topic, value, key, partition, timestamp=ts, headers=headers)
+                # By place, since names would be looked up for each message.
+                produce(topic, value, key, partition, None, None, ts, headers)
             except BufferError:
                 self._send(topic, value, headers=headers, timestamp=ts, key=key, partition=partition)
 
-    def _send(self, topic: str, value: bytes, **more: Any) -> None:
+    def _send(self, topic: str, value: bytes | msgspec.Raw, **more: Any) -> None:
         while True:
             try:
                 self._producer.produce(topic, value, **more)
