@@ -17,7 +17,9 @@ from topics.client.client_options import Address, ClientOptions
 from topics.client.exchange import BadAnswerError, ClientExchange, ServerAnswer
 from topics.errors import NoAnswerError
 
-_PIECE = 256 << 10
+_SENT = 256 << 10
+_RECEIVED = 64 << 10
+"""Bytes asked for at once: a buffer of 128 KiB or more is mapped, and each of its pages faults."""
 
 
 class HasDescriptor(Protocol):
@@ -106,7 +108,7 @@ class Sockets:
                 self._upload(wire, memoryview(data), send.quiet_s, until)
             while True:
                 wire.socket.settimeout(max(min(send.quiet_s, until - self._now()), 0.001))
-                answer = wire.exchange.receive(wire.socket.recv(_PIECE))
+                answer = wire.exchange.receive(wire.socket.recv(_RECEIVED))
                 if answer is not None:
                     return answer
                 if self._now() >= until:
@@ -123,7 +125,7 @@ class Sockets:
             if time_left <= 0:
                 raise TimeoutError
             wire.socket.settimeout(max(min(quiet_s, time_left), 0.001))
-            left = left[wire.socket.send(left[:_PIECE]) :]
+            left = left[wire.socket.send(left[:_SENT]) :]
 
     def _renew_after_fork(self) -> None:
         """Begin anew in a forked child: the connections are its parent's, the lock may be held."""
