@@ -16,7 +16,7 @@ from topics.bench.peers.nats_peer import nats_program
 from topics.bench.processes import free_port
 
 KAFKA_JARS = Path(__file__).resolve().parents[3] / ".venv" / "kafka"
-_READY_S = 120.0
+_READY_S = 600.0  # of a loaded machine
 _JAVA = ("java", "-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _KAFKA = """
 process.roles=broker,controller
