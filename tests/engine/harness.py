@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from tests.engine.fake_store import FakeLoop, FakeStore, columns_of, replay, small_config
+from topics.common.bounded_steps import result_of
 from topics.config import Config
 from topics.engine.engine import Engine
 from topics.engine.recovery.engine_catalog import EngineCatalog
@@ -82,7 +83,7 @@ class Harness:
         self.stored = StoredState(self.loop, self.config)
         self.catalog = EngineCatalog(self.loop, self.stored)
         self.store = FakeStore(self.stored.files)
-        self.catalog.recovered(power_lost=False)
+        result_of(self.catalog.recovered(power_lost=False))
         self.snapshot = b"".join(self.catalog.checkpoints.snapshot())
         """The newest; a directory has one from its beginning."""
         self.engine = Engine(self.loop, self.config, self.stored, self.store)
@@ -208,7 +209,7 @@ class Harness:
         self.store.log.file.memory = bytearray(kept)
         self.store.log.file.size = self.store.log.synced_bytes = len(kept)
         self.cut = 0
-        catalog.restore(self.snapshot)
+        result_of(catalog.restore(self.snapshot))
         for content in segments:
             file = self.store.new_file(FileKind.SEGMENT)
             file.memory, file.size = bytearray(content), len(content)
@@ -217,6 +218,6 @@ class Harness:
             if len(frames):
                 catalog.add_rows(int(frames["topic_id"][0]), columns_of(frames, content, file.file_id))
         replay(catalog, kept, self.store.log.file)
-        catalog.recovered(power_lost=power_lost)
+        result_of(catalog.recovered(power_lost=power_lost))
         self.engine = Engine(self.loop, self.config, self.stored, self.store)
         self.snapshot = b"".join(catalog.checkpoints.snapshot())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -58,11 +58,12 @@ class FakeCatalog:
         self.files[file_id].live_rows += by
 
     # --- recovery --------------------------------------------------------------------------------------------------
-    def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> None:
+    def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> Generator[None, None, None]:
         self.calls.append("restore")
         for entry in json.loads(snapshot)["topics"] if snapshot else ():
             topic = Topic(**{**entry, "gaps": [tuple(gap) for gap in entry["gaps"]]})
             self.topics[topic.topic_id] = topic
+            yield
 
     def adopt(self, topic_id: int, description: bytes, described_ms: int) -> None:
         entry = json.loads(description)
@@ -83,8 +84,8 @@ class FakeCatalog:
         for topic_id, rows in zip(pack.topic_ids.tolist(), split(pack.rows, [0, *pack.ends.tolist()]), strict=True):
             self.add_rows(topic_id, rows)
 
-    def untouched(self) -> Set[int]:
-        return set()
+    def is_untouched(self, topic_id: int) -> bool:
+        return False
 
     def add_rows(self, topic_id: int, rows: RowColumns) -> None:
         topic = self.topics.get(topic_id)
@@ -130,7 +131,7 @@ class FakeCatalog:
     def add_part(self, topic_id: int, first_seq: int, part: ProducerPart) -> None:
         self.parts[topic_id, part.producer, part.epoch, part.part] = (first_seq, part.records)
 
-    def recovered(self, *, power_lost: bool) -> bool:
+    def recovered(self, *, power_lost: bool) -> Generator[None, None, bool]:
         self.power_lost = power_lost
         has_gaps = False
         for topic in self.topics.values():
@@ -138,6 +139,7 @@ class FakeCatalog:
                 topic.gaps.append((topic.head + 1, topic.reserved))
                 topic.head = topic.reserved
                 has_gaps = True
+            yield
         return has_gaps
 
     # --- what the engine itself does ---------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from topics.store.checkpoint.requested_checkpoints import RequestedCheckpoints
 from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.disk.disk_space import is_full, lacks_space
 from topics.store.disk.open_files import OpenFiles
+from topics.store.disk.time_slices import a_step_a_pass
 from topics.store.disk.uncached_reads import is_direct
 from topics.store.disk.whole_files import lacks_descriptors
 from topics.store.format.catalog import Catalog
@@ -128,7 +129,7 @@ class StoreStart:
             await self._freeze_log(found)
         else:
             await self._continue_log(found)
-        has_gaps = self._catalog.recovered(power_lost=self.power_lost)
+        has_gaps = await a_step_a_pass(loop.next_pass, self._catalog.recovered(power_lost=self.power_lost))
         checkpointer = Checkpointer(
             loop,
             config,

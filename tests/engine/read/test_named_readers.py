@@ -10,6 +10,7 @@ import pytest
 from tests.amount import seeds
 from tests.engine.harness import Answer, Harness
 from tests.engine.read.reader_calls_of import Readers, seqs_of
+from topics.common.bounded_steps import result_of
 from topics.common.values.begin import Begin
 from topics.common.values.reader_config import AT_MOST_ONCE, ReaderConfig
 from topics.engine.state.control_frames import ReaderPayload
@@ -701,12 +702,12 @@ def test_a_rebuild_takes_readers_from_the_latest_description_and_no_older_frames
 
     def position(*, log_cut: bool, frame_ms: int) -> int:
         catalog = Harness().catalog
-        catalog.restore(None, log_cut=log_cut)
+        result_of(catalog.restore(None, log_cut=log_cut))
         catalog.adopt(topic.id, latest, 2000)
         catalog.adopt(topic.id, before, 1000)
         frame = msgspec.json.encode(ReaderPayload("r"))
         catalog.apply_control(FrameType.READER_POSITION, topic.id, 3, frame_ms, frame)
-        catalog.recovered(power_lost=False)
+        result_of(catalog.recovered(power_lost=False))
         found = catalog._topic(topic.id)
         assert found is not None
         assert found.readers is not None

@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tests.engine.harness import Answer, Harness, records
+from topics.common.bounded_steps import result_of
 from topics.engine.recovery.engine_catalog import EngineCatalog
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.state.producer_part import Part
@@ -161,7 +162,7 @@ def test_an_older_config_does_not_replace_a_newer_one() -> None:
     for order, cap in ((12, 7), (11, 5)):
         config = {"durability": "fsync", "cap_records": cap}
         control(catalog, FrameType.TOPIC_CONFIG, 1, order, {"config": config})
-    catalog.recovered(power_lost=False)
+    result_of(catalog.recovered(power_lost=False))
     assert h.state("a").config.cap_records == 7
 
 
@@ -176,7 +177,7 @@ def test_what_is_told_of_a_topic_that_is_gone_is_passed_over() -> None:
     control(catalog, FrameType.HEAD_RESERVATION, 1, 500, {"generation": 1})
     catalog.add_rows(1, rows)
     catalog.add_idempotency(1, b"k", 1, 1, 0)
-    assert not catalog.recovered(power_lost=True)
+    assert not result_of(catalog.recovered(power_lost=True))
     assert not catalog.checkpoints.exists(1)
 
 
@@ -187,7 +188,7 @@ def test_reserved_seqs_become_a_gap_only_where_the_power_failed(power_lost: bool
     catalog = h.catalog
     control(catalog, FrameType.TOPIC_CREATE, 1, 10, {"name": "a", "config": {"durability": "disk"}})
     control(catalog, FrameType.HEAD_RESERVATION, 1, 500, {"generation": 1})
-    assert catalog.recovered(power_lost=power_lost) is power_lost
+    assert result_of(catalog.recovered(power_lost=power_lost)) is power_lost
     assert h.state("a").head_seq == (500 if power_lost else 0)
     tombstone = h.diff(name="a").tombstone
     assert (tombstone.gap_to if tombstone else 0) == (500 if power_lost else 0)
@@ -199,8 +200,8 @@ def test_a_snapshot_has_what_it_takes_to_begin_without_the_log(h: Harness) -> No
     h.put("q", type="queue", leases_durable=True)
     h.delete(before_seq=4, name="a")
     other = Harness()
-    other.catalog.restore(b"".join(h.catalog.checkpoints.snapshot()))
-    other.catalog.recovered(power_lost=False)
+    result_of(other.catalog.restore(b"".join(h.catalog.checkpoints.snapshot())))
+    result_of(other.catalog.recovered(power_lost=False))
     before, after = h.state("a"), other.state("a")
     assert (after.head_seq, after.config, after.incarnation) == (4, before.config, before.incarnation)
     assert other.diff(name="a").tombstone == h.diff(name="a").tombstone
@@ -260,7 +261,7 @@ def test_what_a_topic_says_about_itself_is_enough_to_adopt_it(h: Harness) -> Non
     description = b"".join(h.catalog.checkpoints.describe(1))
     other = Harness()
     other.catalog.adopt(1, description, 0)
-    other.catalog.recovered(power_lost=False)
+    result_of(other.catalog.recovered(power_lost=False))
     state = other.state()
     assert (state.head_seq, state.config.cap_records, state.count) == (3, 2, 0)
     assert other.diff(0).tombstone is not None
@@ -375,7 +376,7 @@ def test_a_restored_delete_leaves_a_record_that_got_the_seq_of_a_failed_write_af
     stored = StoredState(h.loop, h.config)
     catalog = EngineCatalog(h.loop, stored, skipped_seqs=skipped_seqs)
     file_id = stored.files.add(FileKind.WAL, "wal").file_id
-    catalog.restore(None)
+    result_of(catalog.restore(None))
     control(catalog, FrameType.TOPIC_CREATE, 1, 10, created())
     catalog.log_begins({})
     catalog._log_rows.tie(2, 1)
@@ -385,5 +386,5 @@ def test_a_restored_delete_leaves_a_record_that_got_the_seq_of_a_failed_write_af
         catalog.add_rows(1, part)
         if chosen[0]:
             control(catalog, FrameType.DELETE_RECORDS, 1, 4, {"upto": 4, "before": 5})
-    catalog.recovered(power_lost=False)
+    result_of(catalog.recovered(power_lost=False))
     assert stored.registry.by_id[1].index.live_seqs(0, 9, 9) == left

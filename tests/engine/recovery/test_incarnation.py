@@ -11,6 +11,7 @@ import pytest
 from tests.engine.fake_store import FakeLoop, small_config
 from tests.engine.harness import Harness
 from tests.engine.shared.plain_images import topic_images
+from topics.common.bounded_steps import result_of
 from topics.common.default_incarnation import incarnation_of_id
 from topics.engine.recovery.engine_catalog import EngineCatalog
 from topics.engine.shared.stored_state import StoredState
@@ -112,9 +113,9 @@ def test_a_directory_built_from_its_files_gives_others(h: Harness) -> None:
     description = b"".join(h.catalog.checkpoints.describe(topic.id))
     assert topic.incarnation.encode() not in description
     stored, catalog = another_catalog()
-    catalog.restore(None)
+    result_of(catalog.restore(None))
     catalog.adopt(topic.id, description, 0)
-    catalog.recovered(power_lost=True)
+    result_of(catalog.recovered(power_lost=True))
     assert topic_of(stored).incarnation not in (topic.incarnation, incarnation_of_id(1))
 
 
@@ -124,8 +125,8 @@ def test_a_log_of_which_a_part_was_given_up_gives_others(h: Harness) -> None:
     known = h.state().incarnation
     for log_cut in (False, True):
         stored, catalog = another_catalog()
-        catalog.restore(b"".join(h.catalog.checkpoints.snapshot()), log_cut=log_cut)
-        catalog.recovered(power_lost=log_cut)
+        result_of(catalog.restore(b"".join(h.catalog.checkpoints.snapshot()), log_cut=log_cut))
+        result_of(catalog.recovered(power_lost=log_cut))
         assert (topic_of(stored).incarnation == known) is not log_cut
 
 

@@ -5,9 +5,21 @@ from __future__ import annotations
 import random
 from bisect import bisect_left, insort
 from itertools import islice
+from typing import Any
+
+import pytest
 
 from tests.engine.harness import Harness
-from topics.engine.shared.names_in_blocks import NAMES_A_BLOCK, SPREAD_FROM, SortedNames, TopicsByName
+from tests.loop.walk import Walk
+from topics.engine.shared.names_in_blocks import (
+    NAMES_A_BLOCK,
+    NAMES_A_STEP,
+    SPREAD_FROM,
+    ByName,
+    SortedNames,
+    sorted_in_steps,
+)
+from topics.engine.state.topic import Topic
 
 
 def test_names_stay_in_order_in_blocks_of_which_none_is_large() -> None:
@@ -37,7 +49,7 @@ def test_names_stay_in_order_in_blocks_of_which_none_is_large() -> None:
 def test_very_many_topics_are_found_by_name_in_dicts_of_which_none_is_large() -> None:
     h = Harness()
     h.put("t")
-    topic, by_name = h.engine._core.registry.by_name["t"], TopicsByName()
+    topic, by_name = h.engine._core.registry.by_name["t"], ByName[Topic]()
     count = SPREAD_FROM + 2000
     for number in range(count):
         by_name[f"topic.{number}"] = topic
@@ -73,3 +85,28 @@ def test_a_snapshot_in_steps_has_the_topics_of_its_begin_once_each() -> None:
     assert {topic.name: topic.head_seq for topic in h.list(page_size=100).rows} == expected
     assert sorted(expected) == ["made", "t0", "t1", "t2", "t3", "t4", "t5"]
     assert h.state("t2").head_seq == 1
+
+
+class Slices(list[str]):
+    """Names of which it is noted how many are taken at once."""
+
+    most = 0
+
+    def __getitem__(self, at: Any) -> Any:
+        found = super().__getitem__(at)
+        if isinstance(at, slice) and not at.step:
+            self.most = max(self.most, len(found))
+        return found
+
+
+@pytest.mark.parametrize("in_order", [False, True])
+def test_names_are_sorted_some_a_step(in_order: bool) -> None:
+    names = Slices(f"{number:x}" for number in range(7 * NAMES_A_STEP + 5))
+    names.sort() if in_order else random.Random(1).shuffle(names)
+    steps = Walk(sorted_in_steps(names))
+    count = len(list(steps))
+    found = steps.result
+    assert list(found.from_name("")) == sorted(names)
+    assert names.most == NAMES_A_STEP
+    assert count >= 2 * 8, "each part is sorted in a step of its own"
+    assert max(map(len, found.blocks)) <= NAMES_A_BLOCK // 2

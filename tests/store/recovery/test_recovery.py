@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.loop.walk import Walk
 from tests.sim.world.sim_disk import SimDirectory
 from tests.sim.world.sim_file import SimFile
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
@@ -315,3 +316,64 @@ def test_a_replay_of_many_topics_applies_some_of_them_a_pass(monkeypatch: pytest
     assert catalog.state() == before
     assert applied.total() >= 400
     assert max(applied.values()) <= 32
+
+
+def test_a_start_takes_a_step_of_the_catalog_in_each_pass() -> None:
+    """The fake catalog has a topic a step: at the beginning, and at the end."""
+    world = StoreWorld().open()
+    for topic_id in range(1, 51):
+        world.create(topic_id)
+        world.append(topic_id)
+    world.checkpoint()
+    world = StoreWorld(world.end(power_cut=False), config=world.config)
+    passes: list[list[int]] = []
+    for name in ("restore", "recovered"):
+        noted: list[int] = []
+        passes.append(noted)
+        setattr(world.catalog, name, _noting(getattr(world.catalog, name), noted, world))
+    world.open()
+    for noted in passes:
+        assert len(noted) == 50
+        assert len(set(noted)) == 50
+    world.check_every_record()
+
+
+def _noting(method: Any, passes: list[int], world: StoreWorld) -> Any:
+    """Return a method that notes the pass of each step."""
+
+    def steps(*args: Any, **options: Any) -> Any:
+        walk = Walk(method(*args, **options))
+        for _ in walk:
+            passes.append(world.loop.passes)
+            yield
+        return walk.result
+
+    return steps
+
+
+@pytest.mark.parametrize("are_large", [False, True])
+def test_packs_with_many_runs_are_loaded_one_at_a_time(monkeypatch: pytest.MonkeyPatch, are_large: bool) -> None:
+    world = StoreWorld().open()
+    for number in range(6):
+        for topic_id in range(3 * number + 1, 3 * number + 4):
+            world.create(topic_id)
+            world.append(topic_id)
+        world.checkpoint()
+    monkeypatch.setattr(recovery, "_MANY_RUNS", 2 if are_large else 3)
+    running, most = 0, 0
+    load = recovery._load_pack
+
+    async def counted(*args: Any) -> Any:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        try:
+            return await load(*args)
+        finally:
+            running -= 1
+
+    monkeypatch.setattr(recovery, "_load_pack", counted)
+    before = world.catalog.state()
+    world = world.next_life()
+    assert world.catalog.state() == before
+    assert (most == 1) is are_large

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
+from tests.loop.walk import Walk
 from topics.common.id_blocks import IDS_A_BLOCK
+from topics.store.segments import manifest as manifest_module
 from topics.store.segments.manifest import (
     COLD,
     HOT,
@@ -17,6 +21,7 @@ from topics.store.segments.manifest import (
     Segment,
     StorePart,
     pack_store_part,
+    unpack_in_steps,
     unpack_store_part,
 )
 
@@ -207,3 +212,32 @@ def test_topics_with_files_are_named_once_each_while_files_are_dropped() -> None
             for gone in range(2 * IDS_A_BLOCK, count):
                 manifest.drop_runs(gone)
     assert seen == list(range(2 * IDS_A_BLOCK))
+
+
+def test_a_manifest_is_decoded_and_built_some_files_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(manifest_module, "FILES_A_STEP", 10)
+    packs = [pack(number, *((100 * number + at, 1, 9) for at in range(35))) for number in range(1, 4)]
+    segments = [segment(10, 19, topic_id=topic_id) for topic_id in range(1, 96)]
+    decoding = Walk(unpack_in_steps(pack_store_part(StorePart({}, segments, packs, "boot", 1))))
+    steps = len(list(decoding))
+    part = decoding.result
+    assert (len(part.segments), part.packs, steps) == (95, packs, 9 + 3)
+    taken = [0]
+
+    class Counted(dict[int, PackRun]):
+        def values(self) -> Any:
+            for run in super().values():
+                taken[-1] += 1
+                yield run
+
+    for each in part.packs:
+        each.runs = Counted(each.runs)
+    building = Walk(Manifest.of_steps(part))
+    for _ in building:
+        taken.append(0)
+    found = building.result
+    assert (sum(taken), max(taken)) == (105, 10)
+    assert runs_of(found, 134) == [(1, 1)]
+    assert len(list(found.all_segments())) == 95
+    assert dict(found.all_copied) == {topic_id: found.copied_upto(topic_id) for topic_id in found.topic_ids()}
+    assert (len(found.all_copied), found.all_copied.get(7), found.all_copied.get(10_000, 0)) == (200, 19, 0)

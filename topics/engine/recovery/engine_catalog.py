@@ -7,7 +7,7 @@ of that time, and at the end with the current caps (control_frames.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -22,11 +22,15 @@ from topics.engine.recovery.engine_checkpoints import EngineCheckpoints
 from topics.engine.routers.copy_replay import Control, runs_by_file
 from topics.engine.routers.forward import add_hops, seq_runs
 from topics.engine.routers.router_recovery import ROUTER_TYPES, RouterRecovery
-from topics.engine.shared.dormant import Dormant, add_rows, run_of
+from topics.engine.shared.dormant import DormantBlocks, add_rows, run_of
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.shared.topic_snapshot import (
+    EncodedSnapshot,
+    KeyRows,
+    PlainTopics,
+    ProducerRows,
+    ReaderRows,
     TopicImage,
-    TopicsSnapshot,
 )
 from topics.engine.state.control_frames import (
     ConfigPayload,
@@ -53,6 +57,8 @@ from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import ORDERED_TYPES, FrameType, ProducerPart, StagedPiece
 
 _ANY_AGE_MS = 1 << 64
+IMAGES_A_STEP = 64
+"""Topics of a snapshot that are not dormant, and topics whose recovery ends, in a step."""
 _OF_READERS = frozenset({FrameType.READER_PUT, FrameType.READER_POSITION, FrameType.READER_DELETE})
 _AT_ONCE = ORDERED_TYPES | {FrameType.FORWARD, FrameType.KEEP, FrameType.HEAD_RESERVATION, FrameType.LEASE_IDS}
 """Control frames that are applied independently of the rows."""
@@ -105,30 +111,24 @@ class EngineCatalog:
         return self._stored.files
 
     # --- recovery ----------------------------------------------------------------------------------------------------
-    def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> None:
+    def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> Generator[None, None, None]:
         self._is_exact, self._is_cut = snapshot is not None and not log_cut, log_cut
         if snapshot is None:
             return
-        image = msgspec.json.decode(snapshot, type=TopicsSnapshot)
+        image = msgspec.json.decode(snapshot, type=EncodedSnapshot)
         registry = self._stored.registry
-        registry.add_dormant(Dormant(self._stored.usage, image.plain))
+        blocks = DormantBlocks()
+        for encoded in image.plain:
+            yield
+            blocks.add(msgspec.json.decode(encoded, type=PlainTopics))
+        yield from registry.add_dormant(blocks)
         if log_cut or self._skipped_seqs:  # Not everything that was given out is known.
-            registry.make_all()
-        for each in image.topics:
-            self._take_image(each)
-        for topic_id, keys in image.keys:
-            for key in keys:
-                self.add_idempotency(topic_id, key.key, key.first_seq, key.count, key.started_ms)
-        for topic_id, rows in image.producers:
-            topic = self._topic(topic_id)
-            if topic is not None:
-                for row in rows:
-                    producers_of(topic, self._stored.producers).restore(row)
-        for topic_id, readers in image.readers:
-            topic = self._topic(topic_id)
-            if topic is not None:
-                for reader in readers:
-                    _readers_of(topic).restore(reader)
+            yield from registry.make_all()
+        for number, encoded in enumerate(image.topics, 1):
+            self._take_image(msgspec.json.decode(encoded, type=TopicImage))
+            if number % IMAGES_A_STEP == 0:
+                yield
+        yield from self._restore_rows(image)
         for router in image.routers:
             self._routers.take_image(router)
         for pair in image.ties:
@@ -136,6 +136,28 @@ class EngineCatalog:
         registry.last_id = max(registry.last_id, image.last_id)
         registry.last_order = max(registry.last_order, image.last_order)
         self._stored.lease_ids.restore(image.last_lease)
+
+    def _restore_rows(self, image: EncodedSnapshot) -> Iterator[None]:
+        """Restore keys, producers and readers."""
+        for encoded in image.keys:
+            topic_id, keys = msgspec.json.decode(encoded, type=KeyRows)
+            for key in keys:
+                self.add_idempotency(topic_id, key.key, key.first_seq, key.count, key.started_ms)
+            yield
+        for encoded in image.producers:
+            topic_id, rows = msgspec.json.decode(encoded, type=ProducerRows)
+            topic = self._topic(topic_id)
+            if topic is not None:
+                for row in rows:
+                    producers_of(topic, self._stored.producers).restore(row)
+            yield
+        for encoded in image.readers:
+            topic_id, readers = msgspec.json.decode(encoded, type=ReaderRows)
+            topic = self._topic(topic_id)
+            if topic is not None:
+                for reader in readers:
+                    _readers_of(topic).restore(reader)
+            yield
 
     def adopt(self, topic_id: int, description: bytes, described_ms: int) -> None:
         image = msgspec.json.decode(description, type=TopicImage)
@@ -251,7 +273,7 @@ class EngineCatalog:
         topic = self._topic(topic_id)
         return None if topic is None else topic.head
 
-    def _add_held(self, lost_file: int) -> None:
+    def _add_held(self, lost_file: int) -> Iterator[None]:
         """Add rows of destinations, with copies by position, and then apply their controls.
 
         Copies whose originals a power cut took are in `lost_file` until `_report_lost`.
@@ -268,10 +290,13 @@ class EngineCatalog:
                 self._stored.in_log.add(topic_id)
                 if int(columns.file_ids[0]) == lost_file:
                     self._lost.setdefault(topic_id, []).append(columns.seqs)
+            yield
         controls, self._log_rows.controls = self._log_rows.controls, []
         self._log_rows.clear()
-        for control in controls:
+        for number, control in enumerate(controls, 1):
             self._apply(control)
+            if number % IMAGES_A_STEP == 0:
+                yield
 
     def apply_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
         if kind not in _AT_ONCE and self._log_rows.holds(topic_id):
@@ -410,16 +435,18 @@ class EngineCatalog:
         self._log_rows.moved(topic_id, seqs, file_id, offsets)
         self.checkpoints.moved(topic_id, seqs, file_id, offsets)
 
-    def recovered(self, *, power_lost: bool) -> bool:
+    def recovered(self, *, power_lost: bool) -> Generator[None, None, bool]:
         has_lost = self._routers.has_half
         self._routers.before_rows()
         lost_file = self._stored.usage.add_file()
-        self._add_held(lost_file.file_id)
+        yield from self._add_held(lost_file.file_id)
         # Segments do not state which seqs and lease ids were given out, nor does a log that was
         # cut.
         registry = self._stored.registry
         rebuilt = not self._is_exact and bool(registry.by_id)
-        for topic in registry.by_id.values():
+        for number, topic in enumerate(registry.by_id.values(), 1):
+            if number % IMAGES_A_STEP == 0:
+                yield
             index, floors = topic.index, topic.floors
             if rebuilt or self._skipped_seqs or incarnation.ends_with_process(topic.config):
                 topic.incarnation = incarnation.draw(self._random_bytes)
@@ -470,7 +497,7 @@ class EngineCatalog:
         self._lost.clear()
         self._described_ms.clear()
         self._stored.usage.remove_file(lost_file)
-        self._routers.recovered()
+        yield from self._routers.recovered()
         return has_lost
 
     def _report_lost(self, topic: Topic, seqs: NDArray[np.uint64]) -> bool:

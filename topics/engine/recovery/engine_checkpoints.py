@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -203,8 +203,8 @@ class EngineCheckpoints:
     def exists(self, topic_id: int) -> bool:
         return self._stored.registry.has_id(topic_id)
 
-    def untouched(self) -> Set[int]:
-        return self._stored.registry.dormant.by_id.keys()
+    def is_untouched(self, topic_id: int) -> bool:
+        return topic_id in self._stored.registry.dormant.by_id
 
     def lowest_live_seq(self, topic_id: int) -> int:
         topic = self._topic(topic_id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 import numpy as np
 
@@ -204,8 +206,11 @@ class RouterRecovery:
         routers = self._routers.by_id.values()
         return any(len(self._made[router.id]) < 2 for router in routers if router.id in self._made)
 
-    def recovered(self) -> None:
-        """Finish recovery. The catalog has limited each position to its source's head."""
+    def recovered(self) -> Iterator[None]:
+        """Finish recovery, in bounded steps.
+
+        The catalog has limited each position to its source's head.
+        """
         for router in self._routers.by_name.values():
             # the rewritten tail may be before the creation as well
             router.untied = router.source.head
@@ -219,9 +224,11 @@ class RouterRecovery:
                 for seq in seqs[~router.source.index.alive(seqs)].tolist():  # deleted (R-DEL-9)
                     router.kept_bytes -= len(router.keeping.pop(seq))
             router.drop_kept()
-        for topic in self._registry.all_but_staging():
-            if topic.hops is None:
-                continue
-            topic.hops.forget(min((router.position for router in topic.routers), default=topic.head))
-            if not topic.hops.runs:
-                topic.hops = None
+        for topics in self._registry.by_id.lists():
+            yield
+            for topic in topics:
+                if topic.hops is None or topic is self._registry.staging:
+                    continue
+                topic.hops.forget(min((router.position for router in topic.routers), default=topic.head))
+                if not topic.hops.runs:
+                    topic.hops = None

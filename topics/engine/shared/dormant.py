@@ -7,13 +7,15 @@ dormant again. Snapshots, lists and counters read the columns.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.common.id_blocks import IdDict
 from topics.engine.index.selected_rows import SelectedRows
 from topics.engine.index.usage import Usage
+from topics.engine.shared.names_in_blocks import ByName
 from topics.engine.shared.topic_snapshot import PlainTopics, config_table
 from topics.engine.state.control_frames import parse_config
 from topics.engine.state.topic import Life, Topic
@@ -26,29 +28,68 @@ from topics.store.format.row_columns import split
 _NO_RUN = -1
 
 
+class DormantBlocks:
+    """The topics of a snapshot that will be dormant, taken block by block: no step is long."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.configs: list[TopicConfig] = []
+        self.by_name = ByName[int]()
+        self.by_id = IdDict[int]()
+        self.by_class: dict[str, int] = {}
+        """The number of topics by class."""
+        self._parts: dict[str, list[NDArray[np.uint64]]] = {name: [] for name in (*_COLUMNS, "incarnations")}
+
+    def add(self, block: PlainTopics) -> None:
+        """Take topics whose names and ids are new."""
+        row, count = len(self.names), len(block.names)
+        table = [parse_config(config) for config in block.configs]
+        configs = [table[number] for number in block.config]
+        for config in configs:
+            self.by_class[config.durability] = self.by_class.get(config.durability, 0) + 1
+        self.configs += configs
+        self.names += block.names
+        by_name, by_id = self.by_name, self.by_id
+        for name, topic_id, at in zip(block.names, block.ids, range(row, row + count), strict=True):
+            by_name[name] = at
+            by_id[topic_id] = at
+        for column in _COLUMNS:
+            self._parts[column].append(np.array(getattr(block, column), np.uint64))
+        incarnations = np.frombuffer(bytes.fromhex(block.incarnations), ">u8")
+        self._parts["incarnations"].append(incarnations.astype(np.uint64))
+
+    def columns(self) -> Generator[None, None, dict[str, NDArray[np.uint64]]]:
+        """Return the columns of all topics, by name; each is a step."""
+        joined: dict[str, NDArray[np.uint64]] = {}
+        for name, parts in self._parts.items():
+            joined[name] = np.concatenate(parts) if parts else np.zeros(0, np.uint64)
+            yield
+        return joined
+
+
+_COLUMNS = ("ids", "orders", "heads", "last_ts", "generations")
+
+
 class Dormant:
     """The dormant topics. `by_name` and `by_id` map to rows; they lack topics that were made.
 
     The columns keep all rows. `usage` counts the records like those of an index.
     """
 
-    def __init__(self, usage: Usage, blocks: Sequence[PlainTopics] = ()) -> None:
-        """blocks: from a snapshot, with distinct names and ids."""
+    def __init__(self, usage: Usage, blocks: DormantBlocks, columns: dict[str, NDArray[np.uint64]]) -> None:
+        """blocks: of which nothing is added any more. columns: what `blocks.columns()` returns."""
         self._usage = usage
-        self.names = [name for block in blocks for name in block.names]
-        self.configs: list[TopicConfig] = []
-        for block in blocks:
-            table = [parse_config(config) for config in block.configs]
-            self.configs += [table[number] for number in block.config]
-        ids = [number for block in blocks for number in block.ids]
-        self.by_name = dict(zip(self.names, range(len(ids)), strict=True))
-        self.by_id = dict(zip(ids, range(len(ids)), strict=True))
-        self.ids = _numbers(ids)
-        self.orders = _numbers([number for block in blocks for number in block.orders])
-        self.heads = _numbers([number for block in blocks for number in block.heads])
-        self.last_ts = _numbers([number for block in blocks for number in block.last_ts])
-        self.generations = _numbers([number for block in blocks for number in block.generations])
-        self.incarnations = np.frombuffer(bytes.fromhex("".join(block.incarnations for block in blocks)), ">u8")
+        self.names = blocks.names
+        self.configs = blocks.configs
+        self.by_name = blocks.by_name
+        self.by_id = blocks.by_id
+        self._count = len(blocks.names)
+        ids = self.ids = columns["ids"]
+        self.orders = columns["orders"]
+        self.heads = columns["heads"]
+        self.last_ts = columns["last_ts"]
+        self.generations = columns["generations"]
+        self.incarnations = columns["incarnations"]
         self.consumed_ms = _zeros(ids)
         # --- of their records
         self.live = _zeros(ids)
@@ -64,11 +105,21 @@ class Dormant:
         self._runs = np.full(len(ids), _NO_RUN, np.int64)
         """The newest run of each topic."""
         self._is_dormant = np.ones(len(ids), np.bool_)
-        self._by_id_order = np.argsort(self.ids)
+        self._by_id_order = np.argsort(self.ids, kind="stable")  # nearly in order, which that uses
         self._sorted_ids = self.ids[self._by_id_order]
 
+    @classmethod
+    def none(cls, usage: Usage) -> Dormant:
+        """Return what a directory without a snapshot has: no topics."""
+        return cls(usage, DormantBlocks(), {name: np.zeros(0, np.uint64) for name in (*_COLUMNS, "incarnations")})
+
     def __len__(self) -> int:
-        return len(self.by_id)
+        return self._count
+
+    @property
+    def last_id(self) -> int:
+        """The highest of the ids; 0 without topics."""
+        return int(self.ids.max(initial=0))
 
     @property
     def last_order(self) -> int:
@@ -141,6 +192,7 @@ class Dormant:
         """Create the topic of a row, which is no longer dormant."""
         topic_id = int(self.ids[row])
         del self.by_name[self.names[row]], self.by_id[topic_id]
+        self._count -= 1
         self._is_dormant[row] = False
         incarnation = f"{int(self.incarnations[row]):016x}"
         topic = Topic(self.names[row], topic_id, self.configs[row], int(self.orders[row]), self._usage, incarnation)
@@ -198,7 +250,7 @@ class Dormant:
                 self.generations[some].tolist(),
                 table,
                 config,
-                self.incarnations[some].tobytes().hex(),
+                self.incarnations[some].astype(">u8").tobytes().hex(),
             )
 
 
@@ -282,9 +334,5 @@ def add_rows(topic: Topic, rows: RowColumns) -> bool:
     return True
 
 
-def _numbers(values: list[int]) -> NDArray[np.uint64]:
-    return np.array(values, np.uint64)
-
-
-def _zeros(like: list[int]) -> NDArray[np.uint64]:
+def _zeros(like: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return np.zeros(len(like), np.uint64)

@@ -7,43 +7,51 @@ into a list of a million or leaves it moves up to 8 MB. Creations and deletions 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from itertools import islice
+from typing import Generic, TypeVar
 
 from topics.engine.index.spread_dict import SpreadDict
-from topics.engine.state.topic import Topic
 
 SPREAD_FROM = 1 << 15
 """Names from which on they are spread over many dicts; moving so many takes 5 ms."""
 NAMES_A_BLOCK = 1 << 11
+NAMES_A_STEP = NAMES_A_BLOCK
+"""Names that a step of `sorted_in_steps` takes: a millisecond or two."""
+_SAMPLES = 8
+"""Every so many of the names are sorted to find where the parts end."""
+_V = TypeVar("_V")
 
 
-class TopicsByName:
-    """The topics by name."""
+class ByName(Generic[_V]):
+    """The topics by name, or something else of each."""
 
     __slots__ = ("_few", "_many", "get")
 
     def __init__(self) -> None:
-        self._few: dict[str, Topic] = {}
-        self._many: SpreadDict[str, Topic] | None = None
-        self.get: Callable[[str], Topic | None] = self._few.get
-        """Returns the topic with a name, None without one.
+        self._few: dict[str, _V] = {}
+        self._many: SpreadDict[str, _V] | None = None
+        self.get: Callable[[str], _V | None] = self._few.get
+        """Returns what a name has, None without it.
 
-        It changes once there are many topics. A plain dict's is C: every request asks it.
+        It changes once there are many names. A plain dict's is C: every request asks it.
         """
+
+    def __contains__(self, name: str) -> bool:
+        return self.get(name) is not None
 
     def __len__(self) -> int:
         return len(self._few if self._many is None else self._many)
 
-    def __getitem__(self, name: str) -> Topic:
+    def __getitem__(self, name: str) -> _V:
         return (self._few if self._many is None else self._many.place(name))[name]
 
-    def __setitem__(self, name: str, topic: Topic) -> None:
+    def __setitem__(self, name: str, value: _V) -> None:
         if self._many is None and len(self._few) == SPREAD_FROM:
             self._many = SpreadDict(self._few)
             self.get = self._many.get
             self._few = {}
-        (self._few if self._many is None else self._many.place(name))[name] = topic
+        (self._few if self._many is None else self._many.place(name))[name] = value
 
     def __delitem__(self, name: str) -> None:
         del (self._few if self._many is None else self._many.place(name))[name]
@@ -56,10 +64,17 @@ class SortedNames:
 
     def __init__(self, names: Sequence[str] = ()) -> None:
         """names: in order."""
-        size = NAMES_A_BLOCK // 2
-        self.blocks = [list(names[at : at + size]) for at in range(0, len(names), size)]
+        self.blocks: list[list[str]] = []
         """The names, in order, none of the lists empty or longer than NAMES_A_BLOCK."""
-        self._firsts = [block[0] for block in self.blocks]
+        self._firsts: list[str] = []
+        self.extend(names)
+
+    def extend(self, names: Sequence[str]) -> None:
+        """Add names, in order, that come after all others."""
+        size = NAMES_A_BLOCK // 2
+        blocks = [list(names[at : at + size]) for at in range(0, len(names), size)]
+        self.blocks += blocks
+        self._firsts += [block[0] for block in blocks]
 
     def add(self, name: str) -> None:
         if not self.blocks:
@@ -96,3 +111,27 @@ class SortedNames:
     def _block_of(self, name: str) -> int:
         """Return the index of the block that a name is in, or would be."""
         return max(bisect_right(self._firsts, name) - 1, 0)
+
+
+def sorted_in_steps(names: Sequence[str]) -> Generator[None, None, SortedNames]:
+    """Sort names in bounded steps.
+
+    A sample of the names says where parts of the order end that have as many names as a step takes,
+    or some more; each name then goes to its part, and the parts are sorted one by one.
+    """
+    found = SortedNames()
+    if len(names) <= NAMES_A_STEP:
+        found.extend(sorted(names))
+        return found
+    ends = sorted(names[:: max(1, NAMES_A_STEP // _SAMPLES)])[_SAMPLES::_SAMPLES]
+    yield
+    parts: list[list[str]] = [[] for _ in range(len(ends) + 1)]
+    for at in range(0, len(names), NAMES_A_STEP):
+        for name in names[at : at + NAMES_A_STEP]:
+            parts[bisect_right(ends, name)].append(name)
+        yield
+    for part in parts:
+        part.sort()
+        found.extend(part)
+        yield
+    return found

@@ -7,11 +7,13 @@ from collections.abc import Iterator, Sequence
 from topics.common.id_blocks import IdDict
 from topics.config import DURABILITIES
 from topics.engine.index.usage import Usage
-from topics.engine.shared.dormant import Dormant, DormantTopic
-from topics.engine.shared.names_in_blocks import SortedNames, TopicsByName
+from topics.engine.shared.dormant import Dormant, DormantBlocks, DormantTopic
+from topics.engine.shared.names_in_blocks import ByName, SortedNames, sorted_in_steps
 from topics.engine.state.topic import STAGING, Life, Topic
 from topics.engine.values.name_rules import Prefixes, starts_of
 from topics.engine.values.topic_config import TopicConfig
+
+_MADE_A_STEP = 64
 
 
 class Registry:
@@ -24,9 +26,10 @@ class Registry:
     """
 
     def __init__(self, usage: Usage) -> None:
-        self.by_name = TopicsByName()
+        self.by_name = ByName[Topic]()
         self.by_id = IdDict[Topic]()
-        self.dormant = Dormant(usage)
+        self._usage = usage
+        self.dormant = Dormant.none(usage)
         self.staging: Topic | None = None
         self._names = SortedNames()
         """The names in `by_name` and of dormant topics."""
@@ -86,20 +89,25 @@ class Registry:
         """Return the topic with the name; the staging area has a name here, too."""
         return self.staging if name == STAGING else self.named(name)
 
-    def add_dormant(self, dormant: Dormant) -> None:
-        """Add the topics of a snapshot, before any other."""
+    def add_dormant(self, blocks: DormantBlocks) -> Iterator[None]:
+        """Add the topics of a snapshot, before any other, in bounded steps."""
         assert not self.by_id, "no name is taken"
-        self.dormant = dormant
-        self._names = SortedNames(sorted(dormant.names))
-        for config in dormant.configs:
-            self.visible_by_class[config.durability] += 1
-        self.last_id = max([self.last_id, *dormant.by_id])
+        columns = yield from blocks.columns()
+        self.dormant = dormant = Dormant(self._usage, blocks, columns)
+        yield
+        self._names = yield from sorted_in_steps(dormant.names)
+        for durability, count in blocks.by_class.items():
+            self.visible_by_class[durability] += count
+        self.last_id = max(self.last_id, dormant.last_id)
         self.last_order = max(self.last_order, dormant.last_order)
 
-    def make_all(self) -> None:
-        """Create all dormant topics."""
-        for row in list(self.dormant.by_id.values()):
+    def make_all(self) -> Iterator[None]:
+        """Create all dormant topics, in bounded steps."""
+        for number, row in enumerate(self.dormant.by_id.values(), 1):
             self._make(row)
+            if number % _MADE_A_STEP == 0:
+                yield
+        yield
 
     def add(self, topic: Topic) -> None:
         assert self.holder(topic.name) is None, "a name is one topic's"

@@ -155,6 +155,21 @@ class TopicsSnapshot(msgspec.Struct):
     readers: list[ReaderRows] = []
 
 
+class EncodedSnapshot(msgspec.Struct):
+    """A `TopicsSnapshot` whose long lists are not decoded yet: item by item, that takes steps."""
+
+    last_id: int
+    last_order: int
+    topics: list[msgspec.Raw]
+    plain: list[msgspec.Raw] = []
+    last_lease: int = 0
+    routers: list[RouterImage] = []
+    ties: list[tuple[int, int]] = []
+    keys: list[msgspec.Raw] = []
+    producers: list[msgspec.Raw] = []
+    readers: list[msgspec.Raw] = []
+
+
 class PreparedSnapshot:
     """The topics of a snapshot, encoded step by step: JSON, a comma before each item."""
 

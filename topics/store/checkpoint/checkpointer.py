@@ -532,7 +532,7 @@ class Checkpointer:
         for topic_id in manifest.topic_ids():
             if turns.over:
                 await turns.rest()
-            if topic_id in catalog.untouched():
+            if catalog.is_untouched(topic_id):
                 continue
             lowest = catalog.lowest_live_seq(topic_id) if catalog.exists(topic_id) else 1 << 64
             for segment in list(manifest.segments.get(topic_id, ())):

@@ -7,8 +7,9 @@ to do. Beside a busy server the work gets a third of the time, beside an idle on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from typing import TypeVar, cast
 
 from topics.clock import Clock
 from topics.loop.tasks import Future
@@ -17,6 +18,18 @@ _REST_SHARE = 2
 _IDLE_PASS_NS = 100_000
 _HURRIED_NS = 5_000_000
 """A slice in a hurry: long against the pass that follows it."""
+
+_T = TypeVar("_T")
+
+
+async def a_step_a_pass(next_pass: Callable[[], Future[None]], steps: Generator[None, None, _T]) -> _T:
+    """Take one step in each pass of the loop; return what the generator returns."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return cast(_T, stop.value)
+        await next_pass()
 
 
 class TimeSlices:

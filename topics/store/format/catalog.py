@@ -4,12 +4,13 @@ The store knows frames, files and positions; the engine knows what a topic is.
 `engine/recovery/engine_catalog.py` implements this Protocol; tests/store/fake_catalog.py is the
 small implementation for tests of the store.
 
-Every method is called on the loop's thread, one call at a time, and none of them waits.
+Every method is called on the loop's thread, one call at a time, and none of them waits. Those that
+return an iterator work in bounded steps, with a pass of the loop between two of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -122,8 +123,8 @@ class Catalog(Protocol):
     def checkpoints(self) -> CheckpointCatalog:
         """The side of the engine that checkpoints ask."""
 
-    def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> None:
-        """Restore the state that `snapshot()` returned.
+    def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> Generator[None, None, None]:
+        """Restore the state that `snapshot()` returned, in bounded steps.
 
         snapshot: None if there is none.
         log_cut: a rebuild gave up part of the log after the snapshot, so it is unknown which
@@ -195,8 +196,8 @@ class Catalog(Protocol):
     def moved(self, topic_id: int, seqs: NDArray[np.uint64], file_id: int, offsets: NDArray[np.uint32]) -> None:
         """Point records to their copies at the end of the log: see `CheckpointCatalog.moved`."""
 
-    def recovered(self, *, power_lost: bool) -> bool:
-        """End recovery; everything was handed over.
+    def recovered(self, *, power_lost: bool) -> Generator[None, None, bool]:
+        """End recovery, in bounded steps; everything was handed over.
 
         power_lost: the machine went down, so seqs between a topic's head and its reservation may
             have been given out. They become a crash gap, and the head moves past them.
@@ -283,10 +284,10 @@ class CheckpointCatalog(Protocol):
     def exists(self, topic_id: int) -> bool:
         """Return whether the topic exists; its segments and pack runs may be dropped if not."""
 
-    def untouched(self) -> Set[int]:
-        """Return the ids of topics whose runs are all as `add_pack` added them.
+    def is_untouched(self, topic_id: int) -> bool:
+        """Return whether all runs of a topic are as `add_pack` added them.
 
-        None of their runs may be dropped.
+        None of them may be dropped then.
         """
 
     def lowest_live_seq(self, topic_id: int) -> int:

@@ -16,7 +16,8 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import msgspec
@@ -28,6 +29,7 @@ from topics.loop.tasks import Future
 from topics.store.disk.data_directory import no_log_in
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.side_by_side import all_of, side_by_side
+from topics.store.disk.time_slices import a_step_a_pass
 from topics.store.disk.uncached_reads import UncachedReads, is_direct
 from topics.store.disk.whole_files import FileCalls, ReadCalls, list_if_there, sync_file, unlink_if_there
 from topics.store.format.catalog import Catalog, RowColumns
@@ -67,6 +69,8 @@ log = logging.getLogger(__name__)
 
 _LOADS_AT_A_TIME = 16
 """Indexes of segments and packs that are read side by side; this many are in memory twice."""
+_MANY_RUNS = 2000
+"""A pack with more runs is loaded by itself, since its index takes milliseconds of a pass."""
 _UNLINKS_AT_A_TIME = 16
 APPLIED_A_PASS = 64
 """Controls, and runs of a topic's records, that a replay applies in a pass: 10 to 60 us each."""
@@ -119,13 +123,13 @@ async def recover(
         not the data directory's own; OSError.
     """
     files, directory, table = loop.files, tiers.hot, catalog.files
-    loaded = await load_snapshot(files, directory)
+    loaded = await load_snapshot(files, directory, loop.next_pass)
     if loaded is None:
         _refuse_orphaned(loop, directory)
         if is_frozen:
             raise no_log_in(directory)
         await claim_cold(loop, tiers, listed=False)
-        catalog.restore(None)
+        await a_step_a_pass(loop.next_pass, catalog.restore(None))
         return Recovered(None, Manifest(), {}, {}, {}, 0)
     # A process killed between a snapshot's rename and the directory's sync left a name that a power
     # cut may still remove. Files that the snapshot makes unneeded are reused from here on, so the
@@ -133,13 +137,13 @@ async def recover(
     if not is_frozen:
         await files.sync_directory(f"{directory}/{SNAPSHOT_DIRECTORY}")
     store = loaded.store
-    manifest = Manifest.of(store)
+    manifest = await a_step_a_pass(loop.next_pass, Manifest.of_steps(store))
     has_cold = any(segment.tier == COLD for segment in manifest.all_segments())
     await claim_cold(loop, tiers, listed=has_cold, is_frozen=is_frozen)
     if any(segment.codec != CODEC_PLAIN for segment in manifest.all_segments()):
         require_zstd(f"cold directory {tiers.cold} has compressed segments, and reading them")
     if store.rebuilt:
-        catalog.restore(None, log_cut=store.log_cut)
+        await a_step_a_pass(loop.next_pass, catalog.restore(None, log_cut=store.log_cut))
         described = msgspec.json.decode(loaded.catalog, type=list[tuple[int, msgspec.Raw]])
         times = store.described_ms or [0] * len(described)  # an earlier version has stated none
         for (topic_id, description), described_ms in zip(described, times, strict=True):
@@ -147,7 +151,7 @@ async def recover(
         for topic_id, seq, ext in store.extensions:
             _apply_extension(catalog, topic_id, seq, ext)
     else:
-        catalog.restore(loaded.catalog, log_cut=store.log_cut)
+        await a_step_a_pass(loop.next_pass, catalog.restore(loaded.catalog, log_cut=store.log_cut))
     flagging = set(store.flagging)
     if not is_frozen:
         await _sync_flags(files, tiers, manifest, flagging)
@@ -255,9 +259,8 @@ async def _load_rows(
     def reads(tier: int, path: str) -> ReadCalls:
         return past_cache[tier] if is_doubtful(path) else files
 
-    def packs() -> Iterator[Coroutine[Any, Any, tuple[Pack, PackIndex]]]:
-        for number in sorted(manifest.packs):
-            pack = manifest.packs[number]
+    def packs(some: Iterable[Pack]) -> Iterator[Coroutine[Any, Any, tuple[Pack, PackIndex]]]:
+        for pack in some:
             pack.file_id = table.add(FileKind.PACK, f"{directory}/{pack.path}", size=pack.size).file_id
             yield _load_pack(reads(HOT, pack.path), directory, pack)
 
@@ -281,7 +284,9 @@ async def _load_rows(
         if len(rows.seqs):
             catalog.add_rows(segment.topic_id, rows)
 
-    await side_by_side(loop.spawn, packs(), _LOADS_AT_A_TIME, take_pack)
+    by_number = [manifest.packs[number] for number in sorted(manifest.packs)]
+    for are_large, some in groupby(by_number, key=lambda pack: len(pack.runs) > _MANY_RUNS):
+        await side_by_side(loop.spawn, packs(some), 1 if are_large else _LOADS_AT_A_TIME, take_pack)
     await side_by_side(loop.spawn, segments(), _LOADS_AT_A_TIME, take_segment)
 
 
@@ -396,10 +401,10 @@ class _Replay:
         self._pause = pause
         self._applied = 0
         """Controls, and runs of a topic's records, that were applied."""
-        self._copied_upto = {topic_id: manifest.copied_upto(topic_id) for topic_id in manifest.topic_ids()}
+        self._manifest = manifest
 
     async def run(self, shards: list[ShardReplay]) -> None:
-        self._catalog.log_begins(self._copied_upto)
+        self._catalog.log_begins(self._manifest.all_copied)
         pending: list[_Pending] = []
         for shard in shards:
             await self._advance(shard, pending)
@@ -441,7 +446,7 @@ class _Replay:
         records = frames if is_record.all() else frames[is_record]
         for topic_id, rows in by_topic(records, chunk.data, chunk.base, chunk.file_id):
             self._catalog.see_rows(topic_id, rows)
-            upto = self._copied_upto.get(topic_id, 0)
+            upto = self._manifest.copied_upto(topic_id)
             if upto and int(rows.seqs[0]) <= upto:
                 rows = select(rows, rows.seqs > upto)
             if len(rows.seqs):

@@ -6,11 +6,12 @@ which recovery begins. A file that no snapshot lists is left over from a crash.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from topics.common.bounded_steps import result_of
 from topics.common.id_blocks import IdDict
 from topics.store.format import segment_format
 from topics.store.format.catalog import SEQ_MAX
@@ -31,7 +32,11 @@ __all__ = [
 ]
 
 
-class Segment(msgspec.Struct, omit_defaults=True):
+FILES_A_STEP = 1000
+"""Segments, and runs in packs, that a start takes in a step."""
+
+
+class Segment(msgspec.Struct, omit_defaults=True, gc=False):
     """One segment file. JSON names are short because a snapshot may list thousands."""
 
     topic_id: int = msgspec.field(name="topic")
@@ -75,7 +80,7 @@ class Totals(NamedTuple):
         return Totals(self.records + records, self.size + size)
 
 
-class PackRun(msgspec.Struct, array_like=True):
+class PackRun(msgspec.Struct, array_like=True, gc=False):
     """One topic's records in a pack; stored as an array."""
 
     topic_id: int
@@ -173,10 +178,8 @@ class Manifest:
         before.append(segment)
 
     def add_pack(self, pack: Pack) -> None:
-        self.packs[pack.number] = pack
-        self.next_pack = max(self.next_pack, pack.number + 1)
-        for run in pack.runs.values():
-            self.runs.setdefault(run.topic_id, []).append((pack, run))
+        for _ in self._add_runs(pack):
+            pass
 
     def drop_segment(self, segment: Segment) -> None:
         self.segments[segment.topic_id].remove(segment)
@@ -194,6 +197,11 @@ class Manifest:
                 kept.append((pack, run))
         if kept:
             self.runs[topic_id] = kept
+
+    @property
+    def all_copied(self) -> Mapping[int, int]:
+        """By topic id what `copied_upto` returns, asked when it is needed."""
+        return _CopiedUpto(self)
 
     def tail(self, topic_id: int) -> Segment | None:
         """Return the topic's segment that may still grow."""
@@ -253,14 +261,56 @@ class Manifest:
 
     @classmethod
     def of(cls, part: StorePart) -> Manifest:
+        """Return the manifest of a snapshot."""
+        return result_of(cls.of_steps(part))
+
+    @classmethod
+    def of_steps(cls, part: StorePart) -> Generator[None, None, Manifest]:
+        """Return the manifest of a snapshot, in bounded steps."""
         manifest = cls()
-        for segment in sorted(part.segments, key=lambda segment: (segment.topic_id, segment.first_seq)):
+        segments = sorted(part.segments, key=lambda segment: (segment.topic_id, segment.first_seq))
+        done = 0
+        for segment in segments:
             manifest.add_segment(segment)
+            done += 1
+            if done % FILES_A_STEP == 0:
+                yield
         for pack in sorted(part.packs, key=lambda pack: pack.number):
-            manifest.add_pack(pack)
-        for runs in manifest.runs.values():
-            runs.sort(key=lambda entry: entry[1].first_seq)
+            for _ in manifest._add_runs(pack):
+                done += 1
+                if done % FILES_A_STEP == 0:
+                    yield
+        yield
+        for some in manifest.runs.lists():
+            for runs in some:
+                if len(runs) > 1:
+                    runs.sort(key=lambda entry: entry[1].first_seq)
+            yield
         return manifest
+
+    def _add_runs(self, pack: Pack) -> Iterator[None]:
+        """Add a pack, a run a step."""
+        self.packs[pack.number] = pack
+        self.next_pack = max(self.next_pack, pack.number + 1)
+        for run in pack.runs.values():
+            self.runs.setdefault(run.topic_id, []).append((pack, run))
+            yield
+
+
+class _CopiedUpto(Mapping[int, int]):
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+
+    def __getitem__(self, topic_id: int) -> int:
+        if topic_id not in self._manifest.segments and topic_id not in self._manifest.runs:
+            raise KeyError(topic_id)
+        return self._manifest.copied_upto(topic_id)
+
+    def __iter__(self) -> Iterator[int]:
+        return self._manifest.topic_ids()
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 class PackedFiles:
@@ -292,14 +342,38 @@ def pack_store_part(part: StorePart) -> bytes:
     return msgspec.json.encode(part)
 
 
-def unpack_store_part(data: bytes) -> StorePart:
-    """Parse the JSON.
+def unpack_in_steps(data: bytes) -> Generator[None, None, StorePart]:
+    """Parse the JSON, in bounded steps.
 
     Raises msgspec.ValidationError: the checksum was right, but the shape is unknown.
     """
-    part = msgspec.json.decode(data, type=StorePart)
-    for segment in part.segments:
+    members = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    lists = {name: members.get(name, _NO_FILES) for name in ("segments", "packs")}
+    rest = msgspec.json.encode({**members, **dict.fromkeys(lists, _NO_FILES)})
+    part = msgspec.json.decode(rest, type=StorePart)
+    taken = 0
+    for encoded in msgspec.json.decode(lists["segments"], type=list[msgspec.Raw]):
+        segment = msgspec.json.decode(encoded, type=Segment)
         segment.file_id = 0
-    for pack in part.packs:
+        part.segments.append(segment)
+        taken += 1
+        if taken % FILES_A_STEP == 0:
+            yield
+    taken = 0
+    for encoded in msgspec.json.decode(lists["packs"], type=list[msgspec.Raw]):
+        pack = msgspec.json.decode(encoded, type=Pack)
         pack.file_id = 0
+        part.packs.append(pack)
+        taken += 1 + len(pack.runs)
+        if taken >= FILES_A_STEP:
+            taken = 0
+            yield
     return part
+
+
+def unpack_store_part(data: bytes) -> StorePart:
+    """Parse the JSON at once; see `unpack_in_steps`."""
+    return result_of(unpack_in_steps(data))
+
+
+_NO_FILES = msgspec.Raw(b"[]")

@@ -8,13 +8,15 @@ disk, when one is.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from topics.errors import CorruptError, StorageError
+from topics.loop.tasks import Future
 from topics.store.disk.disk_space import is_full
+from topics.store.disk.time_slices import a_step_a_pass
 from topics.store.disk.whole_files import FileCalls, in_place, list_if_there, read_file, replace_file, unlink_if_there
 from topics.store.format.segment_format import (
     SNAPSHOT_DIRECTORY,
@@ -25,7 +27,7 @@ from topics.store.format.segment_format import (
     pack_snapshot,
     snapshot_path,
 )
-from topics.store.segments.manifest import StorePart, unpack_store_part
+from topics.store.segments.manifest import StorePart, unpack_in_steps, unpack_store_part
 
 log = logging.getLogger(__name__)
 
@@ -48,12 +50,16 @@ def snapshot_numbers(files: FileCalls, directory: str) -> list[int]:
     return sorted((n for name in names if (n := numbered(name, "snapshot-")) is not None), reverse=True)
 
 
-async def load_snapshot(files: FileCalls, directory: str) -> Loaded | None:
+async def load_snapshot(
+    files: FileCalls, directory: str, next_pass: Callable[[], Future[None]] | None = None
+) -> Loaded | None:
     """Return the newest sound snapshot; None if there is no file of that name at all.
+
+    next_pass: it is decoded in steps, with a pass of the loop between two.
 
     Raises: CorruptError, there are some and none is sound; FormatError, one is of a newer build.
     """
-    found, skipped = await _newest(files, directory, (CorruptError,))
+    found, skipped = await _newest(files, directory, (CorruptError,), next_pass)
     if found is None and skipped:
         raise CorruptError(
             f"{skipped[0]}: no snapshot is sound. Run `topics fsck --rebuild` to restore from segments",
@@ -77,7 +83,10 @@ async def read_snapshot(files: FileCalls, path: str) -> SnapshotFile:
 
 
 async def _newest(
-    files: FileCalls, directory: str, passes_over: tuple[type[Exception], ...]
+    files: FileCalls,
+    directory: str,
+    passes_over: tuple[type[Exception], ...],
+    next_pass: Callable[[], Future[None]] | None = None,
 ) -> tuple[Loaded | None, list[str]]:
     """Return the newest snapshot that raises none of these, and the paths of those that did."""
     skipped: list[str] = []
@@ -85,7 +94,11 @@ async def _newest(
         path = f"{directory}/{snapshot_path(number)}"
         try:
             file = await read_snapshot(files, path)
-            return Loaded(number, unpack_store_part(file.store), file.catalog, skipped), skipped
+            if next_pass is None:
+                store = unpack_store_part(file.store)
+            else:
+                store = await a_step_a_pass(next_pass, unpack_in_steps(file.store))
+            return Loaded(number, store, file.catalog, skipped), skipped
         except passes_over:
             skipped.append(path)
     return None, skipped
