@@ -33,6 +33,7 @@ import pytest
         "client_tail",
         "cli_help",
         "cold_lines",
+        "many_topics",
     ],
 )
 def test_a_tiny_run_of_each_measurement_gives_its_figures(question: str) -> None:

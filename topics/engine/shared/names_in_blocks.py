@@ -117,7 +117,7 @@ def sorted_in_steps(names: Sequence[str]) -> Generator[None, None, SortedNames]:
     """Sort names in bounded steps.
 
     A sample of the names says where parts of the order end that have as many names as a step takes,
-    or some more; each name then goes to its part, and the parts are sorted one by one.
+    or some more; each name is then put into its part, and the parts are sorted one by one.
     """
     found = SortedNames()
     if len(names) <= NAMES_A_STEP:

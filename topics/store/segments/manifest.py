@@ -351,13 +351,11 @@ def unpack_in_steps(data: bytes) -> Generator[None, None, StorePart]:
     lists = {name: members.get(name, _NO_FILES) for name in ("segments", "packs")}
     rest = msgspec.json.encode({**members, **dict.fromkeys(lists, _NO_FILES)})
     part = msgspec.json.decode(rest, type=StorePart)
-    taken = 0
-    for encoded in msgspec.json.decode(lists["segments"], type=list[msgspec.Raw]):
+    for number, encoded in enumerate(msgspec.json.decode(lists["segments"], type=list[msgspec.Raw]), 1):
         segment = msgspec.json.decode(encoded, type=Segment)
         segment.file_id = 0
         part.segments.append(segment)
-        taken += 1
-        if taken % FILES_A_STEP == 0:
+        if number % FILES_A_STEP == 0:
             yield
     taken = 0
     for encoded in msgspec.json.decode(lists["packs"], type=list[msgspec.Raw]):
