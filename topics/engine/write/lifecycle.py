@@ -361,8 +361,8 @@ class Lifecycle:
         """
         core = self._core
         before = removal(topic)
-        # Records that the old caps have evicted stay evicted, too. (In class `ephemeral`, the floors
-        # and the list below state everything.)
+        # Records that the old caps have evicted stay evicted, too. (In class `ephemeral`, the
+        # floors and the list below state everything.)
         log_caps(core.log, topic, now_ms)
         if topic.queue is not None and _keeps_leases(topic.next_config) != _keeps_leases(config):
             # From here on, either the existing leases survive a restart, too, or a restart forgets

@@ -52,7 +52,7 @@ class Tiers(NamedTuple):
 
 
 class SegmentFile(NamedTuple):
-    """The data file of a segment, as it lies in a directory, listed or not."""
+    """The data file of a segment in a directory, whether the snapshot lists it or not."""
 
     tier: int
     root: str
