@@ -16,7 +16,7 @@ from topics.client.aio_sockets import AioSockets
 from topics.client.async_reader import AsyncClientReader
 from topics.client.attempts import Attempts, Send, ServerCall
 from topics.client.client_options import Address, ClientSettings, new_key, options_of
-from topics.client.reader_script import HeldPages
+from topics.client.reader_script import HeldPage
 from topics.client.scripts import Script
 from topics.client.server_calls import ClientDeadLetters, ClientReads
 from topics.common.composed_calls import AwaitedComposedCalls
@@ -227,7 +227,7 @@ class AsyncClient(AwaitedComposedCalls):
             begin = calls.beginning(from_seq, from_, None)
             asked = opening(topic, name, delivery, commit_every, holds, trims, from_seq, begin)
             put = await self._play(scripts.open_reader(asked))
-            return AsyncClientReader(HeldPages(asked, *put, self._options.page_lease_ms, self._now), self._play)
+            return AsyncClientReader(HeldPage(asked, *put, self._options.page_lease_ms), self._play)
 
         return OpeningReader(open_reader())
 

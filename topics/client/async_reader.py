@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from topics.client.reader_script import HeldPages
+from topics.client.reader_script import HeldPage
 from topics.client.scripts import Script
 from topics.common.values.answers import ReaderLag, ReaderState
 from topics.common.values.delivered import Record
@@ -17,7 +17,7 @@ R = TypeVar("R")
 class AsyncClientReader:
     """A named reader (`AsyncClient.reader`), whose calls are awaited. See `ClientReader`."""
 
-    def __init__(self, pages: HeldPages, play: Callable[[Script[Any]], Awaitable[Any]]) -> None:
+    def __init__(self, pages: HeldPage, play: Callable[[Script[Any]], Awaitable[Any]]) -> None:
         self.topic = pages.topic
         self.name = pages.name
         self._pages = pages

@@ -592,6 +592,8 @@ def read_reader(
     wait_ms: int,
     lease_ms: int,
     peek: bool,
+    done: str | None = None,
+    commit_every: int = 1,
     incarnation: str | None = None,
 ) -> ServerCall[tuple[Page, HandedOut]]:
     """Return the call for the next page of a named reader.
@@ -603,7 +605,7 @@ def read_reader(
     wait_ms = arguments.count("wait_ms", wait_ms)
     wait_ms = min(wait_ms, MAX_WAIT_MS)
     body: dict[str, Any] = {"wait_ms": wait_ms, "lease_ms": lease_ms, "peek": peek, "incarnation": incarnation}
-    body["stop_at_gap"] = True
+    body |= {"stop_at_gap": True, "done": done, "commit_every": commit_every}
     if limit or max_bytes:
         body["limit"] = min(limit or MAX_LIMIT, MAX_LIMIT)
     if max_bytes:
@@ -615,7 +617,9 @@ def read_reader(
     )
 
 
-def commit(topic: str, name: str, token: str, seq: int | None, *, incarnation: str | None = None) -> ServerCall[int]:
+def commit(
+    topic: str, name: str, token: str | None, seq: int | None, *, incarnation: str | None = None
+) -> ServerCall[int]:
     body = {"token": token, "seq": seq, "incarnation": incarnation}
     request = ServerRequest("POST", f"{_reader_path(topic, name)}/commit", _encode(body))
     return ServerCall(request, parsing.committed_seq, changes=True)

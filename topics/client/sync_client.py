@@ -15,7 +15,7 @@ from topics.client import server_calls as calls
 from topics.client.async_client import AsyncClient
 from topics.client.attempts import Attempts, Send, ServerCall
 from topics.client.client_options import Address, ClientSettings, new_key, options_of
-from topics.client.reader_script import HeldPages
+from topics.client.reader_script import HeldPage
 from topics.client.scripts import Script
 from topics.client.sent_soon import ClientPending, RecordGatherer
 from topics.client.server_calls import ClientDeadLetters, ClientReads
@@ -240,7 +240,7 @@ class Client(ComposedCalls):
         begin = calls.beginning(from_seq, from_, None)
         asked = opening(topic, name, delivery, commit_every, holds, trims, from_seq, begin)
         put = self._play(scripts.open_reader(asked))
-        return ClientReader(HeldPages(asked, *put, self._options.page_lease_ms, self._now), self._play)
+        return ClientReader(HeldPage(asked, *put, self._options.page_lease_ms), self._play)
 
     def readers(self, topic: str) -> list[ReaderState]:
         return self._run(calls.readers(topic))

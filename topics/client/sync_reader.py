@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from topics.client.reader_script import HeldPages
+from topics.client.reader_script import HeldPage
 from topics.client.scripts import Script
 from topics.common.values.answers import ReaderLag, ReaderState
 from topics.common.values.delivered import Record
@@ -18,7 +18,7 @@ class ClientReader:
     ends without `close` or `abandon` leaves it to others after that.
     """
 
-    def __init__(self, pages: HeldPages, play: Callable[[Script[Any]], Any]) -> None:
+    def __init__(self, pages: HeldPage, play: Callable[[Script[Any]], Any]) -> None:
         self.topic = pages.topic
         self.name = pages.name
         self._pages = pages

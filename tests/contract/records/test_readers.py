@@ -175,6 +175,39 @@ def test_a_read_waits_and_a_look_moves_nothing(world: World) -> None:
     assert (seqs(empty), "token" in empty.json, empty.json["caught_up"]) == ([], False, True)
 
 
+def test_a_read_says_that_the_page_before_is_done(world: World) -> None:
+    """R-READER-12: the position is committed once so many records are done, or by a commit."""
+    make(world, 9)
+    token = None
+    for seq in range(1, 5):
+        page = ask(world, "read", {"limit": 1, "done": token, "commit_every": 3})
+        assert seqs(page) == [seq]
+        token = page.json["token"]
+        state = world.request("GET", f"{PATH}/r").json
+        assert (state["committed"], state["pages"]) == (3 if seq == 4 else 0, 1)
+    assert ask(world, "commit", {"token": token}).json["committed"] == 4
+    page = ask(world, "read", {"limit": 2})
+    assert seqs(ask(world, "read", {"limit": 9, "done": page.json["token"], "commit_every": 99})) == [7, 8, 9]
+    assert ask(world, "commit", {"token": None}).json["committed"] == 6
+    late = ask(world, "read", {"done": "page_1"})
+    assert (late.status, late.refusal[1]) == (409, "reader_fenced")
+    assert ask(world, "read", {"done": 7}).refusal[:2] == (400, "invalid_request")
+    assert ask(world, "commit", {}).refusal[:2] == (400, "invalid_request")
+
+
+def test_a_page_that_is_done_above_one_that_is_out_may_be_committed_again(world: World) -> None:
+    """R-READER-13: the answer was lost, and no position shows it."""
+    make(world)
+    below = ask(world, "read", {"limit": 2})
+    above = ask(world, "read", {"limit": 2}).json["token"]
+    for _ in range(2):
+        assert ask(world, "commit", {"token": above}).json["committed"] == 0
+        assert ask(world, "read", {"done": above, "peek": True}).status == 200
+    assert ask(world, "commit", {"token": below.json["token"]}).json["committed"] == 4
+    assert ask(world, "seek", {"seq": 4}).status == 200
+    assert ask(world, "commit", {"token": above}).refusal[1] == "reader_fenced"
+
+
 def test_a_seek_moves_the_reader(world: World) -> None:
     """7.16, R-READER-6: back and forth, up to the head."""
     make(world)

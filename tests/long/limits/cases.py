@@ -263,7 +263,7 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
     "DELETE /v0/topics/:/readers/:": {"path": (const("the one because of which nothing is trimmed", b"slow"), *PLAIN)},
     "POST /v0/topics/:/readers/:/read": _PATH
     | _body({"limit": NUMBER, "max_batch_bytes": NUMBER, "wait_ms": (const("1", b"1"), LONG), "lease_ms": NUMBER})
-    | _body({"peek": FLAG, "stop_at_gap": FLAG, "incarnation": _INCARNATION}),
+    | _body({"peek": FLAG, "stop_at_gap": FLAG, "incarnation": _INCARNATION, "done": TEXT, "commit_every": NUMBER}),
     "POST /v0/topics/:/readers/:/commit": _PATH
     | _body({"token": TEXT, "seq": NUMBER, "release": FLAG, "incarnation": _INCARNATION}),
     "POST /v0/topics/:/readers/:/seek": _PATH | _body({"seq": (HEAD, *NUMBER), "incarnation": _INCARNATION}),

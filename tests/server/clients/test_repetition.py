@@ -14,7 +14,7 @@ from topics.client.attempts import Attempts, Lost, Send, ServerCall
 from topics.client.client_options import Address, ClientOptions, options_of
 from topics.client.exchange import BadAnswerError, ClientExchange, ServerAnswer, ServerRequest
 from topics.client.parsing import HandedOut
-from topics.client.reader_script import HeldPages
+from topics.client.reader_script import HeldPage
 from topics.common.reader_tail import ReaderTail, tail_awaited_reader, tail_reader
 from topics.common.values.answers import ReaderState, Tombstone
 from topics.common.values.configs import RouterConfig
@@ -313,20 +313,20 @@ def test_a_wrong_setting_is_the_error_that_the_library_raises() -> None:
         Played(wrong).play(server_calls.put_topic("no/name", {}))
 
 
-def test_a_commit_without_an_answer_is_made_by_the_next_one() -> None:
+def test_a_read_without_an_answer_says_again_that_the_page_before_is_done() -> None:
     state = ReaderState("r", ReaderConfig(), 0, 0, 0, 0, 0)
-    pages = HeldPages(opening("t", "r", None, 9, None, None, 0, None), state, None, 1000, lambda: 0.0)
-    for seq in (1, 2):
-        read = pages.read(1, 0, 0, peek=False)
-        next(read)
-        with pytest.raises(StopIteration):
-            read.send((Page("t", [], seq, 2, 1, None), HandedOut(f"token{seq}")))
-    lost = pages.commit(None)
-    next(lost)
-    with pytest.raises(NoAnswerError):
-        lost.throw(NoAnswerError("lost"))
+    pages = HeldPage(opening("t", "r", None, 9, None, None, 0, None), state, None, 1000)
+    read = pages.read(1, 0, 0, peek=False)
+    next(read)
+    with pytest.raises(StopIteration):
+        read.send((Page("t", [], 1, 2, 1, None), HandedOut("token1")))
+    for _ in range(2):
+        lost: Any = pages.read(1, 0, 0, peek=False)
+        assert b'"done":"token1"' in next(lost).request.body
+        with pytest.raises(NoAnswerError):
+            lost.throw(NoAnswerError("lost"))
     again: Any = next(pages.commit(None))
-    assert b"token1" in again.request.body
+    assert b'"token":"token1"' in again.request.body
 
 
 class LosingReader:

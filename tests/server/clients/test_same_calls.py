@@ -279,6 +279,23 @@ def test_a_commit_after_a_gap_is_one_of_what_was_handed_out(any_log: AnyTwin) ->
     assert any_log.readers("t")[0].committed == 13
 
 
+def test_pages_that_are_done_and_not_committed_are_not_out(any_log: AnyTwin) -> None:
+    any_log.append("t", list(range(6)))
+    with any_log.reader("t", "r", commit_every=5) as reader:
+        for seq in range(1, 5):
+            assert [record.seq for record in reader.read(limit=1)] == [seq]
+        assert (reader.state().pages, reader.committed) == (1, 0)
+        assert reader.commit() == 4
+        assert [record.seq for record in reader.read(limit=1)] == [5]
+        reader.seek(2)
+        assert [record.seq for record in reader.read(limit=2)] == [3, 4]
+        any_log.reader("t", "r").seek(0)
+        with pytest.raises(topics.RequestError) as late:
+            reader.read()
+        assert late.value.code == "reader_fenced"
+        assert len(reader.read()) == 6, "it is told once"
+
+
 def test_a_gap_costs_a_reader_at_most_once_no_live_record(any_log: AnyTwin) -> None:
     any_log.put_topic("t", cap_records=2)
     any_log.append("t", list(range(5)))

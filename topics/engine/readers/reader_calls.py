@@ -349,7 +349,7 @@ class ReaderCalls:
             topic, reader = self._find(topic_name, name, incarnation)
             reader.expire(self._core.clock.now_ms())
             page = reader.pages.get(token)
-            if token and page is None:
+            if token and page is None and not reader.done_pages.knows(token, reader.committed):
                 raise refusals.reader_fenced(topic_name, reader)
             limit = reader.position if page is None else page.upto
             if upto is not None and upto > limit:
@@ -383,6 +383,7 @@ class ReaderCalls:
 
         def on_commit(committed: int | TopicsError) -> None:
             if isinstance(committed, TopicsError) and reader.moves == moves and after < upto:
+                reader.done_pages.forget(token)
                 reader.give_back_interval(Interval(after, upto))
                 wake(self._core, topic)
             done(committed)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from topics.common.values.reader_config import AT_MOST_ONCE, ReaderConfig
+from topics.engine.state.done_pages import DonePages
 
 _DESCRIBED = 1000
 """Readers in the description of a segment: some 60 bytes each."""
@@ -72,6 +73,7 @@ class NamedReader:
         "busy",
         "committed",
         "config",
+        "done_pages",
         "done_records",
         "gone",
         "holding",
@@ -93,6 +95,7 @@ class NamedReader:
         """
         self.pages: dict[int, HandedPage] = {}
         """Pages that callers have, by token."""
+        self.done_pages = DonePages()
         self._intervals: list[Interval] = []
         """Pages that were given back or are late, to be handed out again first. Ascending."""
         self._soonest_ms = NO_HOLD
@@ -179,17 +182,23 @@ class NamedReader:
     def put_out(self, token: int, page: HandedPage) -> None:
         """Add a page that a caller has got; `position` is above it already."""
         self.pages[token] = page
+        self.done_pages.forget(token)
         if page.until_ms:
             self._soonest_ms = min(self._soonest_ms, page.until_ms)
 
     def finish(self, token: int, upto: int | None = None) -> bool:
-        """Note that a page is done, or its records up to a seq. False: the page is not out."""
+        """Note that a page is done, or its records up to a seq.
+
+        Returns: False if the page is neither out nor done above the committed position.
+        """
         page = self.pages.get(token)
         if page is None:
-            return False
+            return self.done_pages.knows(token, self.committed)
         if upto is None or upto >= page.upto:
             del self.pages[token]
             self.done_records += page.records
+            if page.until_ms:  # a caller without a lease hears of each commit
+                self.done_pages.note(token, page.upto, self.committed)
         elif upto > page.after:
             page.after = upto
             self.done_records += 1  # at least: it is staged now in any case
@@ -221,6 +230,7 @@ class NamedReader:
     def seek(self, seq: int) -> None:
         """Continue above this seq; pages that are out are late."""
         self.pages.clear()
+        self.done_pages.clear()
         self._intervals.clear()
         self.position = seq
         self.done_records = 0

@@ -87,6 +87,8 @@ def read(call: Call) -> None:
         max_bytes=fields.u64("max_batch_bytes", 0),
         wait_ms=fields.u32("wait_ms", 0),
         peek=fields.boolean("peek", False),
+        done=_token(fields, "done"),
+        commit_every=fields.u64("commit_every", 1),
         lease_ms=clamped_lease_ms(fields.u64("lease_ms", _LEASE_MS)),
         passes_gaps=not fields.boolean("stop_at_gap", False),
     )
@@ -104,9 +106,13 @@ def read(call: Call) -> None:
 
 
 def commit(call: Call) -> None:
-    """Note that a page is done, or its records up to a seq; give back the rest (7.15)."""
+    """Note that a page is done, or its records up to a seq; give back the rest (7.15).
+
+    Without a page, what reads have said is done is committed.
+    """
     fields = call.fields()
-    token = _token(fields)
+    fields.require("token")
+    token = _token(fields, "token")
     upto = fields.nullable_u64("seq")
     gives_back = fields.boolean("release", False)
     incarnation = _known_incarnation(fields) or None
@@ -140,11 +146,14 @@ def _known_incarnation(fields: Fields) -> str | None:
     return known
 
 
-def _token(fields: Fields) -> int:
-    """Return the number of a token. Raises: RequestError invalid_request."""
-    found = _TOKEN.fullmatch(fields.string("token"))
+def _token(fields: Fields, name: str) -> int:
+    """Return the number of a page's token; 0 for null. Raises: RequestError invalid_request."""
+    token = fields.nullable_string(name)
+    if token is None:
+        return 0
+    found = _TOKEN.fullmatch(token)
     if found is None:
-        message = 'token is none of a page: send it as the read gave it ("page_" and hex digits)'
+        message = f'{name} is none of a page: send it as the read gave it ("page_" and hex digits)'
         raise RequestError("invalid_request", message)
     return int(found[1], 16)
 

@@ -655,6 +655,8 @@ OPERATIONS: dict[str, ApiOperation] = {
             lease_ms=_LEASE | {"default": 30_000},
             peek=boolean(False, "show the page, and move nothing"),
             stop_at_gap=boolean(False, "show a page with a tombstone, and move nothing"),
+            done=nullable(text("the token of a page that is done")),
+            commit_every=u64("commit once so many records are done", default=1),
             incarnation=_READER_OF,
         ),
     ),
@@ -665,7 +667,7 @@ OPERATIONS: dict[str, ApiOperation] = {
         (404, 409),
         body=question(
             ("token",),
-            token=text("of the page"),
+            token=nullable(text("of the page; null: commit what reads have said is done")),
             seq=nullable(u64("up to this record of the page")),
             release=boolean(False, "the rest of the page is handed out again at once; without `seq` all of it"),
             incarnation=_READER_OF,
