@@ -38,7 +38,7 @@ from topics.store.read.compressed_reads import CompressedReads
 from topics.store.read.file_prefetch import FilePrefetch
 from topics.store.read.reader import Reader
 from topics.store.recovery.log_replay import TailPart
-from topics.store.recovery.recovery import Progress, Recovered, recover, unlink_all
+from topics.store.recovery.recovery import APPLIED_A_PASS, Progress, Recovered, recover, unlink_all
 from topics.store.recovery.session_note import LatchNote, SessionNote, note_lost_writes, read_session, write_session
 from topics.store.segments.manifest import ReplayStart, StorePart, pack_store_part
 from topics.store.segments.snapshot_files import write_snapshot
@@ -341,7 +341,7 @@ class StoreStart:
             commit = await future
             if commit.error is not None:
                 raise commit.error
-            self._move(parts, starts, commit)
+            await self._move(parts, starts, commit)
         for replay in found.shards.values():
             await unlink_all(self._loop, replay.lost)
         # A server that is killed again and again then needs no more space than one killed once.
@@ -350,14 +350,16 @@ class StoreStart:
             if not stored.live_rows:
                 await self.log.retire(stored)
 
-    def _move(self, parts: list[TailPart], starts: list[int], commit: Commit) -> None:
-        """Point the rows of the tail to their new places."""
+    async def _move(self, parts: list[TailPart], starts: list[int], commit: Commit) -> None:
+        """Point the rows of the tail to their new places, those of some topics in a pass."""
         frames = np.concatenate([part.frames for part in parts])
         shifts = np.repeat(starts, [len(part.frames) for part in parts]) + commit.base
         is_record = frames["type"] == FrameType.RECORD
         records, offsets = frames[is_record], (frames["offset"] + shifts.astype(np.uint64))[is_record]
-        for topic_id, where in indices_by_topic(records["topic_id"]):
+        for number, (topic_id, where) in enumerate(indices_by_topic(records["topic_id"]), 1):
             self._catalog.moved(topic_id, records["seq"][where], commit.file_id, offsets[where].astype(np.uint32))
+            if number % APPLIED_A_PASS == 0:
+                await self._loop.next_pass()
 
     async def _settle(self, found: Recovered, checkpointer: Checkpointer, *, has_gaps: bool) -> None:
         """Make durable what the first answer needs: crash gaps, a log of another shard count."""

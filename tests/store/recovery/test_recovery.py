@@ -15,10 +15,12 @@ from tests.sim.world.sim_disk import SimDirectory
 from tests.sim.world.sim_file import SimFile
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import LogReadOnlyError
+from topics.store import store_start
+from topics.store.format import codec
 from topics.store.format.catalog import RowColumns
 from topics.store.format.file_table import FileKind, StoredFile
 from topics.store.format.log_format import FrameType
-from topics.store.recovery import recovery
+from topics.store.recovery import log_replay, recovery
 from topics.store.wal.sharded_log import ShardedLog
 
 
@@ -377,3 +379,40 @@ def test_packs_with_many_runs_are_loaded_one_at_a_time(monkeypatch: pytest.Monke
     world = world.next_life()
     assert world.catalog.state() == before
     assert (most == 1) is are_large
+
+
+def test_the_rows_of_the_rewritten_tail_move_some_topics_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_start, "APPLIED_A_PASS", 32)
+    monkeypatch.setattr(log_replay, "TAIL_BYTES_A_PASS", 4096)
+    world = StoreWorld(
+        config=small_config(
+            wal_file_bytes=1 << 20, sync_every_ms=60_000, checkpoint_wal_bytes=1 << 40, checkpoint_every_ms=1 << 40
+        )
+    ).open()
+    for topic_id in range(1, 201):
+        world.create(topic_id)
+    for topic_id in range(1, 201):
+        world.append(topic_id, fsync=False)
+    before = world.catalog.state()
+    world = StoreWorld(world.end(power_cut=False), config=world.config)
+    moved: Counter[int] = Counter()
+    checked: Counter[int] = Counter()
+    move, scan_frames = world.catalog.moved, codec.scan_frames
+
+    def count_moved(*args: Any) -> Any:
+        moved[world.loop.passes] += 1
+        return move(*args)
+
+    def count_checked(body: bytes) -> Any:
+        checked[world.loop.passes] += len(body)
+        return scan_frames(body)
+
+    monkeypatch.setattr(world.catalog, "moved", count_moved)
+    monkeypatch.setattr(codec, "scan_frames", count_checked)
+    world.open()
+    assert world.catalog.state() == before
+    assert moved.total() > 64
+    assert max(moved.values()) == 32
+    assert len(checked) >= 3
+    assert max(checked.values()) <= 4096
+    world.check_every_record()

@@ -42,6 +42,8 @@ from topics.store.format.log_format import (
 from topics.store.segments.manifest import ReplayStart
 
 CHUNK_BYTES = 8 << 20
+TAIL_BYTES_A_PASS = 4 << 20
+"""Bytes of the unsynced tail, and a batch beyond them, that a pass verifies a second time."""
 _LOOKS_AT_A_TIME = 8
 """Files of a shard whose first batches are read side by side."""
 NO_LIMIT = 1 << 63
@@ -488,7 +490,7 @@ class ShardReplay:
         finally:
             await self._reader.close(fd)
         parts = []
-        at = 0
+        at = checked = 0
         for number in range(place.batch_no, limit):
             at = align_up(at, BATCH_ALIGN)
             header = BatchHeader.unpack(data[at:], f"{place.file.path}, byte {place.offset + at}")
@@ -499,6 +501,9 @@ class ShardReplay:
                     {"path": place.file.path, "offset": place.offset + at},
                 )
             at += BATCH_HEADER_BYTES + header.body_bytes
+            if at - checked >= TAIL_BYTES_A_PASS:
+                checked = at
+                await self._pause()
             if number >= first:
                 parts.append(TailPart(body, codec.scan_frames(body).frames))
         return parts
