@@ -8,13 +8,16 @@ timers a second, whose heartbeats leave in one call each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from itertools import islice
 from typing import Protocol
 
 from topics.engine.values.ports import TimersPort
 
 _FINEST_NS = 1_000_000
 _COARSEST_NS = 100_000_000
+BEATS_A_PASS = 256
+"""Streams of a bucket that a pass looks at, and sends their heartbeats."""
+_GONE = object()
 _SHARE = 128
 """A heartbeat is late by at most its interval divided by this."""
 
@@ -64,16 +67,18 @@ class Heartbeats:
         self._place[stream] = place
 
     def _due(self, place: int) -> None:
+        """Send the heartbeats of some streams of a bucket, those of the others in later passes."""
         now_ns = self._timers.clock.monotonic_ns()
-        for stream in _all(self._buckets.pop(place)):
-            if stream not in self._place:
+        bucket = self._buckets[place]
+        for stream in list(islice(bucket, BEATS_A_PASS)):
+            if stream not in bucket:
                 continue  # ended meanwhile
             if now_ns - stream.last_ns >= stream.interval_ns:
                 stream.last_ns = now_ns
                 stream.beat()
-            if stream in self._place:
+            if bucket.pop(stream, _GONE) is not _GONE:  # not ended by its heartbeat
                 self._put(stream, now_ns)
-
-
-def _all(bucket: Iterable[Beating]) -> list[Beating]:
-    return list(bucket)
+        if bucket:
+            self._timers.call_later(0, lambda: self._due(place))
+        else:
+            del self._buckets[place]
