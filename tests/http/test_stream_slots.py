@@ -2,8 +2,9 @@
 
 import pytest
 
+from tests.engine.fake_store import FakeLoop
 from topics.errors import RequestError
-from topics.http.streams.stream_slots import StreamSlots
+from topics.http.streams.stream_slots import KEYS_GONE_A_PASS, StreamSlots
 
 
 def test_streams_count_from_their_opening_to_their_end() -> None:
@@ -35,3 +36,19 @@ def test_streams_of_a_key_have_a_cap_of_their_own() -> None:
     held.release()
     slots.take(7).release()
     assert slots.open == 3
+
+
+def test_streams_of_a_key_that_is_gone_end_some_a_pass() -> None:
+    """R-LIFE-10."""
+    slots, loop, ended = StreamSlots(0, 0), FakeLoop(), list[int]()
+    for number in range(2 * KEYS_GONE_A_PASS + 1):
+        slot = slots.take(7)
+        slot.on_key_gone = lambda number=number, slot=slot: (ended.append(number), slot.release())  # type: ignore[misc]
+    stays = slots.take(8)
+    assert slots.end_others({8}, loop) == 2 * KEYS_GONE_A_PASS + 1
+    counts = [len(ended)]
+    while loop.waiting:
+        loop.advance_ms(0)
+        counts.append(len(ended))
+    assert counts == [KEYS_GONE_A_PASS, 2 * KEYS_GONE_A_PASS, 2 * KEYS_GONE_A_PASS + 1]
+    assert (slots.open, stays.key_id) == (1, 8)

@@ -85,6 +85,7 @@ class Service:
         self.config = config
         self.clock = clock
         self.now_ns = clock.monotonic_ns
+        self._timers = timers
         self.heartbeats = Heartbeats(timers)
         self.turns = RequestTurns(timers, self.now_ns, config.pass_requests_us)
         self.long_bodies = LongBodies(config, timers)
@@ -171,12 +172,12 @@ class Service:
             yield
 
     def on_keys_changed(self, key_ids: frozenset[int]) -> int:
-        """Replace the valid keys; end streams and drop sessions of others.
+        """Replace the valid keys; end streams, some in each pass, and drop sessions of others.
 
-        Return the streams ended.
+        Return the number of streams that end.
         """
         self.planner.forget()
-        ended = self.stream_slots.end_others(key_ids)
+        ended = self.stream_slots.end_others(key_ids, self._timers)
         self.sessions.drop_others(key_ids)
         return ended
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterator
 
+from topics.engine.values.ports import TimersPort
 from topics.errors import RequestError
+
+KEYS_GONE_A_PASS = 64
+"""Streams of keys that are gone that a pass ends, for which the kernel has work, too."""
 
 
 class Slot:
@@ -75,12 +79,19 @@ class StreamSlots:
             else:
                 del self._by_key[slot.key_id]
 
-    def end_others(self, key_ids: Container[int]) -> int:
-        """End the streams of keys other than these.
+    def end_others(self, key_ids: Container[int], timers: TimersPort) -> int:
+        """End the streams of keys other than these, some at once and the others in later passes.
 
         Return their number. Streams without a key stay.
         """
         gone = [slot for slot in self._taken if slot.key_id is not None and slot.key_id not in key_ids]
-        for slot in gone:
-            slot.on_key_gone()
+        _end_some(iter(gone), timers)
         return len(gone)
+
+
+def _end_some(gone: Iterator[Slot], timers: TimersPort) -> None:
+    for number, slot in enumerate(gone, 1):
+        slot.on_key_gone()
+        if number == KEYS_GONE_A_PASS:
+            timers.call_later(0, lambda: _end_some(gone, timers))
+            return
