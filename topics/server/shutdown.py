@@ -69,9 +69,7 @@ async def drain(server: DrainedServer) -> None:
     started_ns = loop.clock.monotonic_ns()
     grace_ns = server.config.shutdown_grace_ms * 1_000_000
     listener.stop_accepting()
-    for conn in listener.connections:
-        if isinstance(conn.state, HttpConnection):
-            conn.state.begin_held()
+    await _by_turns(loop, map(_begin_held, listener.connections), ENDS_A_PASS)
     server.gate.drain()
     for end_streams in service.at_drain:
         await _by_turns(loop, end_streams(), ENDS_A_PASS)
@@ -99,6 +97,11 @@ async def _by_turns(loop: Loop, steps: Iterator[None], a_pass: int) -> None:
     for number, _ in enumerate(steps, 1):
         if number % a_pass == 0:
             await loop.next_pass()
+
+
+def _begin_held(conn: Connection) -> None:
+    if isinstance(conn.state, HttpConnection):
+        conn.state.begin_held()
 
 
 def _announce(conn: Connection) -> None:

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from tests.sim import SimRing
 from topics.config import tiny_config
 from topics.http.wire.transport import Arriving
 from topics.loop.connection import CLOSED, OPEN
 from topics.loop.loop import Loop
+from topics.server import shutdown
 from topics.server.shutdown import ENDS_A_PASS, LOOKS_A_PASS, drain
 
 STREAMS, PEERS = 5 * ENDS_A_PASS, 4 * LOOKS_A_PASS
@@ -77,6 +80,9 @@ class Peer:
     def arriving(self) -> list[Arriving]:
         return [Arriving(1, 0)] if not self.id else []
 
+    def begin_held(self) -> None:
+        self._served.count("begun")
+
     def going_away(self) -> None:
         self._served.count("announced")
 
@@ -96,3 +102,13 @@ def test_a_stop_takes_some_streams_and_connections_a_pass_and_comes_to_all_of_th
     assert looks >= 3 * PEERS
     assert served.most.pop("looked at") == LOOKS_A_PASS
     assert set(served.most.values()) == {ENDS_A_PASS}
+
+
+def test_a_stop_begins_some_requests_whose_heads_are_held_in_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them before new requests are refused."""
+    served = Served()
+    monkeypatch.setattr(shutdown, "HttpConnection", Peer)
+    served.gate = SimpleNamespace(drain=lambda: served.count(f"drained after {served.total['begun']}"))
+    served.stop()
+    assert (served.total["begun"], served.most["begun"]) == (PEERS, ENDS_A_PASS)
+    assert served.total[f"drained after {PEERS}"] == 1
