@@ -15,10 +15,11 @@ from typing import NamedTuple
 import msgspec
 
 from topics.common.values.reader_config import AT_MOST_ONCE, ReaderConfig
-from topics.engine.state.done_pages import DonePages
 
 _DESCRIBED = 1000
 """Readers in the description of a segment: some 60 bytes each."""
+_DONE_PAGES = 1000
+"""The done pages that a reader remembers: the latest ones."""
 _UNKNOWN = -1
 """The value of `staged` after a commit that failed: the next position is staged in any case."""
 NO_HOLD = (1 << 64) - 1
@@ -58,6 +59,38 @@ class HandedPage:
         self.records = records
         self.until_ms = until_ms
         """The end of its lease, ms; 0: none, it is out until it is done or given back."""
+
+
+class DonePages:
+    """Pages that are done above the committed position, by token. Source: R-READER-13.
+
+    Their commits are answered again, because an answer may have been lost. The committed position
+    shows a client that a page below it is done, and nothing shows it of those above.
+    """
+
+    __slots__ = ("_upto",)
+
+    def __init__(self) -> None:
+        self._upto: dict[int, int] = {}
+        """The end of each page, by token."""
+
+    def knows(self, token: int, committed: int) -> bool:
+        """Return whether this page is done above the committed position."""
+        return self._upto.get(token, 0) > committed
+
+    def note(self, token: int, upto: int, committed: int) -> None:
+        """Remember a page that is done up to here, and forget those that are committed."""
+        self._upto[token] = upto
+        first = next(iter(self._upto))
+        if len(self._upto) > _DONE_PAGES or self._upto[first] <= committed:
+            del self._upto[first]
+
+    def forget(self, token: int) -> None:
+        """Note that the page is not done after all."""
+        self._upto.pop(token, None)
+
+    def clear(self) -> None:
+        self._upto.clear()
 
 
 class NamedReader:
