@@ -28,7 +28,9 @@ Held = dict[int, list[int]]
 
 
 def archive_config(**changes: Any) -> Config:
-    return small_config(archive_dir=ARCHIVE, archive_every_ms=50, segment_max_events=10, pack_run_bytes=512, **changes)
+    """Return a config of small files and a step every 500 ms: ten seconds pass before a base after a hole."""
+    small = {"archive_every_ms": 500, "segment_max_events": 10, "pack_run_bytes": 512}
+    return small_config(archive_dir=ARCHIVE, **(small | changes))
 
 
 def held(world: StoreWorld) -> Held:
@@ -91,6 +93,7 @@ class ArchiveRun:
         self.keep_bytes = (1 << 30) if self.harmless or rng.random() < 0.5 else 1 << 17
         seeded = {
             "archive_keep_bytes": self.keep_bytes,
+            "archive_every_ms": 50,
             "archive_base_every_ms": rng.choice((0, 700, 3000)),
             "wal_shards": rng.choice((1, 1, 2)),
         }

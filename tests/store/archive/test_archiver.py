@@ -291,7 +291,7 @@ def test_bases_are_listed_only_after_one_was_made_or_removed(monkeypatch: pytest
 
 @pytest.mark.parametrize(("kind", "part"), [("unlink", f"/{BASES}/"), ("write", "archive.json"), ("open", BASES)])
 def test_bases_are_as_stated_after_a_removal_that_failed(kind: str, part: str) -> None:
-    world = filled(archive_base_every_ms=1000, archive_retain_ms=1000)
+    world = filled(archive_every_ms=50, archive_base_every_ms=1000, archive_retain_ms=1000)
     for _ in range(4):
         world.append(1, 2)
         wait(world, 500)
@@ -309,7 +309,7 @@ def test_bases_are_as_stated_after_a_removal_that_failed(kind: str, part: str) -
 @pytest.mark.parametrize("kind", ["unlink", "remove_directory"])
 @pytest.mark.parametrize("nth", [1, 2, 7])
 def test_an_interrupted_removal_leaves_an_archive_that_can_be_restored(kind: str, nth: int) -> None:
-    world = filled(archive_base_every_ms=200)
+    world = filled(archive_every_ms=50, archive_base_every_ms=200)
     for _ in range(5):
         world.append(1, 2)
         wait(world, 200)
@@ -346,7 +346,7 @@ def put_another_disk(world: StoreWorld, archive: SimDirectory | None) -> SimDire
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_the_log_of_a_time_without_the_archives_disk_is_a_gap_that_is_refused(restarts: bool) -> None:
-    world = filled()
+    world = filled(archive_every_ms=50)
     with_disk = archived(world)
     expected = held(world)
     if restarts:
@@ -466,7 +466,7 @@ def test_a_close_waits_for_the_step_that_was_just_begun() -> None:
 
 
 def test_a_step_is_repeated_and_counted_whatever_it_raises() -> None:
-    world = filled()
+    world = filled(archive_every_ms=50)
     archiver = world.store.archiver
     assert archiver is not None
     step = archiver._step
@@ -522,7 +522,7 @@ def break_bases(world: StoreWorld) -> None:
 
 
 def test_the_lag_counts_from_the_begin_of_an_open_hole() -> None:
-    world = filled()
+    world = filled(archive_every_ms=50)
     world = world.next_life(power_cut=True)
     break_bases(world)
     wait(world, 30_000)
@@ -601,7 +601,7 @@ def test_holes_that_follow_each_other_get_one_base_in_ten_seconds() -> None:
 
 
 def test_an_idle_archive_writes_a_note_a_minute_and_its_lag_is_true() -> None:
-    world = filled()
+    world = filled(archive_every_ms=50)
     archived(world)
     idle_since = note(world)
     syncs = world.ring.faults.seen["sync"]

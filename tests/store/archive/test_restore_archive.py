@@ -19,7 +19,7 @@ from topics.store.format.log_format import BATCH_MAGIC
 
 def written() -> tuple[StoreWorld, list[int]]:
     """A log whose record n was the newest one at time n of the list, over several files."""
-    world = StoreWorld(config=archive_config()).open()
+    world = StoreWorld(config=archive_config(archive_every_ms=50)).open()
     world.create(1)
     wait(world, 500)
     times = []
