@@ -81,7 +81,8 @@ class StoredEngine:
 
     def heads(self) -> dict[str, IdAndHead]:
         """Return the id and the highest seq of each topic, by name."""
-        self._registry.make_all()
+        for _ in self._registry.make_all():
+            pass
         return {topic.name: IdAndHead(topic.id, topic.head) for topic in self._registry.all_but_staging()}
 
     @classmethod

@@ -110,6 +110,29 @@ def test_a_record_is_the_last_one_of_a_restore(archive: Archived, tmp_path: Path
         assert [record.data for record in log.page("late").records] == ["x"]
 
 
+def archive_with_a_dormant_topic(tmp_path: Path) -> Path:
+    """Make an archive whose newest base has `t` as nothing but rows of its snapshot."""
+    path = tmp_path / "archive"
+    options = {"archive_dir": str(path), "archive_every_ms": 10, "archive_base_every_ms": 1}
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        log.append("t", [{"n": n} for n in range(1, 100)])
+    with topics.open(tmp_path / "data", **options, **SMALL) as log:  # type: ignore[arg-type]
+        while len(set(path.glob("*/bases/*Z*"))) < 2:
+            log.append("t2", ["a base is made beside this"])
+    return path
+
+
+def test_a_record_is_found_of_a_topic_that_its_base_has_not_made(tmp_path: Path) -> None:
+    """Such a base is one of a topic that was not used since a start."""
+    path = archive_with_a_dormant_topic(tmp_path)
+    with topics.open(tmp_path / "data", archive_dir=str(path), archive_every_ms=10, **SMALL) as log:
+        seq = log.append("t", [{"n": 100}]).first_seq
+        log.append("t", [{"n": 101}])
+    topics.restore(path, tmp_path / "new", upto=("t", seq))
+    with topics.open(tmp_path / "new", **SMALL) as log:
+        assert [record.data["n"] for record in log.page("t").records] == [*range(1, 101)]
+
+
 def test_a_record_of_a_topic_that_was_deleted_before_a_base_is_found(archive: Archived, tmp_path: Path) -> None:
     """Also where a topic of that name was created again, and has fewer records."""
     before = set(archive.path.glob("*/bases/*Z*"))
