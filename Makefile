@@ -49,7 +49,7 @@ variants: venv test-packages ## the contract's tests over HTTP/2, with h11 and i
 		tests/contract/requests/test_over_http2.py tests/contract/requests/test_over_h11.py tests/contract/requests/test_in_the_lane.py $(ARGS)
 
 # TOPICS_TEST_TIMES=n takes n times as many (tests/amount.py).
-many: venv test-packages ## tests of many seeds, examples and places with all of these; `make test` takes half
+many: venv test-packages ## tests of many seeds, examples and places with all of these; `make test` takes a quarter
 	TOPICS_TEST_TIMES=$${TOPICS_TEST_TIMES:-1} $(BIN)/python -m pytest -n $(JOBS) --dist worksteal \
 		$$(grep -rlE "tests.amount|hypothesis" tests --include="test_*.py") $(ARGS)
 

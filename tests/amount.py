@@ -1,7 +1,7 @@
 """How much `make test` tries of what could be tried without end.
 
 A test of many seeds, or of kills and faults at many places, says how many of them `make many` takes,
-which CI runs. `make test` takes half of them, and TOPICS_TEST_TIMES=10 ten times as many.
+which CI runs. `make test` takes a quarter of them, and TOPICS_TEST_TIMES=10 ten times as many.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 
 from hypothesis import settings
 
-TIMES = float(os.environ.get("TOPICS_TEST_TIMES", "0.5"))
+TIMES = float(os.environ.get("TOPICS_TEST_TIMES", "0.25"))
 
 
 def amount(count: int) -> int:

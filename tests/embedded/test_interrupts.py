@@ -198,7 +198,7 @@ def test_a_handler_that_raises_nothing_ends_no_call_and_may_call_the_log_itself(
     before = signal.signal(signal.SIGUSR1, on_signal)
     try:
         for call in CALLS.values():
-            for place in range(0, 160, 3):
+            for place in range(0, 160, stride(2)):
                 with At(place, signal.SIGUSR1):
                     call(log, place)
     finally:

@@ -13,14 +13,14 @@ from functools import partial
 
 import pytest
 
-from tests.amount import seeds
+from tests.amount import amount, seeds
 from tests.sim.seeds import run_chunk
 from tests.sim.whole.run_seed import replay
 from tests.sim.whole.run_seed import run as run_seed
 from tests.sim.whole.seed_plan import SHORT, WHOLE, Length
 from topics.embedded.open_logs import open_logs
 
-CHUNK = 25
+CHUNK = min(25, amount(50))
 SEEDS = seeds(2 * CHUNK)
 SHORT_SEEDS = seeds(2 * CHUNK)
 ALWAYS = (
