@@ -9,9 +9,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
+import xxhash
 
 import topics
 from tests.embedded.appends.test_flush import sim_log
@@ -37,15 +38,13 @@ class Lines:
 
     def __init__(self, section: str) -> None:
         self.section = section
-        self.claimed: dict[str, Any] = {}
+        self.claimed: set[str] = set()
 
     def __call__(self, *cells: str) -> Callable[[Test], Test]:
-        """Let a test claim lines by their first cells."""
+        """Let a test claim lines by their first cells. A line may need more than one test."""
 
         def claim(test: Test) -> Test:
-            for cell in cells:
-                assert cell not in self.claimed, f"two tests claim {cell}"
-                self.claimed[cell] = test
+            self.claimed.update(cells)
             return test
 
         return claim
@@ -114,6 +113,15 @@ def check_bytes_of_a_record(log: topics.Log) -> None:
         assert fourth - second == 2 * (61 + 100) + len("abc") + len("nn") + len("[1]")
         log.checkpoint()
     assert len(paths) == 2
+
+
+def check_checksum(place: topics.Location | None) -> None:
+    """Check that the frame which is there ends with its XXH3-64, and with the byte that says whether it is deleted."""
+    assert place is not None
+    with open(place.path, "rb") as file:
+        file.seek(place.offset)
+        frame = file.read(place.length)
+    assert xxhash.xxh3_64_intdigest(frame[4:-9]) == int.from_bytes(frame[-9:-1], "little")
 
 
 def check_start_reads_the_end(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import contextlib
 import errno
 import os
 import shutil
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from tests.embedded.other_logs.lines import (
     Lines,
     append_to_failing_disk,
     check_bytes_of_a_record,
+    check_checksum,
     check_second_process,
     check_start_reads_the_end,
     check_sync_by_time,
@@ -30,6 +32,7 @@ from tests.embedded.other_logs.lines import (
     mapped_files,
 )
 from tests.embedded.test_no_maintenance import drive, is_durable
+from topics.embedded.appends.offers import Offer
 
 line = Lines("AOF2")
 
@@ -98,6 +101,25 @@ def test_an_append_waits_for_admission_as_long_as_it_may() -> None:
     log.close()
 
 
+@line("`wait_for_writable_segment(timeout)`")
+def test_appends_that_wait_are_written_in_their_order_and_before_one_that_comes_later() -> None:
+    log, ring = sim_log(max_unsynced_bytes=10_000, sync_every_ms=None)
+    log.append("t", [b"made"])
+    stop_syncs(log)
+    log.append("t", [bytes(6_000)])
+    results: list[Any] = []
+    for size in (6_000, 7_000, 10):  # the last one has room
+        request = log._starts.request_of_gathered("t", [bytes(size)], are_json=False)
+        log._driver.submit(log._admission.offering(Offer(request, 60_000)), results.append)
+    drive(log, ring, 1)
+    assert results == []
+    let_syncs_go(log)
+    drive(log, ring, 1_000)
+    assert [len(record.data) for record in log.read("t", 2)] == [6_000, 7_000, 10]
+    assert [result.first_seq for result in results] == [3, 4, 5]
+    log.close()
+
+
 @line("`append_record_async(payload)`")
 def test_an_append_may_be_awaited(log: topics.Log) -> None:
     result = asyncio.run(_append(log))
@@ -158,16 +180,53 @@ def test_a_seq_names_the_same_record_before_and_after_it_moved(log: topics.Log) 
     assert log.get("t", seq + 1) is None
 
 
+@line("`RecordId`")
+def test_a_get_takes_as_many_steps_in_a_long_topic_as_in_a_short_one() -> None:
+    log, _ring = sim_log(hot_tail_bytes=64 << 20)
+    for topic, batches in (("short", 1), ("long", 50)):
+        for _ in range(batches):
+            log.append(topic, [b"%d" % number for number in range(100)])
+    steps = {
+        (topic, seq): _steps_of_get(log, topic, seq) for topic, seq in (("short", 50), ("long", 50), ("long", 4_950))
+    }
+    assert len(set(steps.values())) == 1, steps
+    log.close()
+
+
+def _steps_of_get(log: topics.Log, topic: str, seq: int) -> int:
+    """Count the calls of functions, in Python and in C, by which a record is read."""
+    log.get(topic, seq)
+    calls = 0
+
+    def count(_frame: object, event: str, _arg: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        log.get(topic, seq)
+    finally:
+        sys.setprofile(before)
+    return calls
+
+
 @line("`RecordId::from_parts(segment, offset)`, `segment_index()`, `segment_offset()`")
 def test_a_sealed_record_has_a_place_that_fits_64_bits(tmp_path: Path) -> None:
     with topics.open(tmp_path / "data", segment_max_events=1, **SMALL) as log:
-        log.append("t", [bytes(200_000), b"two"])
+        log.append("t", [bytes(200_000), bytes(200_000)])
+        log.append("small", [b"one", b"two"])
         log.checkpoint()
-        place = log.locate("t", 1)
-        assert place is not None
-        assert place.sealed
-        assert 0 < place.packed < 1 << 64
-        assert place.packed & 0xFFFFFFFF == place.offset
+        packed = set()
+        for topic, seq in (("t", 1), ("t", 2), ("small", 1), ("small", 2)):
+            place = log.locate(topic, seq)
+            assert place is not None
+            assert place.sealed
+            assert place.packed < 1 << 64
+            number = int(Path(place.path).stem.rpartition("-")[2], 16)
+            assert (place.packed >> 32, place.packed & 0xFFFFFFFF) == (number, place.offset)
+            packed.add((Path(place.path).name[:4], place.packed))
+        assert len(packed) == 4
 
 
 @line("a scan of a segment")
@@ -205,6 +264,22 @@ def test_a_tail_gives_records_as_they_come(log: topics.Log) -> None:
     assert next(tail).data == b"one"
     log.append("t", [b"two"])
     assert next(tail).data == b"two"
+
+
+@line("tail followers")
+def test_an_awaited_tail_gives_records_as_they_come(log: topics.Log) -> None:
+    async def follow() -> list[Any]:
+        tail = log.aio.tail("t", 0)
+        found = [await anext(tail)]
+        waits = asyncio.ensure_future(anext(tail))
+        await asyncio.sleep(0)
+        assert not waits.done()
+        await log.aio.append("t", [b"two"])
+        found.append(await waits)
+        return [record.data for record in found]
+
+    log.append("t", [b"one"])
+    assert asyncio.run(follow()) == [b"one", b"two"]
 
 
 @line("`root_dir`")
@@ -297,6 +372,23 @@ def test_so_many_log_files_are_kept_ready(files: int) -> None:
     log.close()
 
 
+@line("`retention`")
+def test_records_that_are_too_old_are_gone_and_reported() -> None:
+    log, ring = sim_log()
+    log.put_topic("t", ttl_ms=60_000)
+    log.append("t", [b"one", b"two"])
+    ring.clock.advance_ns(59_000_000_000)
+    assert [record.data for record in log.read("t")] == [b"one", b"two"]
+    log.append("t", [b"three"])
+    ring.clock.advance_ns(2_000_000_000)
+    with pytest.raises(topics.GapError) as gap:
+        list(log.read("t"))
+    assert (gap.value.tombstone.reason, gap.value.tombstone.gap_to) == ("ttl", 2)
+    assert [record.data for record in log.read("t", gap.value.resume_from)] == [b"three"]
+    log.close()
+
+
+@line("`retention`")
 @pytest.mark.parametrize("cap", [{"cap_records": 2}, {"cap_bytes": 9}], ids=str)
 def test_records_above_a_cap_are_gone_and_reported(log: topics.Log, cap: dict[str, Any]) -> None:
     log.put_topic("t", **cap)
@@ -376,6 +468,26 @@ def test_the_reasons_of_a_refusal_are_two(tmp_path: Path) -> None:
         assert log.stats().log_bytes <= (4 << 20) + log.config.wal_file_bytes
         assert "rollover" in reasons
         assert reasons <= {"admission", "rollover"}
+
+
+@line("`WouldBlock(Rollover)`", "at most two segments are not finished")
+def test_a_log_that_no_checkpoint_empties_is_as_long_as_it_may_be_and_then_refuses() -> None:
+    bound, record = 300_000, bytes(30_000)
+    log, _ring = sim_log(max_log_bytes=bound, max_log_wait_ms=0, disk_reserve_bytes=0)
+    log.append("t", [b"made"])
+    log._opened.store.checkpointer._stopped = True
+    for _ in range(9):
+        log.append("t", [record])
+    assert log.stats().log_bytes < bound
+    log.append("t", [record])
+    for append in (log.append, log.append_nowait):
+        with pytest.raises(topics.WouldBlockError, match="the log is as long as it may be") as refused:
+            append("t", [record])
+        assert refused.value.reason == "rollover"
+    assert bound <= log.stats().log_bytes < bound + 2 * len(record)
+    assert log.state("t").head_seq == 11
+    log._opened.store.checkpointer._stopped = False
+    log.close()
 
 
 @line("`RolloverFailed`")
@@ -482,6 +594,7 @@ def test_scrubbing_reads_every_checksum(tmp_path: Path) -> None:
         log.checkpoint()
         place = log.locate("t", 2)
     assert topics.fsck(tmp_path / "data").sound
+    check_checksum(place)
     assert place is not None
     with open(place.path, "r+b") as file:
         file.seek(place.offset + place.length - 12)

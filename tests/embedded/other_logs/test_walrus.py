@@ -18,6 +18,7 @@ from tests.embedded.other_logs.lines import (
     Lines,
     append_to_failing_disk,
     check_bytes_of_a_record,
+    check_checksum,
     check_second_process,
     check_start_reads_the_end,
     check_sync_by_time,
@@ -25,7 +26,7 @@ from tests.embedded.other_logs.lines import (
     largest_files,
     mapped_files,
 )
-from tests.embedded.test_no_maintenance import is_durable
+from tests.embedded.test_no_maintenance import drive, is_durable
 from topics.config import Config
 from topics.uring.probe import probe
 from topics.uring.support import RingSupport
@@ -203,6 +204,23 @@ def _read_and_fail(log: topics.Log, *, reads: int) -> None:
         raise ZeroDivisionError
 
 
+@line("`ReadConsistency::AtLeastOnce { persist_every: n }`", "a lazy reader sees at most `persist_every` entries again")
+@pytest.mark.parametrize("limit", [1, 3])
+def test_a_kill_repeats_as_many_records_as_a_commit_may_have_and_a_page(
+    log: topics.Log, tmp_path: Path, limit: int
+) -> None:
+    log.append("t", [b"%d" % n for n in range(30)])
+    with log.reader("t", "main", delivery="at-least-once", commit_every=4) as reader:
+        for _ in range(7):
+            last = reader.read(limit=limit)[-1].seq
+        killed = copy_open(Path(log.config.data_dir), tmp_path / "killed")
+    with topics.open(killed, **SMALL) as again, again.reader("t", "main") as reader:
+        first = reader.read(limit=1)[0].seq
+    assert last == 7 * limit
+    assert 1 < first <= last
+    assert last - first + 1 <= 4 + limit
+
+
 @line("several consumers read a topic in parallel (`AtLeastOnce`)")
 def test_several_objects_of_one_reader_get_disjoint_pages(log: topics.Log) -> None:
     log.append("t", [b"%d" % number for number in range(100)])
@@ -351,6 +369,22 @@ def test_a_record_takes_61_bytes_beside_its_data(log: topics.Log) -> None:
     check_bytes_of_a_record(log)
 
 
+@line("`WouldBlock`, a batch is being written")
+def test_appends_of_several_threads_share_a_commit() -> None:
+    log, ring = sim_log()
+    log.append("t", [b"made"])
+    commits = log.stats().commits
+    writers = [threading.Thread(target=log.append_nowait, args=("t", [b"%d" % number])) for number in range(5)]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    drive(log, ring, 1)
+    assert log.state("t").head_seq == 6
+    assert log.stats().commits == commits + 1
+    log.close()
+
+
 @line("`WouldBlock`, a batch is being written", "readers see all of a batch, or nothing")
 def test_batches_of_several_threads_are_all_taken_and_seen_whole(log: topics.Log) -> None:
     log.put_topic("t")
@@ -377,6 +411,7 @@ def test_a_flipped_byte_is_an_error_that_names_the_record(tmp_path: Path) -> Non
         log.append("t", [b"a payload to be found"])
         log.checkpoint()
         place = log.locate("t", 1)
+        check_checksum(place)
         assert place is not None
         with open(place.path, "r+b") as file:
             file.seek(place.offset + place.length - 20)
