@@ -149,6 +149,26 @@ def test_a_commit_of_the_last_record_of_a_page_is_one_of_the_page(log: topics.Lo
         assert seqs(reader.read(limit=3)) == [4, 5, 6]
 
 
+def test_a_close_within_a_call_is_refused_and_the_reader_stays_open(log: topics.Log) -> None:
+    """It was closed, and nothing committed."""
+    reader = log.reader("orders", "billing")
+    assert seqs(reader.read(limit=3)) == [1, 2, 3]
+    refused: list[str] = []
+
+    def close() -> None:
+        with pytest.raises(UsageError) as error:
+            reader.close()
+        refused.append(str(error.value))
+
+    log.append("t", [1])
+    within_a_pass(log, close)
+    assert "from within a call" in refused[0]
+    assert not reader.closed
+    reader.close()
+    assert reader.closed
+    assert log.readers("orders")[0].committed == 3
+
+
 def test_a_read_waits_for_a_record_of_another_thread(log: topics.Log) -> None:
     with log.reader("orders", "billing", from_seq=10) as reader:
         writer = threading.Timer(0.05, lambda: log.append("orders", ["late"]))

@@ -157,6 +157,11 @@ class Driver:
             self._wait(call)
         return call.result()
 
+    def check_outside(self) -> None:
+        """Check that this thread may make a call. Raises: UsageError, it is within one."""
+        if self.drives_here or threading.get_ident() in self.inside:
+            raise called_within()
+
     def wait_for(self, when: Callable[[Callable[[], None]], object], wait_ms: int | None) -> None:
         """Return once `when` makes the call that it gets, or after `wait_ms`.
 

@@ -240,12 +240,18 @@ class ReaderObject:
         return lambda done: self._readers.state(self.topic, self.name, done, incarnation=self._incarnation)
 
     def _end(self, call: object) -> bool:
-        """Begin the close. Return whether there is something to commit; False: nothing to do."""
+        """Begin the close. Return whether there is something to commit; False: nothing to do.
+
+        Raises: UsageError, it is in use, or this thread is within a call. It stays open then.
+        """
         if self._closed:
             return False
         self._begin(call)
+        commits = self._commits_at_end and self.delivery != AT_MOST_ONCE
+        if commits:
+            self._driver.check_outside()
         self._closed = True
-        return self._commits_at_end and self.delivery != AT_MOST_ONCE
+        return commits
 
     def abandon(self) -> None:
         """Close without a commit: the page is handed out again."""
