@@ -35,7 +35,13 @@ _BORROWED = [
 ]
 LATER = frozenset(
     f"tests.contract.{name}"
-    for name in ("queues.test_queues", "requests.test_cors", "requests.test_requests", "routers.test_routers")
+    for name in (
+        "queues.test_queues",
+        "records.test_deletion_and_nodes",
+        "requests.test_cors",
+        "requests.test_requests",
+        "routers.test_routers",
+    )
 )
 """Modules with few plain requests, or about those that the lane leaves to the general path."""
 lossy = test_retention.lossy

@@ -12,6 +12,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+from tests.amount import amount
 from tests.sim.genome import Choices, Genome
 from tests.sim.hunt.blocks import Blocks, Function
 from tests.sim.hunt.corpus import Corpus, Stored, Told, by_what_they_ran
@@ -155,9 +156,12 @@ def test_each_life_comes_next_that_ran_most_of_what_few_have_run() -> None:
 
 
 def test_the_same_hunt_is_the_same_hunt(tmp_path: Path) -> None:
-    """Runs a few lives in a process of its own, since the code of the server is exchanged there."""
-    told = [_hunt(tmp_path / str(number)) for number in range(2)]
-    assert told[0] == told[1]
+    """Runs a few lives in a process of its own, since the code of the server is exchanged there.
+
+    `make test` runs one hunt, and `make many` the second one, which is compared with it.
+    """
+    told = [_hunt(tmp_path / str(number)) for number in range(amount(2))]
+    assert told[0] == told[-1]
     lives, kept, features = re.findall(r"(\d+) lives, (\d+) kept, (\d+) features", told[0][0])[-1]
     assert (int(lives), int(kept) > 1, int(features) > 5000) == (3, True, True)
 
