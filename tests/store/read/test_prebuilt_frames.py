@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from topics.errors import CorruptError, RequestError, StorageError
 from topics.store.format import codec
 from topics.store.format.log_format import BATCH_HEADER_BYTES, Frame
 from topics.store.format.rows import ROW, RowRecord, Rows, pack_rows
-from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, parts_of, room_for
+from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, gather, parts_of, room_for
 from topics.store.wal import write_batch
 from topics.store.wal.staging import Staging
 from topics.store.wal.write_batch import Commit
@@ -126,6 +127,23 @@ def test_they_are_a_batch_of_their_own_between_what_was_staged_before_and_behind
     ]
     assert [frame.ext for frame in found] == [b"\x63\x00\x00", b"", b""]
     assert recover(world.crash("kill")).seqs[1] == [1, 4, 5, 6, 3, 7]
+
+
+def test_the_pages_of_a_long_record_are_touched_a_step_at_a_time_before_it_is_copied() -> None:
+    """The first touches of its pages, here and in the hot tail, were in the step of its copy: 25 ms for 8 MB."""
+    rows = pack_rows([RowRecord(b"1"), RowRecord(b'"%b"' % (b"x" * 50_000)), RowRecord(b"2")])
+    made: list[PrebuiltFrames] = []
+
+    def work() -> Iterator[None]:
+        made.append((yield from gather(rows, None, 0, 10_000)))
+
+    assert sum(1 for _ in work()) == 2 + 2 * 6
+    (frames,) = made
+    at_once = PrebuiltFrames(room_for(rows, None))
+    at_once.add_rows(rows, None)
+    for each in (frames, at_once):
+        each.number(1, 1, 1, fsync=False)
+    assert body(frames) == body(at_once)
 
 
 def test_they_fail_with_their_batch() -> None:

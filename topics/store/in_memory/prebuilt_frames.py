@@ -27,6 +27,7 @@ from topics.store.format.log_format import (
 from topics.store.format.rows import DELAY, PLACED, ROW, ROW_BYTES, TTL, Framed, Rows
 from topics.store.in_memory.hot_tail import chunk_for
 
+_PAGE_BYTES = 4096
 _CONTROL_ROOM = 4096
 """Bytes for the control frames of the batch: a creation with its config, a reservation, floors."""
 
@@ -53,6 +54,8 @@ class PrebuiltFrames:
         """Number of control frames after them."""
         self.mirror = chunk_for(len(self.memory))
         """The chunk for the hot tail, whose pages are faulted in along with the frames'."""
+        self._touched = self.used
+        """The place up to which the pages of both are faulted in."""
 
     def take(  # noqa: PLR0917 - columns
         self,
@@ -122,9 +125,22 @@ class PrebuiltFrames:
         assert len(extension) == self._extension_bytes, "an extension of another length"
         self.memory[self._extension_at : self._extension_at + len(extension)] = extension
 
+    def touch(self, size: int, step_bytes: int) -> Iterator[None]:
+        """Fault in the pages of the next `size` bytes of frames, `step_bytes` in a step.
+
+        A record is copied in one step, and the first touch of a page costs more than a copy of it.
+        """
+        end = min(self.used + size, len(self.memory))
+        for view in (self.memory, self.mirror.view):
+            for begin in range(self._touched, end, step_bytes):
+                yield
+                _touch_pages(view, begin, min(begin + step_bytes, end))
+        self._touched = max(self._touched, end)
+
     def _added(self, size: int, count: int) -> None:
-        self.mirror.view[self.used : self.used + size] = bytes(size)
+        _touch_pages(self.mirror.view, max(self.used, self._touched), self.used + size)
         self.used += size
+        self._touched = max(self._touched, self.used)
         self.count += count
 
     def number(self, topic_id: int, first_seq: int, ts_ms: int, *, fsync: bool, start: int = 0) -> Framed:
@@ -163,12 +179,21 @@ class PrebuiltFrames:
 def gather(
     rows: Rows, node: bytes | None, extension_bytes: int, step_bytes: int
 ) -> Generator[None, None, PrebuiltFrames]:
-    """Build frames from rows, `step_bytes` a step."""
+    """Build frames from rows, `step_bytes` a step; a larger record is copied in one."""
     frames = PrebuiltFrames(room_for(rows, node), extension_bytes)
     for some in parts_of(rows, step_bytes):
+        room = room_for(some, node)
+        if room > 2 * step_bytes:
+            yield from frames.touch(room, step_bytes)
         yield
         frames.add_rows(some, node)
     return frames
+
+
+def _touch_pages(memory: mmap.mmap | memoryview, begin: int, end: int) -> None:
+    """Fault in the pages of memory that nothing was written to yet."""
+    places = range(begin, end, _PAGE_BYTES)
+    memory[begin:end:_PAGE_BYTES] = bytes(len(places))
 
 
 def parts_of(rows: Rows, size: int) -> Iterator[Rows]:
