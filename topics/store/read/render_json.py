@@ -5,12 +5,14 @@ Data of bytes is `data_base64`; a reader in this process takes it apart from the
 
 from __future__ import annotations
 
+import mmap
 import struct
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import Buffer
 
+from topics.common.memory import LARGE_BYTES, page_aligned
 from topics.store.format._codec import ffi, lib
 from topics.store.format.codec import ScanStop, unsound_frame
 
@@ -68,7 +70,7 @@ class JsonRenderer:
         self.payloads: list[Payload] = []
         self._taken = 0
         """Number of records that `take` has returned."""
-        self._out = bytearray()
+        self._out: bytearray | mmap.mmap = bytearray()
 
     @property
     def count(self) -> int:
@@ -118,6 +120,9 @@ class JsonRenderer:
             frames = sum(lengths.tolist()) if len(lengths) <= _FEW_ROWS else int(lengths.sum())
             if self._apart:
                 frames = min(frames, _APART_ROOM)  # most of them may be payloads
+            elif frames >= LARGE_BYTES:
+                # Some may become base64, and room that is not used costs nothing.
+                frames += frames // 3 + 4
             room = int(state.written) + frames + row_room * len(seqs) + int(state.needed)
             if len(self._out) < room:
                 self._grow(room)
@@ -150,7 +155,8 @@ class JsonRenderer:
     def _grow(self, room: int) -> None:
         """Get memory for `room` bytes, with what was written."""
         before, written = self._out, int(self._state.written)
-        self._out = bytearray(room)
+        # A page of large memory is made by its first use, and not filled with zeros before.
+        self._out = page_aligned(room) if room >= LARGE_BYTES else bytearray(room)
         if written:
             self._out[:written] = memoryview(before)[:written]
 
