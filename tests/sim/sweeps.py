@@ -3,7 +3,7 @@ after it.
 
 It also ends after every operation in turn, by a kill and by power cuts that tear in three ways.
 
-    python -m tests.sim.sweeps [--every 1] [--story NAME] [--jobs 2]
+    python -m tests.sim.sweeps [--every 1] [--part 1/1] [--story NAME] [--jobs 2]
 
 The life begins on the disk of an earlier one, so start, recovery and a checkpoint are in it.
 Afterwards the oracle of the whole simulation checks the content (tests/sim/whole), and a second
@@ -23,12 +23,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tests.sim.whole.machine import Actor, Machine, SimStoppedError
 from tests.sim.whole.run_seed import first_difference, make_actors, make_reading, make_workers, start
 from tests.sim.whole.seed_plan import COLD, Faulty, Plan, PlannedFault
 from tests.sim.world.faults import AGAIN
+
+T = TypeVar("T")
 
 FAULTS = {
     "open": (errno.EIO, errno.EMFILE, errno.ENOSPC, errno.EDQUOT, *AGAIN),
@@ -278,13 +280,24 @@ def _in_a_fork(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _share(story: str, name: str, every: int, share: tuple[int, int]) -> tuple[Counter[str], list[str]]:
-    """Run the part of one process in a sweep: each share[1]th run from share[0] on."""
+def part_of(all_of_them: Sequence[T], part: str) -> Sequence[T]:
+    """Return a part such as "2/5", the second of five, which together are all of them.
+
+    Raises: ValueError.
+    """
+    number, _, parts = part.partition("/")
+    if not 1 <= int(number) <= int(parts):
+        raise ValueError(f"{part} is no part: give 1/5 to 5/5")
+    return all_of_them[int(number) - 1 :: int(parts)]
+
+
+def _share(story: str, name: str, every: int, part: str, share: tuple[int, int]) -> tuple[Counter[str], list[str]]:
+    """Run the share of one process in a part of a sweep: each share[1]th run from share[0] on."""
     sweep = Sweep(story)
     gc.collect()
     gc.freeze()
     failures = []
-    for failure in sweep.try_all(getattr(sweep, name)()[::every][share[0] :: share[1]]):
+    for failure in sweep.try_all(part_of(getattr(sweep, name)()[::every], part)[share[0] :: share[1]]):
         print(failure[:600], flush=True)
         failures.append(failure)
     return sweep.counts, failures
@@ -293,6 +306,7 @@ def _share(story: str, name: str, every: int, share: tuple[int, int]) -> tuple[C
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--every", type=int, default=1, help="only each so many")
+    parser.add_argument("--part", default="1/1", help="2/5: the second of five parts, for a sweep in several runs")
     parser.add_argument("--story", choices=[*STORIES, "all"], default="all")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args()
@@ -301,7 +315,7 @@ def main() -> int:
         for name in ("crashes", "faults"):
             started = time.perf_counter()
             with multiprocessing.get_context("fork").Pool(options.jobs) as pool:
-                shares = [(story, name, options.every, (at, options.jobs)) for at in range(options.jobs)]
+                shares = [(story, name, options.every, options.part, (at, options.jobs)) for at in range(options.jobs)]
                 total: Counter[str] = Counter()
                 for counts, failures in pool.starmap(_share, shares):
                     total += counts

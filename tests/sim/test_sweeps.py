@@ -13,7 +13,7 @@ from tests.amount import amount, stride
 from tests.sim.hunt.put_back import PUT_BACK
 from tests.sim.mutants import ROOT, unnoticed
 from tests.sim.mutations import MUTANTS
-from tests.sim.sweeps import Sweep
+from tests.sim.sweeps import Sweep, part_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
 
@@ -43,6 +43,14 @@ def test_any_operation_may_fail(story: str) -> None:
     sweep = Sweep(story)
     assert list(sweep.try_all(sweep.faults()[:: stride(178)])) == []
     assert sweep.counts["faults met"] > amount(10)
+
+
+def test_the_parts_of_a_sweep_are_all_of_its_runs() -> None:
+    """A sweep of one life takes half an hour of CPU; it can be run in several parts."""
+    runs = range(17)
+    assert sorted(run for number in range(1, 6) for run in part_of(runs, f"{number}/5")) == list(runs)
+    with pytest.raises(ValueError, match="6/5 is no part"):
+        part_of(runs, "6/5")
 
 
 @pytest.mark.parametrize("mutant", [*MUTANTS, *PUT_BACK], ids=lambda mutant: mutant.name.replace(" ", "-"))
