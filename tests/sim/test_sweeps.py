@@ -13,7 +13,7 @@ from tests.amount import amount, stride
 from tests.sim.hunt.put_back import PUT_BACK
 from tests.sim.mutants import ROOT, unnoticed
 from tests.sim.mutations import MUTANTS
-from tests.sim.sweeps import Sweep, part_of
+from tests.sim.sweeps import Run, Sweep, part_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
 
@@ -43,6 +43,11 @@ def test_any_operation_may_fail(story: str) -> None:
     sweep = Sweep(story)
     assert list(sweep.try_all(sweep.faults()[:: stride(178)])) == []
     assert sweep.counts["faults met"] > amount(10)
+
+
+def test_what_a_kill_left_in_the_page_cache_alone_may_be_gone_after_a_power_cut() -> None:
+    """The time between the two counted as if a process had synced meanwhile: an alarm of `records-1`."""
+    assert list(Sweep("records-1").try_all([Run(stop_at=1, variant=2), Run(stop_at=48, variant=2)])) == []
 
 
 def test_the_parts_of_a_sweep_are_all_of_its_runs() -> None:

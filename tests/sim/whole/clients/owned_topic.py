@@ -219,10 +219,11 @@ class OwnedTopic:
         self.keys[name].appended(asked_ms, now_ms)
 
     def lasts(self, answered_ns: int) -> None:
-        """Note that everything acknowledged by then is on stable storage."""
+        """Note a crash: everything acknowledged by then is on stable storage."""
         for place, at_ns in self.answered_ns:
             if at_ns <= answered_ns:
                 self.durable = max(self.durable, place)
+        self.answered_ns = []  # no process syncs the later ones until the next one has started
 
     def audited(self, states: list[Maybe], *, may_lose: bool) -> None:
         """Note the state read back after a start: all of it is durable, or will be with the next
