@@ -2,7 +2,7 @@
 
 import pytest
 
-from topics.cli.environment import config_of, odd_variables
+from topics.cli.environment import config_of, costly_settings, odd_variables
 from topics.config import Config
 from topics.errors import UsageError
 
@@ -192,3 +192,9 @@ def test_variables_that_mean_something_else_than_they_seem_to_are_told() -> None
         "TOPICS_SYNC_EVERY_MS is 'fast', which is not a whole number: it is ignored",
         "TOPICS_VERIFY is 'yes', which means off: use true or false",
     ]
+
+
+def test_a_record_so_large_that_its_read_holds_up_others_is_told_at_the_start() -> None:
+    assert costly_settings(Config(max_record_bytes=4 << 20)) == []
+    (told,) = costly_settings(config_of({"TOPICS_MAX_RECORD_BYTES": "4194305"}))
+    assert told.startswith("TOPICS_MAX_RECORD_BYTES is 4194305: ")

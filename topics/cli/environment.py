@@ -24,6 +24,8 @@ _CLAMPED = ("wal_shards", "segment_max_bytes")
 """Settings whose values are cut to the highest one allowed."""
 _DIGITS = 1000
 """Digits of a number at most: Python reads none of many thousands."""
+_RECORD_IN_20_MS = 4 << 20
+"""Bytes of a record up to which each step of a write or read of it ends within 20 ms."""
 _SHARE = re.compile(r"0(\.[0-9]+)?|1(\.0+)?", re.ASCII)
 
 
@@ -146,6 +148,18 @@ def odd_variables(env: Mapping[str, str]) -> list[str]:
         elif isinstance(default, float) and text and _share_of(text) is None:
             found.append(f"{name} is {text!r}, which is no number from 0 to 1: it is ignored")
     return found
+
+
+def costly_settings(config: Config) -> list[str]:
+    """Return a sentence for the log about each setting by which one request may hold up all others
+    for longer than a server promises (docs/security.md).
+    """
+    if config.max_record_bytes <= _RECORD_IN_20_MS:
+        return []
+    return [
+        f"TOPICS_MAX_RECORD_BYTES is {config.max_record_bytes}: a read of one record above {_RECORD_IN_20_MS} bytes "
+        "may hold up all other requests for more than 20 ms"
+    ]
 
 
 def _host_and_port(host: str, name: str) -> tuple[str, int | None]:

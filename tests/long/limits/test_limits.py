@@ -13,6 +13,7 @@ import pytest
 import topics
 from tests.amount import stride
 from tests.contract.world.sim_world import SimWorld
+from tests.long.limits import large_records
 from tests.long.limits.case_sender import Client
 from tests.long.limits.cases import CASES, HEAD, cases
 from tests.long.limits.fields import fields
@@ -117,3 +118,9 @@ def test_no_value_of_a_field_makes_a_long_pass(client: Client, operation: str, m
 @pytest.mark.parametrize("case", list(STORED))
 def test_a_queue_of_leased_jobs_is_measured(case: str) -> None:
     assert STORED[case](10_000) > 0
+
+
+def test_each_way_of_a_large_record_is_measured(tmp_path: Path) -> None:
+    with large_records.served(tmp_path) as run:
+        for case in large_records.CASES:
+            assert run.longest_ms(case, 10_000) > 0
