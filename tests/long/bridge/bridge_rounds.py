@@ -88,7 +88,7 @@ class Writer:
 
     def _run(self) -> None:
         try:
-            with topics.connect(self._url, timeout=60) as log:
+            with topics.connect(self._url, timeout=600) as log:
                 while not self._stop.wait(self._rng.uniform(0, 0.1)):
                     self._write(log)
         except BaseException as error:

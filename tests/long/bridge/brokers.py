@@ -86,7 +86,7 @@ class KafkaWriter:
             self._made.add(topic)
         for value in values:
             self._producer.produce(topic, value, key=key, partition=0, headers=[("by", b"writer")])
-        assert self._producer.flush(120) == 0, "not all were acknowledged"
+        assert self._producer.flush(600) == 0, "not all were acknowledged"
 
 
 class NatsWriter:
