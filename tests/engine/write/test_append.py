@@ -303,6 +303,62 @@ def test_a_full_quota_looks_through_all_topics_when_something_may_have_expired_a
     assert len(looked_at) < 20
 
 
+def test_a_full_quota_looks_at_some_topics_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-FLOOR-7, 7.5 check 8: the next write continues, until all were looked at."""
+    monkeypatch.setattr(admission, "EXPIRY_WORK_MAX", 10)
+    looked_at: list[str] = []
+    look = admission.expired_through
+    monkeypatch.setattr(
+        admission, "expired_through", lambda topic, now: (looked_at.append(topic.name), look(topic, now))[1]
+    )
+    h = Harness(max_total_bytes=2)
+    names = [f"t{number:02d}" for number in range(30)]
+    for name in names:
+        h.put(name, ttl_ms=60_000)
+    h.put("last", ttl_ms=1000)
+    h.put("a")
+    h.append(1, 2, name="last")
+
+    def is_refused() -> bool:
+        answer = h.start_append(records(3), "a")
+        h.settle()
+        return isinstance(answer.results[0], RequestError)
+
+    parts = []
+    for _ in range(6):
+        looked_at.clear()
+        assert is_refused()
+        parts.append(list(looked_at))
+    assert [len(part) for part in parts] == [10, 10, 10, 1, 0, 0], "nothing can have expired before"
+    assert [name for part in parts for name in part] == [*names, "last"]
+    h.advance_ms(1001)
+    looked_at.clear()
+    assert is_refused()
+    h.delete_topic("t25")
+    assert [is_refused() for _ in range(4)] == [True, True, False, False]
+    assert looked_at[:30] == [name for name in [*names, "last"] if name != "t25"]
+
+
+def test_a_full_quota_looks_again_at_a_topic_whose_loss_could_not_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    h = Harness(max_total_bytes=1)
+    h.put("b", ttl_ms=10)
+    h.append(1, name="b")
+    h.advance_ms(11)
+    core = h.engine._core
+    failing = [StorageError("full")]
+
+    def failed(*args: object) -> None:
+        if failing:
+            raise failing.pop()
+        expire(*args)  # type: ignore[arg-type]
+
+    expire = admission.expire
+    monkeypatch.setattr(admission, "expire", failed)
+    with pytest.raises(StorageError):
+        admission.expire_everywhere(core, h.loop.clock.now_ms())
+    assert admission.expire_everywhere(core, h.loop.clock.now_ms()) == 1
+
+
 def test_a_backlogged_disk_throttles(h: Harness) -> None:
     h.store.log.backlogged = True
     with pytest.raises(RequestError) as refused:

@@ -6,6 +6,8 @@ it needs of this state.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from topics.clock import Clock
 from topics.config import Config
 from topics.engine.shared.held_appends import HeldAppends
@@ -54,6 +56,8 @@ class Core:
         """The wall-clock times from (inclusive) and until (exclusive) which nothing expires in any
         topic.
         """
+        self.expiry_round: Iterator[Topic] | None = None
+        """The topics that a full quota has still to look at; None: all were looked at."""
         # --- this pass
         self.awake: dict[Topic, None] = {}
         """Changed topics with waiters; drained at the end of the pass."""

@@ -5,6 +5,7 @@ Source: R-CAP-5, R-LOG-2, wire contract 7.5 checks 7 and 8.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 import numpy as np
@@ -14,12 +15,16 @@ from topics.engine.index.usage import Usage
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state import refusals
 from topics.engine.state.named_reader import NO_HOLD
-from topics.engine.state.topic import Topic
+from topics.engine.state.topic import Life, Topic
 from topics.engine.values.ports import LogPort
 from topics.engine.values.topic_config import TopicConfig
 from topics.engine.write.retention import ExpiryCore, expire, expired_through, is_expired
+from topics.errors import StorageError
 from topics.store.format.rows import Rows
 
+_LOOK, _EXPIRY = 1, 15
+EXPIRY_WORK_MAX = 1 << 14
+"""Looks at topics in a call of `expire_everywhere`; an expiry counts for 16. 5 to 15 ms."""
 _ANY = 1 << 62
 """The room of a topic without a cap."""
 
@@ -39,6 +44,7 @@ class QuotaCore(ExpiryCore, Protocol):
     usage: Usage
     quiet_from_ms: int
     quiet_until_ms: int
+    expiry_round: Iterator[Topic] | None
 
 
 def check_backlog(log: LogPort) -> None:
@@ -142,33 +148,53 @@ def _exceeds_quota(core: QuotaCore, size: int) -> bool:
 
 
 def expire_everywhere(core: QuotaCore, now_ms: int) -> int:
-    """Stage the loss of all expired records in all topics; return the bytes that it will free.
+    """Stage the loss of expired records in all topics; return the bytes that it will free.
 
-    It looks at the topics only if a record may have expired since the last look, because under a
-    full quota every write asks.
+    With very many topics a call looks at some of them, and the next one continues there: a write
+    that is refused meanwhile may be sent again. The topics are looked at only if a record may have
+    expired since the last look, because under a full quota every write asks.
     Raises: StorageError, the loss cannot be made durable.
     """
-    if core.quiet_from_ms <= now_ms < core.quiet_until_ms:
-        return 0
-    freed, quiet_until_ms = 0, 1 << 64
-    for topic in core.registry.all_but_staging():
-        if not topic.expires:
-            continue
-        ttl = expired_through(topic, now_ms)
-        if is_expired(topic, now_ms):
-            expire(core, topic, now_ms)
-            # A loss that is applied already is no longer among the live bytes.
-            freed += (topic.index.totals_through(ttl)[1] if ttl else 0) + _own_bytes(topic, ttl)
-        own_ms = topic.expiries.next_end() if topic.expiries is not None else None
-        if own_ms is not None:
-            quiet_until_ms = min(quiet_until_ms, own_ms + 1)
-        if not topic.config.ttl_ms:
-            continue
+    if core.expiry_round is None:
+        if core.quiet_from_ms <= now_ms < core.quiet_until_ms:
+            return 0
+        core.expiry_round = core.registry.all_but_staging()
+        core.quiet_from_ms = core.quiet_until_ms = 1 << 64  # It falls as topics are looked at.
+    freed = work = 0
+    for topic in core.expiry_round:
+        work += _LOOK
+        if topic.expires and topic.life is not Life.GONE:
+            work += _EXPIRY if is_expired(topic, now_ms) else 0
+            try:
+                freed += _expire_one(core, topic, now_ms)
+            except StorageError:
+                core.expiry_round = None  # It did not look at this topic.
+                raise
+        if work >= EXPIRY_WORK_MAX:
+            return freed
+    core.expiry_round = None
+    core.quiet_from_ms = now_ms
+    return freed
+
+
+def _expire_one(core: QuotaCore, topic: Topic, now_ms: int) -> int:
+    """Stage the loss of the expired records of a topic, and note when others are due.
+
+    Return the bytes that it will free.
+    """
+    freed, ttl = 0, expired_through(topic, now_ms)
+    if is_expired(topic, now_ms):
+        expire(core, topic, now_ms)
+        # A loss that is applied already is no longer among the live bytes.
+        freed = (topic.index.totals_through(ttl)[1] if ttl else 0) + _own_bytes(topic, ttl)
+    own_ms = topic.expiries.next_end() if topic.expiries is not None else None
+    if own_ms is not None:
+        core.quiet_until_ms = min(core.quiet_until_ms, own_ms + 1)
+    if topic.config.ttl_ms:
         # Staged records may be older than those written from now on.
         oldest_ms = min(now_ms, topic.index.earliest_ts()) if topic.index.live else now_ms
         if topic.held < topic.index.earliest:  # Nothing expires before a position is committed.
             oldest_ms = now_ms
         due_ms = now_ms if ttl or topic.pending_records else oldest_ms + topic.config.ttl_ms + 1
-        quiet_until_ms = min(quiet_until_ms, due_ms)
-    core.quiet_from_ms, core.quiet_until_ms = now_ms, quiet_until_ms
+        core.quiet_until_ms = min(core.quiet_until_ms, due_ms)
     return freed
