@@ -123,7 +123,6 @@ def archive_with_a_dormant_topic(tmp_path: Path) -> Path:
 
 
 def test_a_record_is_found_of_a_topic_that_its_base_has_not_made(tmp_path: Path) -> None:
-    """None has used the topic since a start."""
     path = archive_with_a_dormant_topic(tmp_path)
     with topics.open(tmp_path / "data", archive_dir=str(path), archive_every_ms=10, **SMALL) as log:
         seq = log.append("t", [{"n": 100}]).first_seq
