@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from collections import Counter
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
@@ -88,6 +88,7 @@ configs = st.fixed_dictionaries(
     },
 )
 READERS = ("e", "f", "g", "h")
+HOLDS = ("made", "changed", "sought back")
 readers = st.sampled_from(("e", "e", "e", *READERS))
 limits = st.sampled_from([1, 2, 1000, 1000])
 byte_limits = st.sampled_from([None, None, 1, 30, 100])
@@ -469,6 +470,10 @@ class Machine(RuleBasedStateMachine):
         """Return whether records stay until a read after a start, which may take a real server seconds."""
         return not self.is_capped(name) and not self.oracle.places[name].topic.expires
 
+    def is_room_for(self, name: str, config: dict[str, Any]) -> bool:
+        """Whether the contract is certain about such a topic, with a reader that holds."""
+        return self.oracle.is_certain({name: config}, held=name)
+
     def is_capped(self, name: str) -> bool:
         topic = self.oracle.places[name].topic
         return bool(topic.cap_records or topic.cap_bytes)
@@ -767,13 +772,40 @@ class Machine(RuleBasedStateMachine):
         answer = self.ask("POST", f"/v0/topics/{name}/readers/{reader}/commit", body)
         self.agree(answer, self.oracle.commit_page(self.now, name, reader, token, seq, gives_back=gives_back))
 
-    @step(name=some, reader=readers, back=st.integers(-1, 6))
+    @step(name=some, reader=readers, back=st.integers(-1, 7))
     def seek(self, name: str, reader: str, back: int) -> None:
         name, reader = self.reader_of(name, reader)
         head = self.oracle.places[name].topic.head if name in self.oracle.places else 0
         seq = max(0, head - back)
         answer = self.ask("POST", f"/v0/topics/{name}/readers/{reader}/seek", {"seq": seq})
         self.agree(answer, self.oracle.seek(self.now, name, reader, seq))
+
+    @step(name=st.sampled_from(LOGS), reader=readers, way=st.sampled_from(HOLDS), life=settings)
+    def hold_what_a_cap_has_taken(self, name: str, reader: str, way: str, life: dict[str, Any]) -> None:
+        """A reader that holds begins below records that a cap took, or is moved there, and the server is killed.
+
+        way: it is made so, its settings become so, or it is sought back.
+        """
+        config = self.complete({"cap_records": 3}, name, "disk")
+        if name in self.oracle.places or self.restarts == self.host.restarts_max or not self.is_room_for(name, config):
+            return
+        self.put(name, config)
+        self.write_some(name, 5)
+        put = partial(self.put_reader, name=name, reader=reader, delivery="at-least-once", trims=False)
+        if way == "made":
+            put(holds=True, begin=0)
+        elif way == "changed":
+            put(holds=False, begin=0)
+            put(holds=True, begin=0)
+        else:
+            put(holds=True, begin="now")
+            self.write_some(name, 2)
+            self.seek(name=name, reader=reader, back=7)
+        self.end(pick=1, life=life)
+
+    def write_some(self, name: str, records: int) -> None:
+        for _ in range(records):
+            self.write(name=name, batch=[(None, 0, None, None, None)], key=None, config={}, kind="disk", meant=None)
 
     @step(name=some, reader=readers, batch=batches, lease_ms=st.sampled_from([120, 600]))
     def wait_for_a_page(self, name: str, reader: str, batch: Any, lease_ms: int) -> None:
