@@ -29,6 +29,7 @@ _AUDIENCE = "tests/engine/delivery/test_audience.py"
 _CLAIMS = "tests/contract/queues/test_waiting_claims.py"
 _IMAGES = "tests/engine/shared/test_topic_snapshot.py"
 _FIRST_LEASES = "tests/engine/write/test_first_leases.py"
+_GONE = "tests/engine/write/test_gone_records.py"
 _POISON = "tests/engine/queue/test_dead_letter.py"
 _SEQ_TIMES = "tests/engine/index/test_seq_times.py"
 _LEASES = "tests/engine/state/test_leases.py"
@@ -1251,6 +1252,20 @@ MUTANTS = (
         '            if config.durability != "ephemeral":\n',
         "            if False:\n",
         "passing",
+    ),
+    _one(
+        "what went after it was to be stated not stated when a class changes in steps",
+        "engine/write/gone_records.py",
+        "            self._through = 0\n        return",
+        "            pass\n        return",
+        _GONE,
+    ),
+    _one(
+        "what expired while a topic was ephemeral stated as deleted",
+        "engine/write/gone_records.py",
+        "            part.holes += holes\n",
+        "            pass\n",
+        _GONE,
     ),
     # --- incarnations ------------------------------------------------------------------------------------------------
     _one(

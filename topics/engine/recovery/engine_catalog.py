@@ -45,7 +45,7 @@ from topics.engine.state.control_frames import (
 from topics.engine.state.idempotency import KeyEntry
 from topics.engine.state.known_producers import producers_of
 from topics.engine.state.named_reader import TopicReaders
-from topics.engine.state.tombstones import CRASH, TTL, Gap
+from topics.engine.state.tombstones import CRASH, TTL, Gap, add_gap
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values import incarnation
 from topics.engine.values.ports import LoopPort
@@ -93,6 +93,12 @@ class EngineCatalog:
         """
         self._expired: dict[int, set[int]] = {}
         """Likewise seqs of records that expired by a ttl of their own."""
+        self._holes: dict[int, list[Gap]] = {}
+        """Likewise the holes of topics that left class `ephemeral`, or began to."""
+        self._left_at: dict[int, int] = {}
+        """By topic id, the seq up to which no record lived when it left class `ephemeral`; what
+        expired below is in the floors.
+        """
         self._reserved: dict[int, int] = {}
         self._is_exact = False
         """Whether there are a snapshot and the whole log after it."""
@@ -228,6 +234,8 @@ class EngineCatalog:
         self._stored.registry.remove(topic)
         self._gaps.pop(topic.id, None)
         self._expired.pop(topic.id, None)
+        self._holes.pop(topic.id, None)
+        self._left_at.pop(topic.id, None)
         self._reserved.pop(topic.id, None)
 
     def add_rows(self, topic_id: int, rows: RowColumns) -> None:
@@ -381,6 +389,9 @@ class EngineCatalog:
                 self._expired.setdefault(topic.id, set()).update(seqs)
         elif kind == FrameType.CONSUME:
             remove_jobs(self._stored, topic, removal.seqs)
+            if removal.holes:
+                holes = zip(removal.holes[::2], removal.holes[1::2], strict=True)
+                self._holes.setdefault(topic.id, []).extend(Gap(*hole, TTL) for hole in holes)
             self._routers.consumed(topic, removal.seqs)
         else:
             delete_now(self._stored.deletions, topic, upto, removal.before, removal.predicate())
@@ -410,9 +421,7 @@ class EngineCatalog:
         if change.floors is not None:
             change.floors.raise_floors(topic.floors)
             topic.index.kill_through(topic.floors.dead_through)
-        if change.holes:
-            others = [gap for gap in self._gaps.get(topic.id, []) if gap.reason != TTL]
-            self._gaps[topic.id] = sorted([*others, *(Gap(first, last, TTL) for first, last in change.holes)])
+            self._left_at[topic.id] = max(self._left_at.get(topic.id, 0), topic.floors.dead_through)
         if change.generation and change.generation >= topic.generation:
             topic.found_generation(change.generation)
             self._reserved.pop(topic.id, None)
@@ -463,7 +472,7 @@ class EngineCatalog:
                 if topic.producers is not None:
                     topic.producers.clear()
                 topic.keys_forgotten = topic.head
-            floors.gaps = self._gaps.get(topic.id, [])
+            floors.gaps = self._gaps_of(topic)
             floors.open_holes(sorted(self._expired.get(topic.id, ())), index.next_live)
             reserved = self._reserved.get(topic.id, 0)
             given_out = max(known, reserved if power_lost or self._skipped_seqs else 0)
@@ -493,12 +502,27 @@ class EngineCatalog:
         self._stored.lease_ids.recovered(rebuilt_at_ms=self._clock.now_ms() if rebuilt else 0)
         self._gaps.clear()
         self._expired.clear()
+        self._holes.clear()
+        self._left_at.clear()
         self._reserved.clear()
         self._lost.clear()
         self._described_ms.clear()
         self._stored.usage.remove_file(lost_file)
         yield from self._routers.recovered()
         return has_lost
+
+    def _gaps_of(self, topic: Topic) -> list[Gap]:
+        """Return the interior gaps, with the holes of a time in class `ephemeral` that has ended.
+
+        Several frames may have parts of a hole (gone_records.py).
+        """
+        gaps, left_at = self._gaps.get(topic.id, []), self._left_at.get(topic.id)
+        if left_at is None or topic.id not in self._holes:
+            return gaps
+        joined: list[Gap] = []
+        for gap in sorted([*gaps, *(hole for hole in self._holes[topic.id] if hole.last > left_at)]):
+            add_gap(joined, gap)
+        return joined
 
     def _report_lost(self, topic: Topic, seqs: NDArray[np.uint64]) -> bool:
         """Turn copies whose originals are lost into gaps, unless a cap or a delete removed them.

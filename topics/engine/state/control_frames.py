@@ -47,8 +47,6 @@ class ConfigPayload(msgspec.Struct, omit_defaults=True):
     """
     floors: FloorMarks | None = None
     """The floors of losses that no other frame states (class `ephemeral`)."""
-    holes: list[tuple[int, int]] = msgspec.field(default_factory=list)
-    """Likewise the holes of expired records, (first, last)."""
     keys_forgotten: int = 0
     """Idempotency keys and producers' parts of writes up to this seq were forgotten: a restart lost
     their records (class `ephemeral`).
@@ -78,6 +76,10 @@ class RemovalPayload(msgspec.Struct, omit_defaults=True):
     """CONSUME: first and last of each run of consecutive seqs.
 
     FLOORS: those of records that expired by a ttl of their own.
+    """
+    holes: list[int] = msgspec.field(default_factory=list)
+    """CONSUME, of a topic that leaves class `ephemeral` (gone_records.py): runs of `seqs` that
+    expired.
     """
 
     def predicate(self) -> Predicate | None:

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 import msgspec
-import numpy as np
 
 from topics.common.id_blocks import IdSet
 from topics.config import Config
@@ -22,13 +21,11 @@ from topics.engine.state.control_frames import (
     ConfigPayload,
     CreatePayload,
     LeasesPayload,
-    RemovalPayload,
     encode,
     removal,
 )
 from topics.engine.state.router import RouterLife
 from topics.engine.state.staged_operations import Operation, Turn
-from topics.engine.state.tombstones import TTL
 from topics.engine.state.topic import STAGING, Life, Router, Topic
 from topics.engine.state.wakes import CreationCore, notify_made, wake
 from topics.engine.values import incarnation
@@ -40,6 +37,7 @@ from topics.engine.values.topic_config import DEFAULT, ConfigPatch, TopicConfig,
 from topics.engine.write.admission import LogRoomCore, check_backlog, check_log
 from topics.engine.write.evictions import EvictionCore, is_busy, log_caps, log_evictions
 from topics.engine.write.first_leases import all_leases, begin_to_log
+from topics.engine.write.gone_records import GoneRecords
 from topics.engine.write.reader_frames import log_positions
 from topics.engine.write.retention import ExpiryCore, expire, when_retained
 from topics.errors import TopicsError
@@ -195,6 +193,8 @@ class Lifecycle:
         self._forget_pieces = forget_pieces
         self._config_of_writes = make_config(durability=core.config.durability)
         """The config of topics that writes without one create (R-DUR-17)."""
+        self._gone: dict[Topic, GoneRecords] = {}
+        """By topic, what is stated before it leaves class `ephemeral`."""
 
     def put(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None:
         topic = self._core.registry.named(name)
@@ -335,16 +335,20 @@ class Lifecycle:
         if unchanged and not topic.config_doubtful:
             done(PutResult(False, config))
             return
-        if topic.queue is not None and _keeps_leases(config) and not _keeps_leases(topic.next_config):
 
-            def on_logged(error: TopicsError | None) -> None:
-                if error is None:
-                    again()
-                else:
-                    done(error)
+        def on_logged(error: TopicsError | None) -> None:
+            if error is None:
+                again()
+            else:
+                self._gone.pop(topic, None)
+                done(error)
 
-            if begin_to_log(core, topic, topic.queue, on_logged):
-                return
+        begins_to_keep = _keeps_leases(config) and not _keeps_leases(topic.next_config)
+        if topic.queue is not None and begins_to_keep and begin_to_log(core, topic, topic.queue, on_logged):
+            return
+        leaves_ephemeral = topic.stage_class == "ephemeral" and config.durability != "ephemeral"
+        if leaves_ephemeral and self._gone_of(topic).begin(on_logged):
+            return
         with core.log.use_reserve():  # A smaller cap, or a ttl_ms, frees space.
             order = self._stage_configuration(topic, config, now_ms)
         leaves_disk = _leaves_disk(topic, config)
@@ -379,11 +383,9 @@ class Lifecycle:
                     log_positions(core.log, topic, now_ms)
                 # No frame states which records from a time in another class are gone since.
                 change.floors = FloorMarks.of(topic.floors)
-                change.holes = [(gap.first, gap.last) for gap in topic.floors.gaps if gap.reason == TTL]
                 change.keys_forgotten = topic.keys_forgotten
-                if gone := _gone(core.usage, topic):
-                    payload = encode(RemovalPayload(before.upto, seqs=gone))
-                    core.log.stage_control(topic.id, FrameType.CONSUME, before.upto, now_ms, payload)
+                self._gone_of(topic).state_rest(now_ms)
+                del self._gone[topic]
                 topic.memory_through = topic.head
         if _leaves_disk(topic, config):
             # This frame and all before it are synced, so the new class decides what a crash may
@@ -394,6 +396,12 @@ class Lifecycle:
         if config.durability != "ephemeral":
             log_evictions(core, topic, config)
         return order
+
+    def _gone_of(self, topic: Topic) -> GoneRecords:
+        gone = self._gone.get(topic)
+        if gone is None:
+            gone = self._gone[topic] = GoneRecords(self._core, topic)
+        return gone
 
     def delete(self, name: str, *, if_empty: bool, done: Done[DeleteTopicResult]) -> None:
         topic = self._core.registry.named(name)
@@ -435,20 +443,8 @@ class Lifecycle:
             done(error)
             return
         topic.enter(Life.DELETING)
+        self._gone.pop(topic, None)
         Removal(core, self._forwarding, self._forget_pieces, topic, done).stage(synced=True)
-
-
-def _gone(usage: Usage, topic: Topic) -> list[int]:
-    """Return the runs of seqs above the floors that hold no live record outside memory."""
-    kept = [np.array([topic.floors.dead_through], np.uint64)]
-    for chunk, rows, file_ids in topic.index.locations(0, topic.head):
-        in_memory = [file_id for file_id in np.unique(file_ids).tolist() if usage.is_memory(file_id)]
-        kept.append((rows[~np.isin(file_ids, in_memory)] + chunk.first).astype(np.uint64))
-    seqs = np.concatenate([*kept, np.array([topic.head + 1], np.uint64)])
-    before = np.flatnonzero(np.diff(seqs) > 1)
-    one = np.uint64(1)
-    bounds: list[int] = np.column_stack((seqs[before] + one, seqs[before + 1] - one)).ravel().tolist()
-    return bounds
 
 
 def _leaves_disk(topic: Topic, config: TopicConfig) -> bool:
