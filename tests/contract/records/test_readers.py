@@ -176,7 +176,7 @@ def test_a_read_waits_and_a_look_moves_nothing(world: World) -> None:
 
 
 def test_a_read_says_that_the_page_before_is_done(world: World) -> None:
-    """R-READER-12: the position is committed once so many records are done, or by a commit."""
+    """R-READER-12, 7.14/2: the position is committed once so many records are done, or by a commit."""
     make(world, 9)
     token = None
     for seq in range(1, 5):
@@ -356,7 +356,7 @@ def test_an_absent_topic_has_no_readers(world: World) -> None:
 
 
 def test_limits_of_readers_and_of_their_pages(make_world: Any) -> None:
-    """R-READER-1, 7.14/2: 429 with the limit."""
+    """R-READER-1, 7.14/3: 429 with the limit."""
     world = make_world(max_readers=1, max_reader_pages=2)
     make(world)
     refused = world.request("PUT", f"{PATH}/other")
