@@ -42,7 +42,12 @@ class PageSource(NamedTuple):
 
 
 class PageRead(LinedUp):
-    """One read in progress. `cancel` may be called at any time: its page is given back."""
+    """One read in progress. `cancel` may be called at any time: its page is given back.
+
+    It lines up for its turn, looks for a page, and then either answers or waits for a change of the
+    topic, after which it lines up again. An answer waits for the positions that were staged on the
+    way. After the answer `_done` is None, and whatever comes then ends without effect.
+    """
 
     __slots__ = (
         "_commits",
@@ -123,6 +128,7 @@ class PageRead(LinedUp):
 
     # --- turns -------------------------------------------------------------------------------------------------------
     def _line_up(self) -> None:
+        """Look as soon as no other read of the reader does; a `peek` disturbs none."""
         if self._query.peek:
             self._core.turns.take(self._look)
         elif self._reader.busy:
@@ -135,6 +141,7 @@ class PageRead(LinedUp):
         self._core.turns.take(self._look)
 
     def _end_turn(self) -> None:
+        """Let the next read in the line look."""
         if self._query.peek:
             return
         line = self._reader.line
@@ -145,6 +152,7 @@ class PageRead(LinedUp):
 
     # --- reading -----------------------------------------------------------------------------------------------------
     def _look(self) -> None:
+        """Read what is to be handed out next: a page that comes again, else what is new."""
         topic, reader = self._topic, self._reader
         if self._done is None:
             self._end_turn()
@@ -167,6 +175,7 @@ class PageRead(LinedUp):
         read.upto(upto).begin()
 
     def _on_read(self, result: DiffResult | TopicsError) -> None:
+        """Hand out what was read; without a record, look on, wait, or answer an empty page."""
         reader, interval = self._reader, self._interval
         if isinstance(result, TopicsError) or self._done is None:
             self._end_turn()
@@ -229,6 +238,7 @@ class PageRead(LinedUp):
 
     # --- commits -----------------------------------------------------------------------------------------------------
     def _commit(self) -> None:
+        """Stage what is done; the answer waits for its commit. Raises: TopicsError."""
         self._commits += 1
         try:
             stage_position(self._core, self._topic, self._reader, self._on_commit)
@@ -255,6 +265,7 @@ class PageRead(LinedUp):
 
     # --- the answer --------------------------------------------------------------------------------------------------
     def _answer(self, page: ReaderPage) -> None:
+        """Answer once no position is in flight."""
         if self._commits:
             self._page = page
             return
@@ -265,6 +276,7 @@ class PageRead(LinedUp):
             done(page)
 
     def _fail(self, error: TopicsError) -> None:
+        """Answer the error at once; nothing stays handed out."""
         done = self._done
         if self._taken is not None:  # No caller gets it.
             if self._reader.moves == self._moves:
@@ -281,6 +293,7 @@ class PageRead(LinedUp):
 
     # --- waiting -----------------------------------------------------------------------------------------------------
     def _park(self, wait: PageWait, head: int) -> None:
+        """Wait for a change, unless one has come since the look that ended at `head`."""
         topic, reader = self._topic, self._reader
         self._passed = 0
         is_new = topic.head != head or topic.floors.lost > reader.position

@@ -94,15 +94,23 @@ class DonePages:
 
 
 class NamedReader:
-    """One named reader. `TopicReaders` makes it and removes it."""
+    """One named reader. `TopicReaders` makes it and removes it.
+
+    Its seqs, ascending, when no seek and no failed commit is in flight:
+
+        committed    done, and so stated at the topic's class
+        staged       done, and so stated in the log
+        done_through done; then pages that are out or come again, with what is done between them
+        position     handed out; then what is not
+    """
 
     __slots__ = (
-        "_back",
         "_intervals",
-        "_lowest",
-        "_settled",
+        "_lowest_in_flight",
         "_soonest_ms",
-        "_staged",
+        "_stage_back",
+        "_stages_begun",
+        "_stages_ended",
         "busy",
         "committed",
         "config",
@@ -142,10 +150,12 @@ class NamedReader:
         self.gone = False
         self.holding: int | None = None
         """Seq above which records are noted as held by this reader (`TopicReaders.hold`)."""
-        self._staged = self._settled = self._back = 0
-        """Positions by number: staged, ended, and the last one staged below an earlier one."""
-        self._lowest = NO_HOLD
-        """At most the lowest of those below another one, while they are in flight."""
+        # --- positions on their way, which are numbered as they are staged, and end in this order
+        self._stages_begun = self._stages_ended = 0
+        self._stage_back = 0
+        """The number of the last one that was staged below an earlier one."""
+        self._lowest_in_flight = NO_HOLD
+        """Up to `_stage_back`, a seq that is not above any of them."""
         # --- reads, one at a time (readers/page_read.py)
         self.busy = False
         self.line: list[LinedUp] = []
@@ -189,7 +199,7 @@ class NamedReader:
     @property
     def held(self) -> int:
         """Records above this seq are not to be lost: not committed, or perhaps again."""
-        return min(self.committed, self._lowest)
+        return min(self.committed, self._lowest_in_flight)
 
     # --- pages -------------------------------------------------------------------------------------------------------
     def next_interval(self, above: int = 0) -> Interval | None:
@@ -272,10 +282,10 @@ class NamedReader:
     # --- positions in the log ----------------------------------------------------------------------------------------
     def stage(self, position: int) -> None:
         """Note that a position is in the log, and not committed yet."""
-        self._staged += 1
+        self._stages_begun += 1
         if position < max(self.committed, self.staged):
-            self._lowest = min(self._lowest, position)
-            self._back = self._staged
+            self._lowest_in_flight = min(self._lowest_in_flight, position)
+            self._stage_back = self._stages_begun
         self.staged = position
         self.done_records = self.done_above(position)
 
@@ -285,14 +295,14 @@ class NamedReader:
             self.staged = _UNKNOWN
         else:
             self.committed = position
-        self._settled += 1
-        if self._settled >= self._back:
-            self._lowest = NO_HOLD
+        self._stages_ended += 1
+        if self._stages_ended >= self._stage_back:
+            self._lowest_in_flight = NO_HOLD
 
     @property
     def is_settled(self) -> bool:
         """Whether no position is in flight."""
-        return self._settled == self._staged
+        return self._stages_ended == self._stages_begun
 
     # --- recovery ----------------------------------------------------------------------------------------------------
     def found(self, position: int) -> None:
