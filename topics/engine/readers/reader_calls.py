@@ -204,17 +204,22 @@ class ReaderCalls:
                     SECOND_DIRECTORY_FORMAT, lambda error: done(error) if error is not None else again()
                 )
                 return
-            payload = encode(ReaderPayload(name, *config))
-            now_ms = core.clock.now_ms()
-            with reserve_for(core, found):
-                if config.holds and (found is None or not found.config.holds):
-                    log_caps(core.log, topic, now_ms, counted=False)
-                core.log.stage_control(topic.id, FrameType.READER_PUT, position, now_ms, payload, counted=False)
+            self._log_put(topic, name, config, found, position)
         except TopicsError as error:
             done(error)
             return
         readers.changing = True
         ReaderChange(core, topic, name, config, position, done).stage(synced=True)
+
+    def _log_put(self, topic: Topic, name: str, config: ReaderConfig, found: NamedReader | None, position: int) -> None:
+        """Stage the frame of a new reader, or of `found` as it will be. Raises: StorageError."""
+        core = self._core
+        payload = encode(ReaderPayload(name, *config))
+        now_ms = core.clock.now_ms()
+        with reserve_for(core, found):
+            if config.holds and (found is None or not found.config.holds):
+                log_caps(core.log, topic, now_ms, counted=False)
+            core.log.stage_control(topic.id, FrameType.READER_PUT, position, now_ms, payload, counted=False)
 
     def _settle(self, topic: Topic, then: Then) -> None:
         """Call `then` in a turn, once all is forwarded to the topic, and its expired records gone.
