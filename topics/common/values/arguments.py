@@ -62,7 +62,7 @@ def path(given: object, name: str = "path") -> str:
         raise UsageError(f"{name} is {shown(given)}: use the path of a directory, as a string or a Path")
     found = os.fsdecode(given)
     if not found.strip() or "\0" in found:
-        raise UsageError(f"{name} is {shown(given)}: use the path of a directory; it is made if it is missing")
+        raise UsageError(f"{name} is {shown(given)}: use the path of a directory")
     return os.path.abspath(found)
 
 
