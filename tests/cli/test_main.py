@@ -19,12 +19,15 @@ def test_the_version_is_told_by_the_module_too() -> None:
     assert done.stdout == f"topics {__version__}\n"
 
 
-def test_an_error_is_one_sentence(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    command = [sys.executable, "-m", "topics", "doctor", "--data-dir", str(tmp_path / "file" / "data")]
+@pytest.mark.parametrize(("name", "shown"), [("file", "file"), ("\x1b[31mfile\r", "\\x1b[31mfile\\r")])
+def test_an_error_is_one_sentence_whose_names_cannot_write_on_the_terminal(
+    tmp_path: Path, name: str, shown: str
+) -> None:
+    (tmp_path / name).touch()
+    command = [sys.executable, "-m", "topics", "doctor", "--data-dir", str(tmp_path / name / "data")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr == f"topics: {tmp_path}/file/data: Not a directory\n"
+    assert done.stderr == f"topics: {tmp_path}/{shown}/data: Not a directory\n"
 
 
 def test_doctor_tells_the_engine_the_disk_and_the_cost_of_a_commit_and_leaves_nothing(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -14,6 +15,7 @@ from topics.errors import UsageError
 REFUSED, USAGE, GAP, INTERRUPTED = 1, 2, 3, 130
 PIPE_CLOSED = 141
 """The reader of the output has left, as of a program that SIGPIPE ends."""
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 
 def exit_code_of(error: Exception) -> int:
@@ -21,7 +23,15 @@ def exit_code_of(error: Exception) -> int:
 
 
 def sentence(error: Exception) -> str:
-    """Return the sentence for an error; that of an OSError leaves out its number."""
+    """Return the sentence for an error; that of an OSError leaves out its number.
+
+    A control character in it, such as one of a file's name, is escaped: it could write anything on
+    the terminal.
+    """
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), _sentence(error))
+
+
+def _sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return f"{error.filename}: {error.strerror}: choose another port with --port, or 0 for a free one"
     if isinstance(error, OSError) and error.strerror:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from topics.cli.exit_codes import sentence
 from topics.common.extras import install_command
 from topics.errors import TopicsError, UsageError
 
@@ -347,9 +348,7 @@ def _sentence(error: Exception) -> str:
         if error.name != "pyarrow":
             raise error
         return f"this pipeline needs pyarrow: install it by {install_command('arrow')}"
-    if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return str(error)
+    return sentence(error)
 
 
 @contextlib.contextmanager
