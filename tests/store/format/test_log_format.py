@@ -109,7 +109,7 @@ def test_magic_then_version_then_checksum_are_told_apart() -> None:
         WalHeader.unpack(packed[:4] + b"\x02\x00" + packed[6:], "f")
     with pytest.raises(CorruptError, match="checksum"):
         WalHeader.unpack(packed[:8] + b"\xff" + packed[9:], "f")
-    with pytest.raises(FormatError, match="too short"):
+    with pytest.raises(CorruptError, match="too short"):
         WalHeader.unpack(packed[:40], "f")
     with pytest.raises(FormatError, match="not a batch"):
         BatchHeader.unpack(bytes(64), "b")
