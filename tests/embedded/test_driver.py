@@ -1,6 +1,8 @@
 """Threads taking turns at one loop: every caller is answered, whichever thread drives."""
 
+import itertools
 import os
+import select
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -205,6 +207,25 @@ def test_the_maintenance_thread_goes_on_at_once_when_a_call_in_another_thread_ha
     driver.submit(lambda done: disk.loop.spawn(work(done)), lambda _outcome: answered.set())
     assert answered.wait(10)
     driver.end(nothing)
+
+
+@pytest.mark.parametrize("woken_in", [1, 2, 3])
+def test_a_turn_that_was_woken_in_any_of_its_passes_ends_with_a_ring_that_shows_the_next_wake(
+    disk: Disk, monkeypatch: pytest.MonkeyPatch, woken_in: int
+) -> None:
+    """The thread waits for the ring's descriptor after it, and slept through a call of another thread."""
+    driver = Driver(disk.loop)
+    make_pass, passes = disk.loop.run_pass, itertools.count(1)
+
+    def run_pass(timeout_ns: int | None) -> None:
+        if next(passes) == woken_in:
+            disk.loop.ring.wake()
+        make_pass(timeout_ns)
+
+    monkeypatch.setattr(disk.loop, "run_pass", run_pass)
+    driver._drive_turn()
+    disk.loop.ring.wake()
+    assert select.select([disk.loop.ring.ready_fd], [], [], 10)[0]
 
 
 def test_timers_run_without_calls(disk: Disk) -> None:

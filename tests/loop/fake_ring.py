@@ -30,6 +30,7 @@ class FakeRing:
     receive_buffer_bytes = 4096
     wake_fd = -1
     ready_fd = -1
+    shows_wakes = True
 
     def __init__(self, clock: ManualClock) -> None:
         self.clock = clock

@@ -613,7 +613,8 @@ class Driver:
     def _drive_turn(self) -> None:
         """Make passes that wait for nothing, until two in a row had no work, or the turn ends.
 
-        The second of these submits what the work before has queued.
+        The second of these submits what the work before has queued. A pass that was woken has no
+        work, either, but the thread would sleep through the next `wake`.
         """
         loop, stats = self._loop, self._loop.stats()
         until_ns = loop.clock.monotonic_ns() + _TURN_NS
@@ -623,7 +624,7 @@ class Driver:
                 loop.call_soon(self._start_inbox)
             reaped = stats.completions
             loop.run_pass(0)
-            has_work = bool(self._inbox) or loop.ns_until_work() == 0
+            has_work = bool(self._inbox) or loop.ns_until_work() == 0 or not loop.ring.shows_wakes
             quiet_passes = 0 if has_work or stats.completions != reaped else quiet_passes + 1
             self._drove_ns = now_ns = loop.clock.monotonic_ns()
             if quiet_passes == _QUIET_PASSES or now_ns >= until_ns:

@@ -178,6 +178,10 @@ class Ring(Protocol):
     def ready_fd(self) -> int:
         """Descriptor that is readable while there are completions to reap; -1: none."""
 
+    @property
+    def shows_wakes(self) -> bool:
+        """Whether `wake` makes it readable; perhaps not from `reap` until the next wait."""
+
     def wake(self) -> None:
         """End a `submit_and_wait` in progress, or the next one.
 

@@ -431,6 +431,8 @@ void tp_spin(tp_ring *r, int64_t ns, int load_fd, unsigned cores)
 }
 
 uint64_t tp_spins(tp_ring *r) { return r->spins; }
+
+int tp_shows_wakes(tp_ring *r) { return r->wake_armed; }
 int tp_fd(tp_ring *r) { return r->refused ? -1 : r->uring.ring_fd; }
 
 static int64_t now_ns(void)

@@ -257,6 +257,10 @@ class UringRing(BlockingCalls):
     def ready_fd(self) -> int:
         return int(lib.tp_fd(self._ring))
 
+    @property
+    def shows_wakes(self) -> bool:
+        return bool(lib.tp_shows_wakes(self._ring))
+
     def submit_and_wait(self, timeout_ns: int | None) -> None:
         result = lib.tp_submit_and_wait(self._ring, -1 if timeout_ns is None else max(0, timeout_ns))
         if result < 0:

@@ -40,6 +40,7 @@ class SimRing:
 
     name = "sim"
     ready_fd = -1
+    shows_wakes = True
 
     def __init__(
         self,

@@ -40,6 +40,7 @@ class PortableRing(BlockingCalls):
     """
 
     name = "portable"
+    shows_wakes = True
 
     def __init__(self, receive_buffers: int = 512, receive_buffer_bytes: int = 16_384) -> None:
         self.receive_buffer_bytes = receive_buffer_bytes
