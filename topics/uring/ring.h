@@ -75,8 +75,8 @@ int tp_nop(tp_ring *ring, uint64_t user_data);
 void tp_spin(tp_ring *ring, int64_t ns, int load_fd, unsigned cores);
 /* Return the descriptor of the ring, which is readable while there are CQEs; -1: it is closed. */
 int tp_fd(tp_ring *ring);
-/* Return 1 if a wake-up makes a CQE, which that descriptor shows; 0 from the reaping of one until the
- * next wait. */
+/* Return 1 if a wake-up makes a CQE, which that descriptor shows; 0: one was reaped, with no wait
+ * since. */
 int tp_shows_wakes(tp_ring *ring);
 /* Return the number of waits that polled. */
 uint64_t tp_spins(tp_ring *ring);
