@@ -127,6 +127,15 @@ class Harness:
         self.cancel = self.engine.diff(name, DiffQuery(from_seq, nodes=nodes, **query), answer)
         return answer
 
+    def all_seen(self) -> list[object]:
+        """Return the counts of topic "t", and all that readers at every cursor see."""
+        state = self.state()
+        found: list[object] = [state.head_seq, state.earliest_seq, state.count, state.bytes]
+        for cursor in range(state.head_seq + 1):
+            result = self.diff(cursor)
+            found.append((result.tombstone, result.records))
+        return found
+
     def diff(self, from_seq: int = 0, name: str = "t", **query: Any) -> DiffResult:
         answer = self.start_diff(from_seq, name, **query)
         self.settle()

@@ -100,16 +100,6 @@ def in_files(h: Harness) -> list[int]:
     return found
 
 
-def read(h: Harness) -> list[object]:
-    """Return the counts, and all that readers at every cursor see."""
-    state = h.state()
-    found: list[object] = [state.head_seq, state.earliest_seq, state.count, state.bytes]
-    for cursor in range(h.state().head_seq + 1):
-        result = h.diff(cursor)
-        found.append((result.tombstone, result.records))
-    return found
-
-
 def test_what_goes_while_it_is_stated_stays_gone_and_is_told_alike_after_a_restart() -> None:
     """R-DUR-5, R-RTTL-4: records are deleted and expire between the steps, and a checkpoint may come there."""
     steps = 0
@@ -121,9 +111,9 @@ def test_what_goes_while_it_is_stated_stays_gone_and_is_told_alike_after_a_resta
         assert answer.get().config.durability == "disk"
         if rng.random() < 0.5:
             change(h, rng, appends=True)
-        before = read(h)
+        before = h.all_seen()
         h.restart()
-        assert read(h) == before, seed
+        assert h.all_seen() == before, seed
     assert steps > amount(100), "most took steps"
 
 
@@ -201,9 +191,9 @@ def test_requests_that_come_meanwhile_wait_for_the_same_steps() -> None:
         while not (first.given and second.given):
             h.settle()
     assert first.get().config.durability == second.get().config.durability == "disk"
-    before = read(h)
+    before = h.all_seen()
     h.restart()
-    assert read(h) == before
+    assert h.all_seen() == before
 
 
 def test_a_topic_deleted_meanwhile_is_made_anew_by_the_request() -> None:
