@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -149,20 +149,25 @@ def test_a_commit_of_the_last_record_of_a_page_is_one_of_the_page(log: topics.Lo
         assert seqs(reader.read(limit=3)) == [4, 5, 6]
 
 
+def refusal_within_a_pass(log: topics.Log, call: Callable[[], object]) -> str:
+    """Make a call on the thread that drives, in the midst of a pass; return the sentence of its refusal."""
+    told: list[str] = []
+
+    def refused() -> None:
+        with pytest.raises(UsageError) as raised:
+            call()
+        told.append(str(raised.value))
+
+    log.append("t", [1])
+    within_a_pass(log, refused)
+    return told[0]
+
+
 def test_a_close_within_a_call_is_refused_and_the_reader_stays_open(log: topics.Log) -> None:
     """It was closed, and nothing committed."""
     reader = log.reader("orders", "billing")
     assert seqs(reader.read(limit=3)) == [1, 2, 3]
-    refused: list[str] = []
-
-    def close() -> None:
-        with pytest.raises(UsageError) as error:
-            reader.close()
-        refused.append(str(error.value))
-
-    log.append("t", [1])
-    within_a_pass(log, close)
-    assert "from within a call" in refused[0]
+    assert "from within a call" in refusal_within_a_pass(log, reader.close)
     assert not reader.closed
     reader.close()
     assert reader.closed
@@ -223,16 +228,7 @@ def test_a_mistake_is_told_with_argument_value_and_remedy(log: topics.Log, call:
 def test_a_closed_reader_one_of_another_process_and_one_in_a_pass_are_refused(log: topics.Log) -> None:
     reader = log.reader("orders", "billing")
     assert "UsageError: this log was opened before the fork" in in_child(reader.read)
-    told: list[str] = []
-
-    def call() -> None:
-        with pytest.raises(UsageError) as raised:
-            reader.read()
-        told.append(str(raised.value))
-
-    log.append("t", [1])
-    within_a_pass(log, call)
-    assert "from within a call" in told[0]
+    assert "from within a call" in refusal_within_a_pass(log, reader.read)
     assert seqs(reader.read(limit=1)) == [1]
     reader.close()
     reader.close()
