@@ -79,7 +79,7 @@ class DonePages:
         return self._upto.get(token, 0) > committed
 
     def note(self, token: int, upto: int, committed: int) -> None:
-        """Remember a page that is done up to here, and forget those that are committed."""
+        """Remember a page that is done up to here, in the place of the oldest where it may go."""
         self._upto[token] = upto
         first = next(iter(self._upto))
         if len(self._upto) > _DONE_PAGES or self._upto[first] <= committed:

@@ -164,9 +164,10 @@ def expire_everywhere(core: QuotaCore, now_ms: int) -> int:
     for topic in core.expiry_round:
         work += _LOOK
         if topic.expires and topic.life is not Life.GONE:
-            work += _EXPIRY if is_expired(topic, now_ms) else 0
+            has_expired = is_expired(topic, now_ms)
+            work += _EXPIRY if has_expired else 0
             try:
-                freed += _expire_one(core, topic, now_ms)
+                freed += _expire_one(core, topic, now_ms, has_expired=has_expired)
             except StorageError:
                 core.expiry_round = None  # It did not look at this topic.
                 raise
@@ -177,13 +178,13 @@ def expire_everywhere(core: QuotaCore, now_ms: int) -> int:
     return freed
 
 
-def _expire_one(core: QuotaCore, topic: Topic, now_ms: int) -> int:
+def _expire_one(core: QuotaCore, topic: Topic, now_ms: int, *, has_expired: bool) -> int:
     """Stage the loss of the expired records of a topic, and note when others are due.
 
     Return the bytes that it will free.
     """
     freed, ttl = 0, expired_through(topic, now_ms)
-    if is_expired(topic, now_ms):
+    if has_expired:
         expire(core, topic, now_ms)
         # A loss that is applied already is no longer among the live bytes.
         freed = (topic.index.totals_through(ttl)[1] if ttl else 0) + _own_bytes(topic, ttl)

@@ -22,7 +22,6 @@ from topics.engine.state.control_frames import (
     CreatePayload,
     LeasesPayload,
     encode,
-    removal,
 )
 from topics.engine.state.router import RouterLife
 from topics.engine.state.staged_operations import Operation, Turn
@@ -364,7 +363,7 @@ class Lifecycle:
         Raises: LogReadOnlyError.
         """
         core = self._core
-        before = removal(topic)
+        upto = topic.next_seq - 1
         # Records that the old caps have evicted stay evicted, too. (In class `ephemeral`, the
         # floors and the list below state everything.)
         log_caps(core.log, topic, now_ms)
@@ -372,12 +371,12 @@ class Lifecycle:
             # From here on, either the existing leases survive a restart, too, or a restart forgets
             # them.
             leases = all_leases(topic.queue) if _keeps_leases(config) else LeasesPayload(forgotten=True)
-            core.log.stage_control(topic.id, FrameType.LEASES, before.upto, now_ms, encode(leases))
+            core.log.stage_control(topic.id, FrameType.LEASES, upto, now_ms, encode(leases))
         if topic.queue is not None and topic.queue.when_logged is None:
             topic.queue.is_logged = False  # The config states it from here on.
         change = ConfigPayload(msgspec.Raw(config.as_json()), incarnation=topic.incarnation)
         if topic.stage_class == "ephemeral":
-            change.head = topic.next_seq - 1
+            change.head = upto
             if config.durability != "ephemeral":
                 if topic.readers is not None:  # Their positions are not in the log yet.
                     log_positions(core.log, topic, now_ms)
