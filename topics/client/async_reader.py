@@ -17,40 +17,40 @@ R = TypeVar("R")
 class AsyncClientReader:
     """A named reader (`AsyncClient.reader`), whose calls are awaited. See `ClientReader`."""
 
-    def __init__(self, pages: HeldPage, play: Callable[[Script[Any]], Awaitable[Any]]) -> None:
-        self.topic = pages.topic
-        self.name = pages.name
-        self._pages = pages
+    def __init__(self, held: HeldPage, play: Callable[[Script[Any]], Awaitable[Any]]) -> None:
+        self.topic = held.topic
+        self.name = held.name
+        self._held = held
         self._play = play
         self._leaving: Awaitable[None] | None = None
         """The request that gives back a page, in progress."""
 
     @property
     def delivery(self) -> str:
-        return self._pages.delivery
+        return self._held.delivery
 
     @property
     def closed(self) -> bool:
-        return self._pages.closed
+        return self._held.closed
 
     async def read(self, *, limit: int = 0, max_bytes: int = 0, wait_ms: int = 0) -> list[Record]:
-        found: list[Record] = await self._play(self._pages.read(limit, max_bytes, wait_ms, peek=False))
+        found: list[Record] = await self._play(self._held.read(limit, max_bytes, wait_ms, peek=False))
         return found
 
     async def peek(self, *, limit: int = 0, max_bytes: int = 0, wait_ms: int = 0) -> list[Record]:
-        found: list[Record] = await self._play(self._pages.read(limit, max_bytes, wait_ms, peek=True))
+        found: list[Record] = await self._play(self._held.read(limit, max_bytes, wait_ms, peek=True))
         return found
 
     async def commit(self, seq: int | None = None) -> int:
-        committed: int = await self._play(self._pages.commit(seq))
+        committed: int = await self._play(self._held.commit(seq))
         return committed
 
     async def seek(self, seq: int) -> int:
-        position: int = await self._play(self._pages.seek(seq))
+        position: int = await self._play(self._held.seek(seq))
         return position
 
     async def state(self) -> ReaderState:
-        found: ReaderState = await self._play(self._pages.state())
+        found: ReaderState = await self._play(self._held.state())
         return found
 
     @property
@@ -69,14 +69,14 @@ class AsyncClientReader:
         return part(await self.state())
 
     async def close(self) -> None:
-        await self._play(self._pages.close())
+        await self._play(self._held.close())
 
     def abandon(self) -> Awaitable[None] | None:
         """Close without a commit: the page is handed out again, which may be awaited.
 
         Where no event loop runs, that happens once its lease has ended.
         """
-        giving_back = self._pages.abandon()
+        giving_back = self._held.abandon()
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -91,4 +91,4 @@ class AsyncClientReader:
         if error is None:
             await self.close()
         else:
-            await self._play(self._pages.abandon())
+            await self._play(self._held.abandon())

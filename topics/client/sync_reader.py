@@ -18,38 +18,38 @@ class ClientReader:
     ends without `close` or `abandon` leaves it to others after that.
     """
 
-    def __init__(self, pages: HeldPage, play: Callable[[Script[Any]], Any]) -> None:
-        self.topic = pages.topic
-        self.name = pages.name
-        self._pages = pages
+    def __init__(self, held: HeldPage, play: Callable[[Script[Any]], Any]) -> None:
+        self.topic = held.topic
+        self.name = held.name
+        self._held = held
         self._play = play
 
     @property
     def delivery(self) -> str:
-        return self._pages.delivery
+        return self._held.delivery
 
     @property
     def closed(self) -> bool:
-        return self._pages.closed
+        return self._held.closed
 
     def read(self, *, limit: int = 0, max_bytes: int = 0, wait_ms: int = 0) -> list[Record]:
-        found: list[Record] = self._play(self._pages.read(limit, max_bytes, wait_ms, peek=False))
+        found: list[Record] = self._play(self._held.read(limit, max_bytes, wait_ms, peek=False))
         return found
 
     def peek(self, *, limit: int = 0, max_bytes: int = 0, wait_ms: int = 0) -> list[Record]:
-        found: list[Record] = self._play(self._pages.read(limit, max_bytes, wait_ms, peek=True))
+        found: list[Record] = self._play(self._held.read(limit, max_bytes, wait_ms, peek=True))
         return found
 
     def commit(self, seq: int | None = None) -> int:
-        committed: int = self._play(self._pages.commit(seq))
+        committed: int = self._play(self._held.commit(seq))
         return committed
 
     def seek(self, seq: int) -> int:
-        position: int = self._play(self._pages.seek(seq))
+        position: int = self._play(self._held.seek(seq))
         return position
 
     def state(self) -> ReaderState:
-        found: ReaderState = self._play(self._pages.state())
+        found: ReaderState = self._play(self._held.state())
         return found
 
     @property
@@ -66,11 +66,11 @@ class ClientReader:
         return ReaderLag(state.lag_records, state.lag_ms)
 
     def close(self) -> None:
-        self._play(self._pages.close())
+        self._play(self._held.close())
 
     def abandon(self) -> None:
         """Close without a commit: the page is handed out again."""
-        self._play(self._pages.abandon())
+        self._play(self._held.abandon())
 
     def __enter__(self) -> ClientReader:
         return self
