@@ -19,7 +19,7 @@ from topics.engine.shared.stored_state import StoredState
 from topics.engine.state.producer_part import Part
 from topics.engine.values.results import TopicState
 from topics.engine.values.topic_config import make_config
-from topics.store.format.catalog import RowColumns
+from topics.store.format.catalog import NO_TAG, RowColumns
 from topics.store.format.file_table import FileKind
 from topics.store.format.log_format import FrameType
 from topics.store.format.row_columns import select
@@ -153,6 +153,27 @@ def test_of_two_creations_of_a_name_the_later_one_counts_in_whatever_order_they_
         for topic_id in (first, second):
             control(catalog, FrameType.TOPIC_CREATE, topic_id, 10 * topic_id, created())
         assert (catalog.checkpoints.exists(1), catalog.checkpoints.exists(2)) == (False, True)
+
+
+def _rows(file_id: int, first: int, *ts: int) -> RowColumns:
+    """Rows of a file with consecutive seqs from `first`."""
+    count, one = len(ts), np.ones(len(ts), np.uint32)
+    seqs = np.arange(first, first + count, dtype=np.uint64)
+    flags = np.zeros(count, np.uint8)
+    return RowColumns(file_id, seqs, one * 64, one * 48, one, np.array(ts, np.uint64), flags, one * NO_TAG, ())
+
+
+@pytest.mark.parametrize("first", [3, 4], ids=["adjacent", "with a hole"])
+def test_the_times_of_a_topic_never_decrease_whatever_its_segments_say(first: int) -> None:
+    h = Harness()
+    catalog, file_id = h.catalog, h.store.log.file.file_id
+    control(catalog, FrameType.TOPIC_CREATE, 5, 0, created())
+    catalog.add_rows(5, _rows(file_id, 1, 100, 200))
+    catalog.add_rows(5, _rows(file_id, first, 150, 300))
+    topic = h.engine._core.registry.by_name["a"]
+    (chunk,) = topic.index.chunks
+    assert chunk.ts[: chunk.count].tolist() == [100, 200, *[200] * (first - 2), 300]
+    assert topic.index.live == 4
 
 
 def test_an_older_config_does_not_replace_a_newer_one() -> None:

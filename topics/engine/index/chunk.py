@@ -101,6 +101,11 @@ class Chunk:
         """The seq after the last row."""
         return self.first + self.count
 
+    @property
+    def newest_ts(self) -> int:
+        """The `$ts` of the last row, live or dead."""
+        return int(self.ts[self.count - 1])
+
     def resize(self, capacity: int) -> None:
         """Replace the columns by copies of this capacity."""
         assert capacity >= self.count, "no row is cut off"

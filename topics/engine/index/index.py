@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence, Set
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -456,7 +457,7 @@ class Index:
 
     def first_since(self, ts_ms: int) -> int:
         """Return the lowest live seq whose `$ts` is at least `ts_ms`; 0 if there is none."""
-        position = bisect_left(self.chunks, ts_ms, key=_last_ts)
+        position = bisect_left(self.chunks, ts_ms, key=attrgetter("newest_ts"))
         if position == len(self.chunks):
             return 0
         chunk = self.chunks[position]
@@ -487,7 +488,7 @@ class Index:
 
     def last_before(self, ts_ms: int) -> int:
         """Return the highest live seq whose `$ts` is below `ts_ms`; 0 if there is none."""
-        position = bisect_left(self.chunks, ts_ms, key=_last_ts)
+        position = bisect_left(self.chunks, ts_ms, key=attrgetter("newest_ts"))
         # One of the two chunks has a live row before `ts_ms`.
         for chunk in reversed(self.chunks[max(0, position - 1) : position + 1]):
             alive = chunk.live_rows(0, int(np.searchsorted(chunk.ts[: chunk.count], np.uint64(ts_ms))))
@@ -858,8 +859,3 @@ def _given_back(chunks: list[Chunk]) -> Iterator[None]:
 def _bearing(numbers: NDArray[np.uint32]) -> int:
     """Return the number of elements that are not NO_TAG."""
     return int(np.count_nonzero(numbers != NO_TAG))
-
-
-def _last_ts(chunk: Chunk) -> int:
-    """Return the `$ts` of a chunk's last row, live or dead."""
-    return int(chunk.ts[chunk.count - 1])

@@ -207,7 +207,7 @@ class Dormant:
         for pack, at in self._runs_of(row):
             start, end = _bounds(pack, at)
             self._usage.left(pack.rows.file_id, end - start)
-            if not _add_simple(topic, pack.rows, start, end):
+            if not _add_consecutive(topic, pack.rows, start, end):
                 add_rows(topic, run_of(pack, at))
         if not self.by_id:  # Only iterators that are running now still use the columns.
             self._packs, self._earlier = [], []
@@ -297,8 +297,8 @@ def _bounds(pack: PackRows, at: int) -> tuple[int, int]:
     return int(pack.ends[at - 1]) if at else 0, int(pack.ends[at])
 
 
-def _add_simple(topic: Topic, rows: RowColumns, start: int, end: int) -> bool:
-    """Add rows [start, end), all new, in a third of the time of `add_rows`.
+def _add_consecutive(topic: Topic, rows: RowColumns, start: int, end: int) -> bool:
+    """Add rows [start, end), all new, in a third of the time of `Index.add_scattered`.
 
     Returns: False, and nothing is done, if there are holes, tags, or decreasing times.
     """
@@ -307,7 +307,8 @@ def _add_simple(topic: Topic, rows: RowColumns, start: int, end: int) -> bool:
     first = int(seqs[0])
     if int(seqs[-1]) - first != end - start - 1 or (len(rows.tag_table) and (rows.tags[part] != NO_TAG).any()):
         return False
-    if (ts[1:] < ts[:-1]).any():
+    chunks = topic.index.chunks
+    if (chunks and int(ts[0]) < chunks[-1].newest_ts) or (ts[1:] < ts[:-1]).any():
         return False
     columns = rows.offsets[part], rows.lengths[part], rows.sizes[part]
     topic.index.append_rows(first, rows.file_id, *columns, ts, rows.flags[part], None)
@@ -320,6 +321,8 @@ def add_rows(topic: Topic, rows: RowColumns) -> bool:
     new = int(np.searchsorted(rows.seqs, np.uint64(max(index.last_seq, topic.floors.dead_through)), "right"))
     if new == len(rows.seqs):
         return False
+    if _add_consecutive(topic, rows, new, len(rows.seqs)):
+        return True
     part = slice(new, None)
     seqs = rows.seqs[part]
     file_ids = np.full(len(seqs), rows.file_id, np.uint32)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 from typing_extensions import Buffer
 
 from topics.errors import CorruptError
@@ -46,8 +47,8 @@ class FileCalls(ReadCalls, Protocol):
     def list_directory(self, path: str) -> list[str]: ...
 
 
-async def read_file(files: ReadCalls, path: str, size: int | None = None) -> bytes:
-    """Return the whole file, or its first `size` bytes.
+async def read_view(files: ReadCalls, path: str, size: int | None = None) -> memoryview:
+    """Return the whole file, or its first `size` bytes: `read_file` without a copy of them.
 
     Raises OSError; CorruptError, it is larger than the memory.
     """
@@ -55,13 +56,18 @@ async def read_file(files: ReadCalls, path: str, size: int | None = None) -> byt
     try:
         size = files.file_size(path) if size is None else size
         try:
-            buffer = bytearray(size)
+            buffer = np.empty(size, np.uint8).data
         except MemoryError:
             raise CorruptError(f"{path}: {size} bytes are more than there is memory for", {"path": path}) from None
         count = await files.read_into(fd, buffer, 0)
     finally:
         await files.close(fd)
-    return bytes(memoryview(buffer)[:count])
+    return buffer.toreadonly()[:count]
+
+
+async def read_file(files: ReadCalls, path: str, size: int | None = None) -> bytes:
+    """Return the whole file, or its first `size` bytes, see `read_view`."""
+    return bytes(await read_view(files, path, size))
 
 
 async def read_slow_file(files: FileCalls, path: str) -> bytes:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from topics.errors import CorruptError, FormatError
-from topics.store.disk.whole_files import FileCalls, ReadCalls, read_file, write_new_file, zero_range
+from topics.store.disk.whole_files import FileCalls, ReadCalls, read_file, read_view, write_new_file, zero_range
 from topics.store.format import codec
 from topics.store.format.catalog import RowColumns
 from topics.store.format.codec import ScanStop
@@ -150,7 +150,7 @@ async def read_rows(files: ReadCalls, path: str, segment: Segment) -> SegmentRow
     """
     if segment.sealed:
         try:
-            data = await read_file(files, index_path(path))
+            data = await read_view(files, index_path(path))
             header, columns = IndexHeader.unpack(data, index_path(path))
             if (header.epoch, header.sum) == (segment.epoch, segment.sum):
                 return SegmentRows(live_rows(index_rows(columns, np.uint64(header.first_seq), segment.file_id)), False)
