@@ -60,6 +60,27 @@ def test_a_log_is_an_asynchronous_context_that_closes_beside_the_event_loop(tmp_
         assert [record.data for record in log.read("t")] == [1]
 
 
+def test_the_awaited_log_is_a_context_that_closes_its_log(tmp_path: Path) -> None:
+    async def run() -> AsyncLog:
+        async with topics.open(tmp_path).aio as log:
+            await log.append("t", [1])
+            assert [state.name for state in await log.topics()] == ["t"]
+            assert repr(log) == f"<topics.AsyncLog of {str(tmp_path)!r}, open>"
+        return log
+
+    assert asyncio.run(run()).closed
+
+    async def close() -> None:
+        log = topics.open(tmp_path).aio
+        await log.close()
+        await log.close()
+        with pytest.raises(topics.UsageError, match="closed"):
+            await log.topics()
+
+    asyncio.run(close())
+    topics.open(tmp_path).close()
+
+
 def test_an_exception_within_the_context_is_the_callers_and_the_log_is_closed(tmp_path: Path) -> None:
     async def run() -> None:
         async with topics.open(tmp_path):

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from typing_extensions import Unpack
 
@@ -63,6 +63,12 @@ class DrivenLog(Protocol):
     @property
     def closed(self) -> bool: ...
 
+    def close(self) -> None: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: object
+    ) -> None: ...
+
     def _asking_stats(self) -> Start[LogStats]: ...
 
     def _asking_flush(self, topic: str | None, seq: int | None, timeout: float | None) -> Start[FlushResult]: ...
@@ -70,6 +76,8 @@ class DrivenLog(Protocol):
 
 class AsyncLog(AwaitedComposedCalls):
     """The methods of a log as awaitables (`log.aio`).
+
+    `async with topics.open("data").aio as log` ends by closing the log.
 
     A cancelled await does not undo its call. An append that the driving thread has not admitted by
     then leaves nothing; one that it has is written.
@@ -86,6 +94,10 @@ class AsyncLog(AwaitedComposedCalls):
     def closed(self) -> bool:
         """Whether the log was closed."""
         return self._log.closed
+
+    async def close(self) -> None:
+        """Close the log on another thread, as `Log.close` does."""
+        await asyncio.shield(asyncio.to_thread(self._log.close))
 
     async def append(
         self,
@@ -142,6 +154,10 @@ class AsyncLog(AwaitedComposedCalls):
 
     async def delete_topic(self, topic: str, *, if_empty: bool = False) -> DeleteTopicResult:
         return await self._run(self._starts.deleting_topic(topic, if_empty=if_empty))
+
+    async def topics(self, prefix: str = "") -> list[TopicState]:
+        """Return every topic whose name begins with `prefix`, by name."""
+        return await self._run(self._starts.listing(prefix))
 
     async def claim(
         self,
@@ -282,6 +298,16 @@ class AsyncLog(AwaitedComposedCalls):
 
     async def stats(self) -> LogStats:
         return await self._run(self._log._asking_stats())
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else "open"
+        return f"<topics.{type(self).__name__} of {self._log.config.data_dir!r}, {state}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        await self._log.__aexit__(kind, error, traceback)
 
     async def _make(self, call: Start[Any]) -> Any:
         """Make a call, and read its page, if it is one."""
