@@ -1031,15 +1031,22 @@ MUTANTS = (
     _one(
         "a lone write beside a batch in flight",
         "store/wal/shard.py",
-        "        if self._commitment.batch is not None or not staging.is_empty",
+        "        if self._is_busy or not staging.is_empty",
         "        if not staging.is_empty",
         "tests/engine/write/test_append_lone.py",
     ),
     _one(
+        "a batch sent before all callbacks of the one before it ran",
+        "store/wal/shard.py",
+        "return self._commitment.batch is not None or self._unanswered > 0",
+        "return self._commitment.batch is not None",
+        "tests/store/wal/test_shard.py",
+    ),
+    _one(
         "a lone write before a batch that is staged",
         "store/wal/shard.py",
-        "self._commitment.batch is not None or not staging.is_empty",
-        "self._commitment.batch is not None",
+        "self._is_busy or not staging.is_empty",
+        "self._is_busy",
         "tests/engine/write/test_append_lone.py",
     ),
     _one(

@@ -14,7 +14,8 @@ aimed.
   has failed.
 
 In some seeds the fixed numbers of the code are small, too: reservations of seqs, so that topics of
-a few dozen records outgrow them; the time between two checks whether a checkpoint is due, so that a
+a few dozen records outgrow them; the answers to a commit that a pass gives, so that faults and cuts
+come between those of one commit; the time between two checks whether a checkpoint is due, so that a
 life has many; and the time between two checks whether a full disk has space again, so that writes
 continue in the same life.
 """
@@ -31,6 +32,7 @@ from tests.sim.whole.seed_plan import WHOLE, Faulty, Life, Plan, PlannedFault, S
 from topics.engine.state import topic_numbers as numbers
 from topics.store.checkpoint import checkpointer
 from topics.store.disk import disk_space
+from topics.store.wal import shard
 
 _AIMED = 0.2
 """Share of the seeds that are aimed."""
@@ -157,8 +159,9 @@ def _change(plan: Plan, at: int, **changes: object) -> None:
 def small_numbers(plan: Plan) -> Iterator[None]:
     """Set small numbers for the run of a plan."""
     reserve, look_ns = (numbers._RESERVE_MIN, numbers._RESERVE_REQUESTS), checkpointer._LOOK_EVERY_NS
-    check_ns = disk_space._CHECK_NS
+    check_ns, answers = disk_space._CHECK_NS, shard.ANSWERS_A_PASS
     numbers._RESERVE_MIN, numbers._RESERVE_REQUESTS = stream(plan.seed, "reserve").choice((reserve, (1, 1), (4, 2)))
+    shard.ANSWERS_A_PASS = stream(plan.seed, "answers").choice((answers, answers, 1, 3))
     looks_ns = (look_ns, look_ns, 20_000_000, 3_000_000)
     checkpointer._LOOK_EVERY_NS = plan.look_every_ns or stream(plan.seed, "look").choice(looks_ns)
     quick_ns = stream(plan.seed, "check").choice((check_ns, 3_000_000, 3_000_000))
@@ -166,6 +169,7 @@ def small_numbers(plan: Plan) -> Iterator[None]:
     try:
         yield
     finally:
+        shard.ANSWERS_A_PASS = answers
         disk_space._CHECK_NS = check_ns
         numbers._RESERVE_MIN, numbers._RESERVE_REQUESTS = reserve
         checkpointer._LOOK_EVERY_NS = look_ns

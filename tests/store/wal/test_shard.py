@@ -5,13 +5,16 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from tests.amount import seeds
 from tests.sim.world.faults import FOREVER, Faults
-from tests.store.log_world import LogWorld, recover
+from tests.store.log_world import LogWorld, Write, recover
 from topics.errors import DiskFullError, LogReadOnlyError, NoLogFileError
 from topics.store.format import codec
+from topics.store.format.rows import RowRecord, pack_rows
+from topics.store.wal import shard
 from topics.store.wal.sharded_log import ShardStart
 from topics.store.wal.write_batch import Commit
 
@@ -54,6 +57,70 @@ def test_what_arrives_while_a_commit_is_in_flight_is_the_next_batch() -> None:
     assert second.commit is third.commit
     assert world.log.backlog_bytes == world.log.queue_depth == 0
     check_readable(world)
+
+
+def answered_in_turns(world: LogWorld, count: int) -> list[Write]:
+    """Stage a batch of so many writes, and return them once some were answered."""
+    writes = [world.write(topic_id) for topic_id in range(1, count + 1)]
+    world.settle(writes[0])
+    return writes
+
+
+@pytest.fixture
+def few_answers(monkeypatch: pytest.MonkeyPatch) -> int:
+    """The number of answers that a pass gives, a small one."""
+    monkeypatch.setattr(shard, "ANSWERS_A_PASS", 10)
+    return 10
+
+
+def test_a_pass_gives_some_of_the_answers_to_a_commit_and_the_next_commit_waits_for_all(few_answers: int) -> None:
+    """512 topics that were created by writes of one commit were answered in one pass of 36 ms."""
+    world = LogWorld()
+    writes = answered_in_turns(world, 35)
+    later = world.write(99)
+    answered = [sum(write.acked for write in writes)]
+    while answered[-1] < len(writes):
+        assert world.log.counters.batches == 1
+        assert world.log.queue_depth == len(writes) - answered[-1] + 1
+        assert not world.write_lone(98, 1, pack_rows([RowRecord(b"1")]), fsync=True), "others come first"
+        world.passes(1)
+        answered.append(sum(write.acked for write in writes))
+    assert max(np.diff(answered, prepend=0)) == few_answers
+    world.settle(later)
+    assert [write.order for write in [*writes, later]] == list(range(36))
+    assert world.log.backlog_bytes == world.log.queue_depth == 0
+    check_readable(world)
+
+
+def test_who_waits_for_a_log_waits_for_the_answers_to_its_last_commit(few_answers: int) -> None:
+    world = LogWorld()
+    writes = answered_in_turns(world, 35)
+    flushed: list[bool] = []
+    world.log.when_flushed(None, lambda _error: flushed.append(all(write.acked for write in writes)))
+    world.loop.run_until(lambda: bool(flushed))
+    assert flushed == [True]
+    writes = answered_in_turns(world, 35)
+    assert not all(write.acked for write in writes)
+    world.close()
+    assert all(write.acked for write in writes)
+
+
+def test_a_log_that_fails_amid_answers_gives_the_others_and_then_fails_what_is_staged(few_answers: int) -> None:
+    world = LogWorld()
+    writes = answered_in_turns(world, 35)
+    later = world.write(99)
+    world.log.latch("no")
+    assert later.commit is None, "its topic's operations are decided in their order"
+    world.settle()
+    assert all(write.acked for write in writes)
+    assert isinstance(later.error, LogReadOnlyError)
+    world.close()
+
+
+def test_callers_of_the_library_get_all_answers_in_the_pass_that_they_wait_in(few_answers: int) -> None:
+    world = LogWorld()
+    world.log.commit_in_place()
+    assert all(write.acked for write in answered_in_turns(world, 35))
 
 
 def test_a_disk_write_is_acked_unsynced_and_synced_in_the_background() -> None:
