@@ -197,8 +197,9 @@ check: venv ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy tests/project/typed/typed_use.py
 
-# tests/project/typed/typed_use.py uses all that programs use; pyright comes from the package index, once, and brings node.
+# tests/project/typed/typed_use.py uses all that programs use, and misspells some; pyright comes from the package index, once, and brings node.
 pyright: venv ## the public surface under pyright's strict mode
 	$(BIN)/python -m pip install -q --disable-pip-version-check "pyright>=1.1"
 	$(BIN)/pyright -p tests/project/typed/pyright.json $(ARGS)

@@ -1,4 +1,7 @@
-"""The public surface as a program uses it, for a strict type checker (`make pyright`). It is not run."""
+"""The public surface as a program uses it, for strict type checkers (`make check`, `make pyright`). It is not run.
+
+A comment that ignores an error stands where a checker has to find one: both report a comment that ignores none.
+"""
 
 from __future__ import annotations
 
@@ -83,3 +86,31 @@ async def awaited() -> None:
         print([letter.seq async for letter in log.dead("jobs")], (await log.redrive("jobs")).skipped)
     async with topics.open("data") as directory:
         print((await directory.aio.append("orders", [1])).count)
+    async with topics.open("data").aio as log_of_directory:
+        async for job in log_of_directory.work("jobs", node="w"):
+            async with job:
+                print(job.seq, [state.name for state in await log_of_directory.topics()])
+
+
+def mistake(log: topics.AnyLog, client: topics.Client, directory: topics.Log) -> None:
+    """Misspell settings, values and arguments, in a directory and in a server."""
+    topics.open("data", durabilty="fsync")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    topics.connect("http://localhost:4000", timout=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    log.put_topic("jobs", typ="queue")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    log.put_topic("jobs", type="que")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    log.put_topic("jobs", durability="strong")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    client.put_topic("jobs", cap_record=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    directory.patch_topic("jobs", ttl=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    log.append("orders", [1], ky="k")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    log.tail("orders", on_gap="ignore")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    log.put_router("r", "a", "b", fitler="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    settings: topics.LogSettings = {"sync_every": 1}  # type: ignore[typeddict-unknown-key]  # pyright: ignore[reportAssignmentType]
+    config: topics.TopicSettings = {"cap_record": 1}  # type: ignore[typeddict-unknown-key]  # pyright: ignore[reportAssignmentType]
+    print(settings, config)
+
+
+async def mistake_awaited(client: topics.AsyncClient, directory: topics.AsyncLog) -> None:
+    """Misspell settings where calls are awaited."""
+    await client.put_topic("jobs", typ="queue")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await directory.patch_topic("jobs", ttl=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    client.tail("orders", on_gap="ignore")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
