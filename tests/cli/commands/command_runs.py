@@ -30,6 +30,10 @@ _SERVER_SECONDS = 300
 """A server lives as long as a whole transcript takes, also beside other tests."""
 _PLACES = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"), "YYYY-MM-DDThh:mm:ss.mmmZ"),
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d-\d\d-\d\dZ"), "YYYY-MM-DDThh-mm-ssZ"),
+    (re.compile(r'("(?:taken_ms|bytes|copied_bytes)":)\d+(?=[^}]*"linked_files")'), r"\1N"),
+    (re.compile(r"\d+\.\d KiB (?=in \d+ files|copied)"), "N KiB "),
+    (re.compile(r"(?<=^peers:\n)(?:  .+\n)+", re.MULTILINE), "  PEERS\n"),
     (re.compile(r'("(?:\$ts|last_write_ts|last_read_ts|deadline|lag_ms|at)":)\d+'), r"\1TIME"),
     (re.compile(r'("effective_priority":)\d+'), r"\1N"),
     (re.compile(r'("incarnation":)"[^"]*"'), r'\1"INCARNATION"'),

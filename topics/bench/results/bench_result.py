@@ -202,7 +202,8 @@ def read_result(path: str) -> BenchResult:
     try:
         document = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise UsageError(f"{path}: {error}: name a JSON file that `topics bench run` has written") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{path}: {reason}: name a JSON file that `topics bench run` has written") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise UsageError(f"{path}: this is no result of `topics bench run`: its format is not {FORMAT!r}")
     if document.get("version") != VERSION:
