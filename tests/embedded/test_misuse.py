@@ -156,15 +156,18 @@ SUBCLASSES: list[Callable[[Any], Any]] = [
     lambda log: log.reader("t", "r").seek(Number(2)),
     lambda log: [(reader := log.reader("t", "r")).read(limit=Number(2)), reader.commit(Number(1))],
     lambda log: log.delete_reader(Text("t"), Text("r")),
-    lambda log: log.flush(Text("t"), Number(2)),
+    lambda log: log.page("t", node=Text("n")),
+    lambda log: list(log.read("t", only_node=Text("n"), match=Text("x"))),
+    lambda log: log.patch_topic("t", dead_letter=Text("d"), priority=Number(3)),
     lambda log: log.wait({Text("t"): Number(0)}, wait_ms=Number(1)),
     lambda log: log.ack(Text("q"), Text("n"), claimed(log, Number(1))),
     lambda log: log.nack("q", "n", claimed(log, Number(1)), delay_ms=Number(5), reason=Text("late")),
     lambda log: log.extend("q", "n", claimed(log, Number(1)), lease_ms=Number(5000)),
 ]
+"""Calls that clients have, too."""
 
 
-@pytest.mark.parametrize("call", SUBCLASSES)
+@pytest.mark.parametrize("call", [*SUBCLASSES, lambda log: log.flush(Text("t"), Number(2))])
 def test_a_subclass_of_a_string_or_an_integer_is_stored_as_a_plain_one(tmp_path: Path, call: Any) -> None:
     """In the midst of a checkpoint it would be refused, and no later checkpoint would end."""
     path = tmp_path / "data"

@@ -106,7 +106,7 @@ def topic_names(prefix: str, cursor: str) -> ServerCall[tuple[list[str], str | N
 def _settings_body(settings: TopicSettings) -> bytes:
     check_setting_names(settings)
     try:
-        return _encode(settings)
+        return msgspec.json.encode(settings, enc_hook=arguments.plain_setting)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise UsageError(str(error)) from None
 
@@ -178,8 +178,7 @@ def append(
     """Return the call that appends records. new_key: a key that no other write has."""
     body: dict[str, Any] = {"records": _records(arguments.values(records))}
     if node is not None:
-        arguments.encoded("node", node)
-        body["node"] = node
+        body["node"] = arguments.utf8_text("node", node)
     if create is not None:
         arguments.flag("create", create)
         body["create"] = create
@@ -240,9 +239,7 @@ def _appending(  # noqa: PLR0917 - the options of an append
             raise UsageError("key and producer are given: leave out key, a part is known by its producer")
         body["producer"] = _producer(producer)
     else:
-        if key is not None:
-            arguments.encoded("key", key)
-        body["idempotency_key"] = new_key() if key is None else key
+        body["idempotency_key"] = new_key() if key is None else arguments.utf8_text("key", key)
     try:
         text = _encode(body)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -290,13 +287,15 @@ def _records(values: Sequence[Any]) -> list[dict[str, Any]]:
 def _producer(given: object) -> dict[str, Any]:
     if not isinstance(given, Producer):
         raise UsageError(f"producer is {arguments.shown(given)}: use topics.Producer(id, epoch, part)")
-    arguments.encoded("producer.id", given.id)
-    arguments.count("producer.epoch", given.epoch, _PRODUCER_MAX)
-    arguments.count("producer.part", given.part, _PART_MAX)
-    arguments.count("producer.piece", given.piece, _PART_MAX)
     arguments.flag("producer.last", given.last)
-    arguments.encoded("producer.attempt", given.attempt)
-    return {name: getattr(given, name) for name in ("id", "epoch", "part", "piece", "last", "attempt")}
+    return {
+        "id": arguments.utf8_text("producer.id", given.id),
+        "epoch": arguments.count("producer.epoch", given.epoch, _PRODUCER_MAX),
+        "part": arguments.count("producer.part", given.part, _PART_MAX),
+        "piece": arguments.count("producer.piece", given.piece, _PART_MAX),
+        "last": given.last,
+        "attempt": arguments.utf8_text("producer.attempt", given.attempt),
+    }
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -427,7 +426,7 @@ class ClientReads:
 def claim(
     queue: str, node: str, limit: int, *, lease_ms: int | None, wait_ms: int, include_attempts: bool
 ) -> ServerCall[list[Job]]:
-    arguments.encoded("node", node)
+    node = arguments.utf8_text("node", node)
     limit = arguments.count("limit", limit)
     lease_ms = arguments.optional_count("lease_ms", lease_ms)
     wait_ms = arguments.count("wait_ms", wait_ms)
@@ -454,8 +453,7 @@ def nack(queue: str, node: str, jobs: Jobs, delay_ms: int, reason: str | None) -
     body, repeat = _held(queue, node, jobs)
     body["delay_ms"] = delay_ms
     if reason:
-        arguments.encoded("reason", reason)
-        body["reason"] = reason
+        body["reason"] = arguments.utf8_text("reason", reason)
     request = ServerRequest("POST", f"{_topic_path(queue, 'queue')}/nack", _encode(body))
     return _ending(request, repeat, "nacked")
 
@@ -484,8 +482,7 @@ def _held(queue: str, node: str, jobs: Jobs) -> tuple[dict[str, Any], Repeat]:
 
     A lease id means one delivery of a job; a bare seq might mean a later one by then.
     """
-    arguments.encoded("node", node)
-    held = held_jobs(queue, node, jobs)
+    held = held_jobs(queue, arguments.utf8_text("node", node), jobs)
     body: dict[str, Any] = {"node": held.node, "seqs": held.seqs}
     if any(lease is not None for lease in held.lease_ids):
         body["lease_ids"] = ["" if lease is None else f"lease_{lease:x}" for lease in held.lease_ids]
@@ -520,9 +517,9 @@ def _router_path(name: str) -> str:
 
 
 def put_router(name: str, config: RouterConfig) -> ServerCall[RouterPut]:
-    arguments.encoded("source", config.source)
-    arguments.encoded("dest", config.dest)
     body = config._asdict()
+    body["source"] = arguments.utf8_text("source", config.source)
+    body["dest"] = arguments.utf8_text("dest", config.dest)
     body["filter"] = None if config.filter is None else msgspec.Raw(config.filter.as_json())
     return ServerCall(ServerRequest("PUT", _router_path(name), _encode(body)), parsing.router_put, changes=True)
 

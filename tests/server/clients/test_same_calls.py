@@ -16,6 +16,7 @@ import pytest
 import topics
 from tests.embedded.calls.test_library_queues import make_dead
 from tests.embedded.conftest import SMALL
+from tests.embedded.test_misuse import SUBCLASSES
 from topics.client.parsing import DeadLetterPage, Redriven
 from topics.client.server_calls import ClientDeadLetters
 from topics.common import work_steps
@@ -39,6 +40,12 @@ def test_a_tail_goes_on_where_its_reader_was(any_log: topics.AnyLog) -> None:
     assert state.committed == 2, "the last one may not be done"
     assert first(any_log.tail("orders", reader="billing"), 4) == [2, 3, 4, 5], "what is left of the page comes at once"
     assert first(any_log.tail("orders", reader="new", from_={"last": 2}), 2) == [4, 5]
+
+
+@pytest.mark.parametrize("call", SUBCLASSES)
+def test_a_subclass_of_a_string_or_an_integer_is_taken_as_a_plain_one(any_log: topics.AnyLog, call: Any) -> None:
+    any_log.append("t", [1, 2, 3])
+    call(any_log)
 
 
 def test_a_read_and_a_tail_take_only_some_of_the_records(any_log: topics.AnyLog) -> None:

@@ -49,6 +49,11 @@ def encoded(name: str, value: object) -> bytes:
         raise UsageError(f"{name} is {shown(value)}: use a string without lone surrogates") from None
 
 
+def utf8_text(name: str, value: object) -> str:
+    """Return a string that UTF-8 has as a plain one, see `text`."""
+    return encoded(name, value).decode()
+
+
 def optional_encoded(name: str, value: object) -> bytes | None:
     return None if value is None else encoded(name, value)
 

@@ -87,8 +87,7 @@ def _places(what: str, topics: Mapping[str, int | From | None], last_max: int) -
 
 
 def _name(name: Any) -> str:
-    arguments.encoded("topics", name)
-    return arguments.text("topics", name)
+    return arguments.utf8_text("topics", name)
 
 
 def _known(name: str, seen: Any) -> KnownTopic:

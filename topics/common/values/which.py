@@ -22,8 +22,7 @@ class WhichRecords(NamedTuple):
     @classmethod
     def of(cls, node: str, only_node: str, match: str | Predicate | None) -> WhichRecords:
         """Check arguments of a read. Raises: UsageError, one is wrong, or both name nodes."""
-        arguments.encoded("node", node)
-        arguments.encoded("only_node", only_node)
+        node, only_node = arguments.utf8_text("node", node), arguments.utf8_text("only_node", only_node)
         if node and only_node:
             raise UsageError(f"node and only_node are given: leave out one, {arguments.shown(only_node)} says it all")
         return cls(node, only_node, arguments.predicate(match))
