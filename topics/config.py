@@ -7,6 +7,7 @@ name is its unit. `cli/environment.py` makes a Config from a file, `TOPICS_*` va
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 
@@ -549,6 +550,8 @@ def is_in(path: str, directory: str) -> bool:
 
 
 _DEFAULTS = {setting.name: setting.default for setting in fields(Config)}
+_ORIGIN = re.compile(r"\*|null|(?!http://.*:80$|https://.*:443$)[a-z][a-z0-9+.-]*://[^/\s?#@]+", re.IGNORECASE)
+"""An `Origin` that a browser may send, or any."""
 
 
 def checked(name: str, value: object) -> object:
@@ -578,7 +581,13 @@ def checked(name: str, value: object) -> object:
     elif isinstance(default, tuple):
         if isinstance(value, str) or not all(isinstance(part, str) for part in _parts(value)):
             raise UsageError(f"{name} is {value!r}: use a list of strings")
-        return tuple(part for part in _parts(value))
+        parts = tuple(part for part in _parts(value) if isinstance(part, str))
+        if name == "allowed_origins" and (wrong := [part for part in parts if not _ORIGIN.fullmatch(part)]):
+            raise UsageError(
+                f"allowed_origins holds {wrong[0]!r}: use origins as browsers send them, as https://app.example or "
+                "http://localhost:8000, without a path and without the scheme's own port, or *"
+            )
+        return parts
     elif not isinstance(value, str):
         shown = "no string" if name in SECRET else repr(value)
         raise UsageError(f"{name} is {shown}: use a string")

@@ -31,6 +31,10 @@ from topics.errors import UsageError
         ("allowed_hosts", "example.org", "a list of strings"),
         ("allowed_hosts", (1,), "a list of strings"),
         ("allowed_hosts", None, "a list of strings"),
+        ("allowed_origins", ("https://a.example", "foo"), "'foo': use origins as browsers send them"),
+        ("allowed_origins", ("localhost:8000",), "http://localhost:8000"),
+        ("allowed_origins", ("http://a.example/",), "without a path"),
+        ("allowed_origins", ("https://a.example:443",), "without the scheme's own port"),
     ],
 )
 def test_a_value_of_another_type_or_range_names_the_setting_and_what_it_takes(
@@ -51,6 +55,11 @@ def test_keys_of_a_wrong_type_are_not_shown() -> None:
     with pytest.raises(UsageError) as caught:
         Config(api_keys=["secret"])  # type: ignore[arg-type]
     assert "secret" not in str(caught.value)
+
+
+def test_origins_of_every_kind_that_browsers_send_may_be_allowed() -> None:
+    listed = ("*", "null", "https://a.example", "HTTP://[::1]:8000", "http://a:443", "moz-extension://0f-1")
+    assert Config(allowed_origins=listed).allowed_origins == listed
 
 
 def test_a_list_of_names_is_a_tuple_of_them() -> None:
