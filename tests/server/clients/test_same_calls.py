@@ -536,6 +536,20 @@ def test_a_wrong_argument_of_work_is_one_sentence(any_log: topics.AnyLog, wrong:
         any_log.work("jobs", **{"node": "w", **wrong})
 
 
+@pytest.mark.parametrize(
+    ("setting", "advice"), [("durabilty", "did you mean durability?"), ("colour", "use one of type, ttl_ms, ")]
+)
+def test_a_setting_that_no_topic_has_is_told_with_the_likely_one(
+    any_log: topics.AnyLog, setting: str, advice: str
+) -> None:
+    wrong: Any = {setting: "fsync"}
+    for call in (any_log.put_topic, any_log.patch_topic):
+        with pytest.raises(topics.UsageError) as refused:
+            call("orders", **wrong)
+        assert str(refused.value).startswith(f"unknown topic setting {setting!r}: {advice}")
+    assert any_log.topics() == []
+
+
 def test_asyncio_tails_and_works_alike(any_log: AnyTwin) -> None:
     any_log.append("orders", list(range(4)))
     any_log.put_topic("jobs", type="queue")
