@@ -660,7 +660,7 @@ class Shard:
         self._counters.answer.add(self._clock.monotonic_ns() - answering_ns)
 
     def _answer_others(self, number: int, waiters: list[Done], commit: Commit) -> None:
-        """Continue in a pass after the one of this number, whose tasks may follow its completions."""
+        """Continue in a pass after that of this number, whose tasks may follow its completions."""
         if self._loop.passes == number:
             self._loop.call_soon(partial(self._answer_others, -1, waiters, commit))
         else:
