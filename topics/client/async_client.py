@@ -21,7 +21,7 @@ from topics.client.scripts import Script
 from topics.client.server_calls import ClientDeadLetters, ClientReads
 from topics.common.composed_calls import AwaitedComposedCalls
 from topics.common.opening_reader import OpeningReader
-from topics.common.settings import TopicSettings
+from topics.common.settings import Delivery, Guarantee, TopicSettings
 from topics.common.values.answers import (
     AckResult,
     AppendResult,
@@ -39,7 +39,7 @@ from topics.common.values.answers import (
 )
 from topics.common.values.backup_result import BackupResult
 from topics.common.values.begin import From
-from topics.common.values.configs import AT_LEAST_ONCE, Predicate
+from topics.common.values.configs import Predicate
 from topics.common.values.delivered import Job, Jobs, Page, Record
 from topics.common.values.reader_config import opening
 from topics.common.values.routing import router_config
@@ -214,7 +214,7 @@ class AsyncClient(AwaitedComposedCalls):
         topic: str,
         name: str,
         *,
-        delivery: str | None = None,
+        delivery: Delivery | None = None,
         commit_every: int = 1,
         holds: bool | None = None,
         trims: bool | None = None,
@@ -297,7 +297,7 @@ class AsyncClient(AwaitedComposedCalls):
         preserve_tag: bool = True,
         create_dest: bool = True,
         allow_cycle: bool = False,
-        guarantee: str = AT_LEAST_ONCE,
+        guarantee: Guarantee = "at_least_once",
     ) -> RouterPut:
         options = (preserve_node, preserve_tag, create_dest, allow_cycle, guarantee)
         return await self._run(calls.put_router(name, router_config(source, dest, filter, *options)))

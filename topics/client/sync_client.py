@@ -22,7 +22,7 @@ from topics.client.server_calls import ClientDeadLetters, ClientReads
 from topics.client.sockets import Sockets
 from topics.client.sync_reader import ClientReader
 from topics.common.composed_calls import ComposedCalls
-from topics.common.settings import TopicSettings
+from topics.common.settings import Delivery, Guarantee, TopicSettings
 from topics.common.values.answers import (
     AckResult,
     AppendResult,
@@ -40,7 +40,7 @@ from topics.common.values.answers import (
 )
 from topics.common.values.backup_result import BackupResult
 from topics.common.values.begin import From
-from topics.common.values.configs import AT_LEAST_ONCE, Predicate
+from topics.common.values.configs import Predicate
 from topics.common.values.delivered import Job, Jobs, Page, Record
 from topics.common.values.reader_config import opening
 from topics.common.values.routing import router_config
@@ -230,7 +230,7 @@ class Client(ComposedCalls):
         topic: str,
         name: str,
         *,
-        delivery: str | None = None,
+        delivery: Delivery | None = None,
         commit_every: int = 1,
         holds: bool | None = None,
         trims: bool | None = None,
@@ -306,7 +306,7 @@ class Client(ComposedCalls):
         preserve_tag: bool = True,
         create_dest: bool = True,
         allow_cycle: bool = False,
-        guarantee: str = AT_LEAST_ONCE,
+        guarantee: Guarantee = "at_least_once",
     ) -> RouterPut:
         options = (preserve_node, preserve_tag, create_dest, allow_cycle, guarantee)
         return self._run(calls.put_router(name, router_config(source, dest, filter, *options)))

@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 from typing_extensions import Unpack
 
 from topics.common.record_steps import OnGap, OnLeftOut
-from topics.common.settings import TopicSettings
+from topics.common.settings import Delivery, Guarantee, TopicSettings
 from topics.common.values.answers import (
     AckResult,
     AppendResult,
@@ -32,7 +32,7 @@ from topics.common.values.answers import (
 )
 from topics.common.values.backup_result import BackupResult
 from topics.common.values.begin import From
-from topics.common.values.configs import AT_LEAST_ONCE, Predicate
+from topics.common.values.configs import Predicate
 from topics.common.values.delivered import Job, Jobs, Page, Record
 from topics.common.values.seen import Seen
 from topics.common.values.written import Producer, Values
@@ -191,7 +191,7 @@ class AnyLog(Protocol):
         topic: str,
         name: str,
         *,
-        delivery: str | None = None,
+        delivery: Delivery | None = None,
         commit_every: int = 1,
         holds: bool | None = None,
         trims: bool | None = None,
@@ -254,7 +254,7 @@ class AnyLog(Protocol):
         preserve_tag: bool = True,
         create_dest: bool = True,
         allow_cycle: bool = False,
-        guarantee: str = AT_LEAST_ONCE,
+        guarantee: Guarantee = "at_least_once",
     ) -> RouterPut: ...
 
     def router(self, name: str) -> RouterState: ...

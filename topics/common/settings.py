@@ -9,6 +9,11 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
+Delivery = Literal["at-least-once", "at-most-once"]
+"""Whether a page of a named reader is committed after its caller has had it, or before."""
+Guarantee = Literal["at_least_once", "exactly_once"]
+"""How often a router forwards a record, crashes included."""
+
 
 class TopicSettings(TypedDict, total=False):
     """The configuration of a topic. Source: wire contract, section 5.4."""

@@ -12,11 +12,10 @@ from typing_extensions import Unpack
 
 from topics.common.composed_calls import AwaitedComposedCalls
 from topics.common.opening_reader import OpeningReader
-from topics.common.settings import TopicSettings
+from topics.common.settings import Delivery, Guarantee, TopicSettings
 from topics.common.values import arguments
 from topics.common.values.backup_result import BackupResult
 from topics.common.values.begin import From
-from topics.common.values.configs import AT_LEAST_ONCE
 from topics.common.values.delivered import Job, Jobs, Page, Record
 from topics.common.values.reader_config import opening
 from topics.common.values.routing import router_config
@@ -193,7 +192,7 @@ class AsyncLog(AwaitedComposedCalls):
         preserve_tag: bool = True,
         create_dest: bool = True,
         allow_cycle: bool = False,
-        guarantee: str = AT_LEAST_ONCE,
+        guarantee: Guarantee = "at_least_once",
     ) -> RouterPut:
         options = (preserve_node, preserve_tag, create_dest, allow_cycle, guarantee)
         return await self._run(self._starts.putting_router(name, router_config(source, dest, filter, *options)))
@@ -264,7 +263,7 @@ class AsyncLog(AwaitedComposedCalls):
         topic: str,
         name: str,
         *,
-        delivery: str | None = None,
+        delivery: Delivery | None = None,
         commit_every: int = 1,
         holds: bool | None = None,
         trims: bool | None = None,

@@ -16,11 +16,10 @@ from typing_extensions import Unpack
 
 from topics.clock import Clock, SystemClock
 from topics.common.composed_calls import ComposedCalls
-from topics.common.settings import TopicSettings
+from topics.common.settings import Delivery, Guarantee, TopicSettings
 from topics.common.values import arguments
 from topics.common.values.backup_result import BackupResult
 from topics.common.values.begin import From
-from topics.common.values.configs import AT_LEAST_ONCE
 from topics.common.values.delivered import Job, Jobs, Page, Record
 from topics.common.values.reader_config import opening
 from topics.common.values.routing import router_config
@@ -380,7 +379,7 @@ class Log(ComposedCalls):
         topic: str,
         name: str,
         *,
-        delivery: str | None = None,
+        delivery: Delivery | None = None,
         commit_every: int = 1,
         holds: bool | None = None,
         trims: bool | None = None,
@@ -483,7 +482,7 @@ class Log(ComposedCalls):
         preserve_tag: bool = True,
         create_dest: bool = True,
         allow_cycle: bool = False,
-        guarantee: str = AT_LEAST_ONCE,
+        guarantee: Guarantee = "at_least_once",
     ) -> RouterPut:
         """Create a router that forwards what `source` gets from now on to `dest`, or configure it.
 

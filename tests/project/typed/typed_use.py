@@ -34,7 +34,7 @@ def use(log: topics.AnyLog) -> None:
     print(found.seq if found is not None else 0)
     heads = log.wait({"orders": 1}, wait_ms=5)
     print([head.incarnation for head in heads.values() if head is not None])
-    with log.reader("orders", "billing", commit_every=10) as reader:
+    with log.reader("orders", "billing", commit_every=10, delivery="at-most-once") as reader:
         print([record.seq for record in reader.read(limit=1)], reader.commit(), reader.lag.records)
     print([state.name for state in log.readers("orders")], log.delete_reader("orders", "billing"))
 
@@ -48,7 +48,11 @@ def work(log: topics.AnyLog) -> None:
     print(log.ack("jobs", "w", jobs).done, log.nack("jobs", "w", jobs, reason="r").skipped)
     print(log.extend("jobs", "w", jobs, lease_ms=5).deadlines)
     print([letter.meta is None for letter in log.dead("jobs")], log.redrive("jobs").redriven)
-    print(log.put_router("r", "a", "b").config.source, log.router("r").forwarded, log.delete_router("r").deleted)
+    print(
+        log.put_router("r", "a", "b", guarantee="exactly_once").config.source,
+        log.router("r").forwarded,
+        log.delete_router("r").deleted,
+    )
     state = log.state("jobs")
     print(state.head_seq, state.config.durability, state.queue.ready if state.queue is not None else 0)
     print(
@@ -104,6 +108,8 @@ def mistake(log: topics.AnyLog, client: topics.Client, directory: topics.Log) ->
     log.append("orders", [1], ky="k")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     log.tail("orders", on_gap="ignore")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     log.put_router("r", "a", "b", fitler="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    log.put_router("r", "a", "b", guarantee="exactly-once")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    log.reader("a", "r", delivery="at_most_once")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     settings: topics.LogSettings = {"sync_every": 1}  # type: ignore[typeddict-unknown-key]  # pyright: ignore[reportAssignmentType]
     config: topics.TopicSettings = {"cap_record": 1}  # type: ignore[typeddict-unknown-key]  # pyright: ignore[reportAssignmentType]
     print(settings, config)
