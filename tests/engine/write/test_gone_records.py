@@ -12,6 +12,7 @@ import pytest
 from tests.amount import amount, seeds
 from tests.engine.harness import Answer, Harness
 from topics.engine.index import chunk, index
+from topics.engine.state.control_frames import RemovalPayload
 from topics.engine.values.topic_config import make_config
 from topics.engine.write import gone_records
 from topics.errors import TopicsError
@@ -182,6 +183,57 @@ def test_a_step_states_a_bounded_number_of_rows() -> None:
     answer.get()
     assert len(stated) > 20
     assert max(stated) <= 2 * (2 * CHUNK_ROWS + 1), "first and last of a run for each row at most"
+
+
+def topic_of_holes(count: int) -> Harness:
+    """Return an ephemeral topic whose second record to the last but one expired and were deleted by turns."""
+    h = Harness()
+    h.store.format.end()
+    rows = [RowRecord(b"1", ttl_ms=1000) if at % 2 else RowRecord(b"1", tag=b"1") for at in range(2 * count)]
+    answer = h.start_append(pack_rows([RowRecord(b"1"), *rows, RowRecord(b"1", tag=b"last")]))
+    h.settle()
+    answer.get()
+    h.checkpoint()
+    h.put(**EPHEMERAL)
+    h.advance_ms(2000)
+    h.diff(0)
+    h.delete(match="1")
+    topic = h.engine._core.registry.by_name["t"]
+    assert (len(topic.index.chunks), len(topic.floors.gaps)) == (2, count), "each hole is one of its own"
+    return h
+
+
+@pytest.mark.parametrize("dies", ["nothing", "what is before", "what is after", "all"])
+def test_holes_where_no_chunk_is_left_are_stated_some_in_a_step(dies: str) -> None:
+    """R-DUR-5, R-RTTL-4: a million holes between two records were one frame and one pass."""
+    h = topic_of_holes(100)
+    stated: list[int] = []
+    stage = gone_records.GoneRecords._stage
+
+    def counted(self: gone_records.GoneRecords, part: RemovalPayload, now_ms: int) -> None:
+        stated.append(len(part.holes) // 2)
+        stage(self, part, now_ms)
+
+    with (
+        patch.object(gone_records, "_ROWS_A_STEP", 8),
+        patch.object(gone_records.GoneRecords, "_stage", counted),
+    ):
+        answer = start_to_leave(h)
+        for _ in range(3):
+            h.engine.flush()
+            h.store.log.commit()
+        if dies in ("what is before", "all"):
+            h.delete(before_seq=2)
+        if dies in ("what is after", "all"):
+            h.delete(match="last")
+        while not answer.given:
+            h.settle()
+    assert answer.get().config.durability == "disk"
+    assert max(stated) <= 8
+    assert len(stated) >= (4 if dies != "nothing" else 100 // 8)
+    before = h.all_seen()
+    h.restart()
+    assert h.all_seen() == before
 
 
 def test_requests_that_come_meanwhile_wait_for_the_same_steps() -> None:

@@ -3,19 +3,20 @@
 No frame of that class states what is removed, so a replay would bring back records from a time in
 another class. Before the config that ends the class, frames state which seqs hold no record in a
 file, and which of these expired (R-DUR-5, R-RTTL-4). There may be millions of runs, so a frame has
-those of some chunks of the index, and each frame but the last has a commit of its own.
+those of some chunks of the index, or of some holes where no chunk is, and each frame but the last
+has a commit of its own.
 
 Meanwhile the topic is used in class `ephemeral`. Rows in files die and none are added, so a chunk
-with as many live rows as when it was stated is unchanged; the others are stated again. If the
-process ends before the config is in the log, a start removes all rows of the topic, as without
-these frames.
+with as many live rows as when it was stated is unchanged; the others are stated again. So are the
+seqs between two chunks once the chunk before or after them is gone. If the process ends before the
+config is in the log, a start removes all rows of the topic, as without these frames.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +32,9 @@ from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
 
 _ROWS_A_STEP = 16_384
-"""Rows after which a frame ends: their runs and holes take some milliseconds."""
+"""Rows, and holes beside them, after which a frame ends: to state them takes some milliseconds."""
 _ROWS_IN_MEMORY = 64
 """A chunk whose records are all in memory is like so many rows: it is one run."""
-_NEVER = 1 << 64
 _ONE = np.uint64(1)
 Then = Callable[[TopicsError | None], None]
 
@@ -46,14 +46,27 @@ class GoneCore(OperationCore, Protocol):
     usage: Usage
 
 
+class _Unstated(NamedTuple):
+    """Seqs that are not stated: after < seq <= last."""
+
+    chunk: Chunk | None
+    """The chunk that they are in; None: there is no chunk."""
+    after: int
+    last: int
+
+
 class GoneRecords:
     """The gone records of one topic, of which some are stated."""
 
     def __init__(self, core: GoneCore, topic: Topic) -> None:
         self._core = core
         self._topic = topic
-        self._stated: dict[tuple[int, int, int], int] = {}
-        """By first seq, end and live rows of a stated chunk, the seq above which its runs begin."""
+        self._stated: set[tuple[int, int, int]] = set()
+        """First seq, end and live rows of the stated chunks."""
+        self._stated_between: dict[int, tuple[int, int]] = {}
+        """By the first seq of a chunk: a <= b, if of the seqs before it those of a < seq <= b are
+        stated and no chunk was between a and it. The head + 1 counts as a first seq.
+        """
         self._through = 0
         """Chunks up to this seq were looked at in this round."""
         self._waiting: list[Then] = []
@@ -78,11 +91,7 @@ class GoneRecords:
 
         Raises: LogReadOnlyError.
         """
-        part = self._take(None)
-        chunks, head = self._topic.index.chunks, self._topic.head
-        floor = self._topic.floors.dead_through
-        self._add(part, max(floor, chunks[-1].end - 1) if chunks else floor, head, np.empty(0, np.uint64))
-        self._stage(part, now_ms)
+        self._stage(self._take(None), now_ms)
 
     def _go_on(self, error: TopicsError | None) -> None:
         """Stage the next frame, after the commit of the one before."""
@@ -101,6 +110,7 @@ class GoneRecords:
     def _end(self, error: TopicsError | None) -> None:
         if error is not None:
             self._stated.clear()  # Perhaps these frames are not in the log.
+            self._stated_between.clear()
         waiting, self._waiting = self._waiting, []
         for then in waiting:
             then(error)
@@ -113,14 +123,14 @@ class GoneRecords:
 
     def _exceeds_a_step(self) -> bool:
         rows = 0
-        for chunk, _after in self._unstated():
-            rows += self._rows_of(chunk)
+        for part in self._unstated():
+            rows += self._rows_of(part)
             if rows > _ROWS_A_STEP:
                 return True
         return False
 
-    def _unstated(self) -> Iterator[tuple[Chunk, int]]:
-        """Yield chunks of the rest of this round, and the seq after which their runs begin."""
+    def _unstated(self) -> Iterator[_Unstated]:
+        """Yield the seqs of the rest of this round, chunk by chunk and between them."""
         index = self._topic.index
         position = max(0, index.position_of(self._through))
         after = self._topic.floors.dead_through
@@ -128,32 +138,59 @@ class GoneRecords:
             after = max(after, index.chunks[position - 1].end - 1)
         for at in range(position, len(index.chunks)):
             chunk = index.chunks[at]
+            yield from self._unstated_between(after, chunk.first)
             last = chunk.end - 1
-            if last > max(after, self._through):
-                stated_after = self._stated.get((chunk.first, chunk.end, chunk.live), _NEVER)
-                if stated_after > after:
-                    yield chunk, after
+            if last > max(after, self._through) and _state_of(chunk) not in self._stated:
+                yield _Unstated(chunk, max(after, chunk.first - 1), last)
             after = max(after, last)
+        yield from self._unstated_between(after, self._topic.head + 1)
 
-    def _rows_of(self, chunk: Chunk) -> int:
-        """Return how many rows the work of stating a chunk is like."""
-        return _ROWS_IN_MEMORY if self._in_memory(chunk) else chunk.count
+    def _unstated_between(self, after: int, first: int) -> Iterator[_Unstated]:
+        """Yield the seqs above `after` and below `first`, which are in no chunk."""
+        since, through = self._stated_between.get(first, (0, 0))
+        if since <= after:
+            after = max(after, through)
+        if after < first - 1:
+            yield _Unstated(None, after, first - 1)
+
+    def _rows_of(self, part: _Unstated) -> int:
+        """Return how many rows the work of stating these seqs is like."""
+        if part.chunk is None:
+            return len(self._holes_of(part))
+        return _ROWS_IN_MEMORY if self._in_memory(part.chunk) else part.chunk.count
+
+    def _holes_of(self, part: _Unstated) -> range:
+        """Return the positions of the holes among these seqs, for whatever reason they are."""
+        gaps = self._topic.floors.gaps
+        return range(bisect_right(gaps, part.after, key=_last), bisect_right(gaps, part.last, key=_first))
 
     def _in_memory(self, chunk: Chunk) -> bool:
         return all(map(self._core.usage.is_memory, chunk.files or (chunk.file_id,)))
 
     def _take(self, most: int | None) -> RemovalPayload:
-        """Return what states the next chunks, which are stated from then on. most: rows."""
-        part = RemovalPayload(self._topic.next_seq - 1)
+        """Return what states the next seqs, which are stated from then on. most: rows."""
+        payload = RemovalPayload(self._topic.next_seq - 1)
         rows = 0
-        for chunk, after in self._unstated():
-            self._add(part, after, chunk.end - 1, self._kept(chunk, after))
-            self._stated[chunk.first, chunk.end, chunk.live] = after
-            self._through = chunk.end - 1
-            rows += self._rows_of(chunk)
+        for part in self._unstated():
+            rows += self._rows_of(part)
+            if part.chunk is None:
+                self._take_between(payload, part, 0 if most is None else rows - most)
+            else:
+                self._add(payload, part.after, part.last, self._kept(part.chunk, part.after))
+                self._stated.add(_state_of(part.chunk))
+                self._through = part.last
             if most is not None and rows >= most:
                 break
-        return part
+        return payload
+
+    def _take_between(self, payload: RemovalPayload, part: _Unstated, too_many: int) -> None:
+        """State seqs that are in no chunk. too_many: so many of their holes are left for later."""
+        last, first = part.last, part.last + 1
+        if too_many > 0:
+            last = self._topic.floors.gaps[self._holes_of(part)[-1 - too_many]].last
+        self._add(payload, part.after, last, np.empty(0, np.uint64))
+        since, through = self._stated_between.get(first, (part.after, part.after))
+        self._stated_between[first] = (since if through == part.after else part.after), last
 
     def _kept(self, chunk: Chunk, after: int) -> NDArray[np.uint64]:
         """Return the seqs above `after` of a chunk whose records are in files."""
@@ -170,8 +207,8 @@ class GoneRecords:
         seqs = np.concatenate((np.array([after], np.uint64), kept, np.array([last + 1], np.uint64)))
         before = np.flatnonzero(np.diff(seqs) > 1)
         part.seqs += np.column_stack((seqs[before] + _ONE, seqs[before + 1] - _ONE)).ravel().tolist()
-        gaps = self._topic.floors.gaps
-        here = gaps[bisect_right(gaps, after, key=_last) : bisect_right(gaps, last, key=_first)]
+        gaps, at = self._topic.floors.gaps, self._holes_of(_Unstated(None, after, last))
+        here = gaps[at.start : at.stop]
         holes = [bound for first, upto, reason in here if reason == TTL for bound in (first, upto)]
         if holes:
             holes[0], holes[-1] = max(holes[0], after + 1), min(holes[-1], last)
@@ -180,6 +217,10 @@ class GoneRecords:
     def _stage(self, part: RemovalPayload, now_ms: int) -> None:
         if part.seqs:
             self._core.log.stage_control(self._topic.id, FrameType.CONSUME, part.upto, now_ms, encode(part))
+
+
+def _state_of(chunk: Chunk) -> tuple[int, int, int]:
+    return chunk.first, chunk.end, chunk.live
 
 
 def _first(gap: Gap) -> int:
