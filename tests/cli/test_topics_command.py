@@ -12,6 +12,8 @@ import pytest
 _INTERRUPTED_AT = """
 import os, signal, sys
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell's background jobs are
+
 class Finder:
     def find_spec(name, path=None, target=None):
         if name == {module!r}:
