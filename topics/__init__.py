@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from topics.client.sent_soon import ClientPending
     from topics.client.sync_client import Client, connect
     from topics.client.sync_reader import ClientReader
-    from topics.common.any_log import AnyLog, AnyPending, AnyReader
+    from topics.common.any_log import AnyAsyncLog, AnyAsyncReader, AnyLog, AnyOpening, AnyPending, AnyReader
     from topics.common.opening_reader import OpeningReader
     from topics.common.settings import LogSettings, TopicSettings
     from topics.common.values.answers import (
@@ -77,7 +77,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "AckResult",
+    "AnyAsyncLog",
+    "AnyAsyncReader",
     "AnyLog",
+    "AnyOpening",
     "AnyPending",
     "AnyReader",
     "AppendResult",
@@ -160,7 +163,10 @@ _LAZY = {
     "Client": ("topics.client.sync_client", "Client"),
     "ClientReader": ("topics.client.sync_reader", "ClientReader"),
     "ClientSettings": ("topics.client.client_options", "ClientSettings"),
+    "AnyAsyncLog": ("topics.common.any_log", "AnyAsyncLog"),
+    "AnyAsyncReader": ("topics.common.any_log", "AnyAsyncReader"),
     "AnyLog": ("topics.common.any_log", "AnyLog"),
+    "AnyOpening": ("topics.common.any_log", "AnyOpening"),
     "AnyPending": ("topics.common.any_log", "AnyPending"),
     "ClientPending": ("topics.client.sent_soon", "ClientPending"),
     "WorkJob": ("topics.common.work", "WorkJob"),
@@ -241,4 +247,5 @@ def __getattr__(name: str) -> Any:
 if TYPE_CHECKING:
     open = open_log
     _same_calls: tuple[type[AnyLog], type[AnyLog]] = (Log, Client)
+    _same_awaited_calls: tuple[type[AnyAsyncLog], type[AnyAsyncLog]] = (AsyncLog, AsyncClient)
     """A log and a client have the same methods: an error of mypy if they do not."""

@@ -75,8 +75,28 @@ def both() -> None:
         work(client)
 
 
+async def use_awaited(log: topics.AnyAsyncLog) -> None:
+    """Use records, readers and jobs with asyncio, in a directory as in a server."""
+    seqs: list[int] = [(await log.append("orders", [{"sku": 1}])).first_seq]
+    async for record in log.tail("orders", reader="billing", on_gap="skip"):
+        print(record.seq, record.data, seqs)
+    async for topic, record in log.tail_many({"orders": 0}, prefixes={"jobs.": "now"}):
+        print(topic.upper(), record.tag)
+    async for job in log.work("jobs", node="w", max=8):
+        async with job:
+            print(job.seq, job.is_lost)
+    async with log.reader("orders", "billing", delivery="at-least-once") as reader:
+        print([record.seq for record in await reader.read()], await reader.position, reader.closed)
+    print((await log.reader("orders", "billing")).name, [letter.seq async for letter in log.dead("jobs")])
+    print([state.name for state in await log.topics()], (await log.patch_topic("jobs", ttl_ms=5)).after.ttl_ms)
+
+
 async def awaited() -> None:
     """Use asyncio."""
+    async with await topics.connect_async("http://localhost:4000") as client:
+        await use_awaited(client)
+    async with topics.open("data").aio as log_of_files:
+        await use_awaited(log_of_files)
     async with await topics.connect_async("http://localhost:4000") as log:
         wrote = await log.append("orders", [{"sku": 1}])
         print(wrote.first_seq, (await log.state("orders")).head_seq)
