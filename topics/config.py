@@ -139,7 +139,7 @@ SECRET = ("api_keys",)
 """Settings whose values no message shows."""
 DURABILITIES = ("ephemeral", "memory", "disk", "fsync")
 """Commit classes, weakest first."""
-_CHOICES = {
+CHOICES = {
     "io": ("auto", "uring", "portable"),
     "commit": ("auto", "link", "direct", "dsync"),
     "segment_codec": ("none", "zstd"),
@@ -151,6 +151,7 @@ _CHOICES = {
     "access_log_format": ("combined", "json"),
     "durability": DURABILITIES,
 }
+"""Settings that have one of some texts, and these: a type checker sees them in `LogSettings`, too."""
 
 _SPIN_US_MAX = 1_000_000
 _BLOCK_BYTES = 4096
@@ -593,8 +594,8 @@ def checked(name: str, value: object) -> object:
         raise UsageError(f"{name} is {shown}: use a string")
     elif "\0" in value:
         raise UsageError(f"{name} holds a NUL: use text without one")
-    elif name in _CHOICES and value not in _CHOICES[name]:
-        raise UsageError(f"{name} is {value!r}: use one of {', '.join(_CHOICES[name])}")
+    elif name in CHOICES and value not in CHOICES[name]:
+        raise UsageError(f"{name} is {value!r}: use one of {', '.join(CHOICES[name])}")
     elif name == "spin_us" and value != "auto" and not (value.isdecimal() and int(value) <= _SPIN_US_MAX):
         raise UsageError(f"spin_us is {value!r}: use auto, or a number from 0 to {_SPIN_US_MAX}")
     return value

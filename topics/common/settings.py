@@ -51,9 +51,9 @@ class LogSettings(TypedDict, total=False):
     allowed_hosts: tuple[str, ...]
     allowed_origins: tuple[str, ...]
     host_check: bool
-    http_parser: str
-    ui: str
-    http_lane: str
+    http_parser: Literal["auto", "h11", "httptools"]
+    ui: Literal["on", "off"]
+    http_lane: Literal["auto", "off"]
     head_timeout_ms: int
     idle_timeout_ms: int
     write_stall_timeout_ms: int
@@ -90,13 +90,13 @@ class LogSettings(TypedDict, total=False):
     h2_controls_per_s: int
     h2_drain_bytes: int
     h2_drain_ms: int
-    log_level: str
-    log_format: str
+    log_level: Literal["debug", "info", "warning", "error"]
+    log_format: Literal["text", "json"]
     access_log: str
-    access_log_format: str
+    access_log_format: Literal["combined", "json"]
     access_log_every_ms: int
     access_log_bytes: int
-    io: str
+    io: Literal["auto", "uring", "portable"]
     ring_entries: int
     ring_completions: int
     receive_buffers: int
@@ -114,9 +114,9 @@ class LogSettings(TypedDict, total=False):
     wal_shards: int
     wal_file_bytes: int
     wal_spare_files: int
-    commit: str
+    commit: Literal["auto", "link", "direct", "dsync"]
     sync_every_ms: int | None
-    durability: str
+    durability: Literal["ephemeral", "memory", "disk", "fsync"]
     commit_window_us: int
     commit_gather_us: int
     commit_in_place_max_us: int
@@ -136,7 +136,7 @@ class LogSettings(TypedDict, total=False):
     hot_retain_segments: int
     hot_retain_bytes: int
     hot_retain_ms: int
-    segment_codec: str
+    segment_codec: Literal["none", "zstd"]
     disk_reserve_bytes: int
     disk_low_water_bytes: int
     max_backlog_bytes: int

@@ -14,7 +14,7 @@ import pytest
 
 import topics
 from topics.common.settings import LogSettings, TopicSettings
-from topics.config import Config
+from topics.config import CHOICES, Config
 from topics.engine.values.topic_config import DEFAULT
 
 
@@ -52,6 +52,8 @@ def test_a_log_shows_its_directory_and_whether_it_is_open(tmp_path: Path) -> Non
 def test_the_types_of_settings_are_those_of_the_configs() -> None:
     """A typo in a keyword argument is an error of a type checker."""
     settings = {field.name: field.type for field in fields(Config) if field.name != "data_dir"}
+    for name, choices in CHOICES.items():
+        settings[name] = f"Literal[{', '.join(json.dumps(choice) for choice in choices)}]"
     assert {name: hint.__forward_arg__ for name, hint in LogSettings.__annotations__.items()} == settings
     assert list(TopicSettings.__annotations__) == [*json.loads(DEFAULT.as_json())]
     for kind, calls in ((topics.Log, ("put_topic", "patch_topic")), (topics.AsyncLog, ("put_topic", "patch_topic"))):

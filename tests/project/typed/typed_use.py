@@ -119,6 +119,7 @@ async def awaited() -> None:
 def mistake(log: topics.AnyLog, client: topics.Client, directory: topics.Log) -> None:
     """Misspell settings, values and arguments, in a directory and in a server."""
     topics.open("data", durabilty="fsync")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    topics.open("data", durability="strong")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     topics.connect("http://localhost:4000", timout=5)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     log.put_topic("jobs", typ="queue")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     log.put_topic("jobs", type="que")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
