@@ -128,6 +128,8 @@ def mistake(log: topics.AnyLog, client: topics.Client, directory: topics.Log) ->
     directory.patch_topic("jobs", ttl=1)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     log.append("orders", [1], ky="k")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     log.tail("orders", on_gap="ignore")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    log.page("orders", from_="frst")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    log.page("orders", from_={"lst": 1})  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     log.put_router("r", "a", "b", fitler="x")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     log.put_router("r", "a", "b", guarantee="exactly-once")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     log.reader("a", "r", delivery="at_most_once")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

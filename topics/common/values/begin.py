@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypedDict
 
-From = str | Mapping[str, int]
+
+class FromLast(TypedDict):
+    """With the last live records, so many."""
+
+    last: int
+
+
+class FromTime(TypedDict):
+    """With the first live record of this time (ms) or later."""
+
+    time: int
+
+
+From = Literal["first", "now"] | FromLast | FromTime
 """Where a read begins: "first", "now", {"last": n} or {"time": ms}."""
 
 
