@@ -89,6 +89,34 @@ def test_a_queue_is_imported_with_its_jobs_to_be_claimed(tmp_path: Path) -> None
         assert [job.data for job in other.claim("q", "w", 5)] == [1, b"two"]
 
 
+class WorkedOn:
+    """A log of which a worker claims all jobs of a queue after each append."""
+
+    def __init__(self, log: topics.Log, queue: str) -> None:
+        self._log, self._queue = log, queue
+        self.claimed: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+    def append(self, topic: str, values: Any) -> topics.AppendResult:
+        appended = self._log.append(topic, values)
+        self.claimed += [job.data for job in self._log.claim(self._queue, "w", 1000)]
+        return appended
+
+
+def test_no_worker_gets_what_stands_for_missing_seqs_of_a_queue(tmp_path: Path) -> None:
+    with topics.open(tmp_path / "a", **SMALL) as one, topics.open(tmp_path / "b", **SMALL) as other:
+        one.put_topic("q", type="queue")
+        one.append("q", list(range(1, 8)))
+        one.ack("q", "w", one.claim("q", "w", 3))
+        one.ack("q", "w", one.claim("q", "w", 4)[2:3])
+        worked_on: Any = WorkedOn(other, "q")
+        imported(worked_on, "q", exported(one, "q"), keep_seqs=True)
+        assert worked_on.claimed == [4, 5, 7]
+        assert [(job.seq, job.data) for job in other.read("q")] == [(4, 4), (5, 5), (7, 7)]
+
+
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
@@ -114,9 +142,12 @@ def test_a_line_that_is_no_record_is_named(lines: bytes, told: str, tmp_path: Pa
 def test_seqs_are_kept_only_in_a_new_topic(tmp_path: Path) -> None:
     with topics.open(tmp_path / "a", **SMALL) as log:
         log.append("t", [1])
-        with pytest.raises(RequestError, match="has seqs up to 1"):
+        with pytest.raises(RequestError, match="is there, with seqs up to 1"):
             imported(log, "t", b'{"$seq":1,"data":1}\n', keep_seqs=True)
-        assert log.state("t").head_seq == 1
+        log.put_topic("empty")
+        with pytest.raises(RequestError, match="is there, with seqs up to 0: --keep-seqs needs a new topic"):
+            imported(log, "empty", b'{"$seq":1,"data":1}\n', keep_seqs=True)
+        assert [log.state(name).head_seq for name in ("t", "empty")] == [1, 0]
 
 
 def test_an_export_leaves_out_what_comes_after_it_began(tmp_path: Path) -> None:

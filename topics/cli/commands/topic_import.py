@@ -22,6 +22,8 @@ _BATCH_RECORDS, _BATCH_BYTES = 1000, 512 << 10
 _FORMS = ("record", "json", "text")
 _LIMITS = ("ttl_ms", "cap_records", "cap_bytes")
 """Settings that take records away: they hold once all records are there."""
+_UNCLAIMABLE_MS = 86_400_000
+"""A delay that outlasts an import, so that no worker gets a job that stands for a missing seq."""
 
 
 class ImportResult(NamedTuple):
@@ -54,6 +56,7 @@ class TopicImport:
         self._filler = f"topics-import-{secrets.token_hex(8)}"
         """Tag of the records that stand for missing seqs."""
         self._filled = False
+        self._is_queue = False
         self._limits: dict[str, Any] = {}
 
     def run(self, source: IO[bytes], advance: Callable[[int], None]) -> ImportResult:
@@ -70,10 +73,11 @@ class TopicImport:
 
     def _run(self, source: IO[bytes], advance: Callable[[int], None]) -> ImportResult:
         state = state_if_there(self._log, self._topic)
-        if self._keep_seqs and state is not None and state.head_seq:
+        if self._keep_seqs and state is not None:
             raise RequestError(
                 "topic_exists",
-                f"topic {self._topic!r} has seqs up to {state.head_seq}: --keep-seqs needs a new topic",
+                f"topic {self._topic!r} is there, with seqs up to {state.head_seq}: --keep-seqs needs a new topic, "
+                "because routers, workers and readers would get what stands for missing seqs",
             )
         head, is_first = 0, True
         for lines in lines_as_they_come(source):
@@ -111,6 +115,7 @@ class TopicImport:
             raise UsageError("line 1 begins as an export, and has no config and head_seq: export the topic again")
         if is_new:
             self._limits = {name: config[name] for name in _LIMITS if config.get(name)}
+            self._is_queue = config.get("type") == "queue"
             self._log.put_topic(self._topic, **{**config, **dict.fromkeys(self._limits, 0)})
             self._result = self._result._replace(created=True)
         return head
@@ -152,7 +157,7 @@ class TopicImport:
 
     def _fill(self, seq: int) -> None:
         """Write records that stand for the seqs below `seq` that are missing in the file."""
-        filler = topics.NewRecord(None, self._filler)
+        filler = topics.NewRecord(None, self._filler, delay_ms=_UNCLAIMABLE_MS if self._is_queue else 0)
         while self._next_seq < seq:
             self._flush()
             count = min(seq - self._next_seq, _BATCH_RECORDS)
