@@ -341,7 +341,8 @@ class WorkSteps(Generic[J]):
             job._why_back = why
         if jobs:
             with contextlib.suppress(TopicsError):  # their leases end by themselves
-                yield lambda log: log.nack(self.options.queue, self.options.node, [job.job for job in jobs])
+                queue, node, leased = self.options.queue, self.options.node, [job.job for job in jobs]
+                yield lambda log: log.nack(queue, node, leased, reason=f"given back {why}")
 
     def _note_extended(self, jobs: list[J], extended: ExtendResult) -> None:
         until = self._now() + self._lease_ms / 1000

@@ -120,6 +120,10 @@ def test_a_job_that_the_loop_leaves_without_a_block_comes_back_at_once(jobs_log:
     left[0].ack()
     assert left[0].is_lost
     assert counts(jobs_log) == (2, 0)
+    (job,) = jobs_log.claim("jobs", "x", 1, include_attempts=True)
+    assert [attempt.reason for attempt in job.attempts] == [
+        "given back when the loop over work was left: begin its block before"
+    ]
 
 
 def test_a_job_that_is_worked_on_when_the_loop_is_left_stays(jobs_log: Any) -> None:
