@@ -88,7 +88,7 @@ class ClientOptions:
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _SECONDS_MAX:
                 raise UsageError(f"{name} is {arguments.shown(value)}: use a number from 0 to {_SECONDS_MAX}")
-        for name in ("timeout", "attempt_timeout"):
+        for name in ("timeout", "attempt_timeout", "first_pause", "longest_pause"):
             if not getattr(self, name):
                 raise UsageError(f"{name} is 0: use a number of seconds above 0")
         arguments.optional_count("window_ms", self.window_ms)

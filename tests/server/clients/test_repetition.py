@@ -92,7 +92,7 @@ def test_within_no_window_nothing_is_sent_again_once_bytes_were_sent() -> None:
 
 def test_a_key_is_repeated_for_half_of_its_window_at_most() -> None:
     played = Played(RESET, window(8_000), RESET, timeout=1000.0)
-    with pytest.raises(OutcomeUnknown, match="no time"):
+    with pytest.raises(OutcomeUnknown, match="window was not told in time"):
         played.play(append())
     assert played.begun[-1] < 104.0
     assert len(played.begun) == 4
@@ -140,7 +140,7 @@ def test_a_topic_made_again_meanwhile_is_asked_for_its_window_again() -> None:
 
 
 def test_a_server_that_stays_away_is_not_taken_for_one_without_a_window() -> None:
-    with pytest.raises(OutcomeUnknown, match="no time"):
+    with pytest.raises(OutcomeUnknown, match="window was not told in time"):
         Played(RESET, REFUSED).play(append())
 
 
@@ -201,6 +201,13 @@ def test_what_the_server_refuses_for_now_is_sent_again_after_the_time_it_asks_fo
     assert played.play(append()).count == 1
     assert played.pauses == [1.0, 1.0]
     assert len(played.requests) == 3, "nothing was stored, so no window is asked for"
+
+
+@pytest.mark.parametrize("name", ["timeout", "attempt_timeout", "first_pause", "longest_pause"])
+def test_a_time_that_may_not_be_zero_is_refused(name: str) -> None:
+    """Without a pause a client makes thousands of connections a second while its server is down."""
+    with pytest.raises(UsageError, match=f"^{name} is 0: use a number of seconds above 0$"):
+        ClientOptions(**{name: 0})
 
 
 def test_an_append_waits_for_room_as_long_as_it_is_told() -> None:
