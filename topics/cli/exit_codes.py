@@ -34,6 +34,8 @@ def sentence(error: Exception) -> str:
 def _sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
         return f"{error.filename}: {error.strerror}: choose another port with --port, or 0 for a free one"
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"{error.filename}: {error.strerror}: name a file that is there"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)

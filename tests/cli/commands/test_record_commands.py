@@ -102,7 +102,10 @@ def test_a_limit_above_any_number_of_records_is_none(tmp_path: Path) -> None:
 
 def test_a_key_file_of_a_user_that_is_not_there_is_named(tmp_path: Path) -> None:
     ran = run(["ls", "--url", "http://s", "--key-file", "~nobody-here/key"], tmp_path)
-    assert (ran.code, ran.err) == (1, "topics: ~nobody-here/key: No such file or directory\n")
+    assert (ran.code, ran.err) == (
+        1,
+        "topics: ~nobody-here/key: No such file or directory: name a file that is there\n",
+    )
 
 
 def test_a_beginning_before_1970_is_the_first_record_and_a_format_may_have_any_bytes(tmp_path: Path) -> None:

@@ -37,8 +37,9 @@ def exported(log: topics.Log, topic: str) -> bytes:
     return b"".join(export_lines(log, log.state(topic), skip_gaps=False))
 
 
-def imported(log: topics.Log, topic: str, lines: bytes, *, keep_seqs: bool) -> int:
-    return TopicImport(log, topic, "record", keep_seqs=keep_seqs).run(io.BytesIO(lines), nothing).records
+def imported(log: topics.Log, topic: str, lines: bytes, *, keep_seqs: bool, max_missing: int = 5000) -> int:
+    work = TopicImport(log, topic, "record", keep_seqs=keep_seqs, max_missing=max_missing)
+    return work.run(io.BytesIO(lines), nothing).records
 
 
 def contents(log: topics.Log, topic: str) -> list[tuple[Any, ...]]:
@@ -87,6 +88,27 @@ def test_a_queue_is_imported_with_its_jobs_to_be_claimed(tmp_path: Path) -> None
         one.append("q", [1, b"two"])
         imported(other, "q", exported(one, "q"), keep_seqs=False)
         assert [job.data for job in other.claim("q", "w", 5)] == [1, b"two"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (b'{"$seq":5,"data":1}\n{"$seq":4,"data":1}\n', r"line 2 has \$seq 4, which is not above"),
+        (
+            b'{"$seq":12,"data":1}\n',
+            r"line 1 has \$seq 12, and 11 seqs on the way there are missing, .* --max-missing \(10\)",
+        ),
+        (b'{"topics_export":1,"head_seq":11,"config":{}}\n', "line 1 has head_seq 11, and 11 seqs on the way"),
+    ],
+)
+def test_a_file_of_which_nothing_is_stored_leaves_no_topic_so_that_it_can_be_mended(
+    lines: bytes, told: str, tmp_path: Path
+) -> None:
+    with topics.open(tmp_path / "a", **SMALL) as log:
+        with pytest.raises(UsageError, match=told):
+            imported(log, "t", lines, keep_seqs=True, max_missing=10)
+        assert log.topics() == []
+        assert imported(log, "t", b'{"$seq":11,"data":1}\n', keep_seqs=True, max_missing=10) == 1
 
 
 class WorkedOn:
@@ -194,7 +216,7 @@ def test_an_import_that_fails_says_which_lines_are_stored_and_leaves_the_limits_
         one.delete("t", match="gone")
         one.append("t", [7])
         lines = exported(one, "t").splitlines(keepends=True)
-        work = TopicImport(other, "t", "record", keep_seqs=True)
+        work = TopicImport(other, "t", "record", keep_seqs=True, max_missing=5000)
         with pytest.raises(UsageError) as refused:
             work.run(io.BytesIO(b"".join([*lines, b"{\n"])), nothing)
         assert str(refused.value).startswith("line 2504 is no JSON")

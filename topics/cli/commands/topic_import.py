@@ -37,8 +37,11 @@ class ImportResult(NamedTuple):
 class TopicImport:
     """One import. With seqs kept, what is missing in the file is written and deleted again."""
 
-    def __init__(self, log: AnyLog, topic: str, form: str, *, keep_seqs: bool) -> None:
-        """Raises: UsageError."""
+    def __init__(self, log: AnyLog, topic: str, form: str, *, keep_seqs: bool, max_missing: int = 0) -> None:
+        """Raises: UsageError.
+
+        max_missing: most seqs that may be missing in a row where seqs are kept.
+        """
         if form not in _FORMS:
             raise UsageError(f"--as is {form!r}: use one of {', '.join(_FORMS)}")
         if keep_seqs and form != "record":
@@ -46,6 +49,7 @@ class TopicImport:
         self._log, self._topic = log, topic
         self._form = InputForm.of(form, None, None, None)
         self._keep_seqs = keep_seqs
+        self._max_missing = max_missing
         self._batch: list[Any] = []
         self._bytes = 0
         self._line = 0
@@ -56,6 +60,8 @@ class TopicImport:
         self._filler = f"topics-import-{secrets.token_hex(8)}"
         """Tag of the records that stand for missing seqs."""
         self._filled = False
+        self._is_ours = False
+        """Whether the topic was not there before."""
         self._is_queue = False
         self._limits: dict[str, Any] = {}
 
@@ -69,6 +75,8 @@ class TopicImport:
         except BaseException:
             with suppress(TopicsError):
                 self._finish()
+                if self._keep_seqs and self._is_ours and not self.stored.records:
+                    self._log.delete_topic(self._topic, if_empty=True)
             raise
 
     def _run(self, source: IO[bytes], advance: Callable[[int], None]) -> ImportResult:
@@ -79,6 +87,7 @@ class TopicImport:
                 f"topic {self._topic!r} is there, with seqs up to {state.head_seq}: --keep-seqs needs a new topic, "
                 "because routers, workers and readers would get what stands for missing seqs",
             )
+        self._is_ours = state is None
         head, is_first = 0, True
         for lines in lines_as_they_come(source):
             for at, line in lines:
@@ -92,7 +101,7 @@ class TopicImport:
                 advance(1)
             self._flush()
         if self._keep_seqs and head >= self._next_seq:
-            self._fill(head + 1)
+            self._fill(head + 1, f"line 1 has head_seq {head}")
         self._flush()
         self._finish()
         after = state_if_there(self._log, self._topic)
@@ -137,7 +146,7 @@ class TopicImport:
                 raise UsageError(f"{what} has no $seq: leave out --keep-seqs, or use a file of `topics export`")
             if seq < self._next_seq:
                 raise UsageError(f"{what} has $seq {seq}, which is not above the one before it: sort the file by $seq")
-            self._fill(seq)
+            self._fill(seq, f"{what} has $seq {seq}")
         self._take(record, len(line), at)
 
     def _take(self, record: Any, size: int, at: int) -> None:
@@ -155,8 +164,17 @@ class TopicImport:
             self.stored = self.stored.and_then(self._line, appended)
             self._batch, self._bytes = [], 0
 
-    def _fill(self, seq: int) -> None:
-        """Write records that stand for the seqs below `seq` that are missing in the file."""
+    def _fill(self, seq: int, where: str) -> None:
+        """Write records that stand for the seqs below `seq` that are missing in the file.
+
+        where: the clause that names the number, for the error that there are too many.
+        """
+        missing = seq - self._next_seq
+        if missing > self._max_missing:
+            raise UsageError(
+                f"{where}, and {missing} seqs on the way there are missing, each of which is a write: raise "
+                f"--max-missing ({self._max_missing}), or leave out --keep-seqs"
+            )
         filler = topics.NewRecord(None, self._filler, delay_ms=_UNCLAIMABLE_MS if self._is_queue else 0)
         while self._next_seq < seq:
             self._flush()

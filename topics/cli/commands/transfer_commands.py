@@ -49,6 +49,9 @@ def import_(
     keep_seqs: Annotated[
         bool, typer.Option("--keep-seqs", help="Into a new topic, with the seqs of the file.")
     ] = False,
+    max_missing: Annotated[
+        int, typer.Option(min=0, help="With --keep-seqs: most seqs in a row that the file may lack.")
+    ] = 10_000_000,
 ) -> None:
     """Append the records of a file: data, tags, nodes and meta."""
     from topics.cli.commands.topic_import import TopicImport  # noqa: PLC0415 - only who asks for it pays
@@ -59,13 +62,14 @@ def import_(
         call.log(writes=True) as log,
         progress_bar(f"import {topic}", None) as advance,
     ):
-        work = TopicImport(log, topic, form, keep_seqs=keep_seqs)
+        work = TopicImport(log, topic, form, keep_seqs=keep_seqs, max_missing=max_missing)
         try:
             result = work.run(source, advance)
         except (TopicsError, OSError) as error:
             if not work.stored.last_line:
                 raise
-            report(error, work.stored.text(error))
+            again = ": remove the topic before you import the file again" if keep_seqs else ""
+            report(error, f"{work.stored.text(error)}{again}")
             raise typer.Exit(exit_code_of(error)) from None
     call.printer.said(
         {"topic": topic, **result._asdict()},
