@@ -39,6 +39,9 @@ export function connect(url, options = {}) {
   for (const name of Object.keys(options)) {
     if (!(name in DEFAULTS)) throw new TypeError(`connect has no option ${name}: use one of ${Object.keys(DEFAULTS)}`);
   }
+  if (!/^https?:\/\/[^/\s]/i.test(url) || !URL.canParse(url)) {
+    throw new TypeError(`url is ${JSON.stringify(url)}: use the address of a server, as "http://localhost:4000"`);
+  }
   return new Client(String(url).replace(/\/+$/, ""), { ...DEFAULTS, ...options });
 }
 
@@ -53,6 +56,7 @@ class Client {
    * `fields`: others of the body, such as `idempotency_key`, `node` or `create`.
    */
   append(topic, values, fields = {}) {
+    if (!Array.isArray(values)) throw new TypeError("values is no array: give a list of values, also for one");
     const path = `/v0/topics/${encodeURIComponent(topic)}`;
     const records = values.map((data) => ({ data }));
     const body = { records, idempotency_key: crypto.randomUUID(), ...fields };

@@ -118,12 +118,17 @@ def test_a_refusal_is_an_error_with_the_servers_code(world: LiveWorld, tmp_path:
         await log.read("absent").catch(shown);
         await log.append("orders", [1], { crate: false }).catch(shown);
         try { connect("http://localhost", { timeoutMS: 1 }); } catch (error) { shown(error); }
+        for (const url of ["foo", "localhost:4000", "http://", "http://a b"]) {
+          try { connect(url); } catch (error) { shown(error); }
+        }
+        try { log.append("orders", "abc"); } catch (error) { shown(error); }
         """,
     )
     assert found[0].startswith("TopicsError topic_not_found 404")
     assert found[1].startswith("TopicsError invalid_request 400")
     assert "crate" in found[1]
     assert found[2].startswith("TypeError")
+    assert [line.partition(" is ")[0].split()[-1] for line in found[3:]] == [*["url"] * 4, "values"]
 
 
 def test_a_stream_continues_across_a_killed_server_and_tells_gaps(tmp_path: Path) -> None:

@@ -32,12 +32,14 @@ class GapError(TopicsError):
     """Records below the next readable one were lost, not deleted. `tombstone`: which and why."""
 
     def __init__(self, topic: str, tombstone: Tombstone) -> None:
-        lost = f"{tombstone.gap_from}..{tombstone.gap_to}"
-        super().__init__(f"{topic}: records {lost} were lost ({tombstone.reason}); read on from resume_from")
         self.topic = topic
         self.tombstone = tombstone
         self.resume_from = 0 if tombstone.is_recreated else tombstone.gap_to
         """Cursor that passes the gap."""
+        lost = f"{tombstone.gap_from}..{tombstone.gap_to}"
+        super().__init__(
+            f"{topic}: records {lost} were lost ({tombstone.reason}); read on from {self.resume_from} (resume_from)"
+        )
 
 
 class Page(msgspec.Struct, frozen=True):
