@@ -151,7 +151,7 @@ CHOICES = {
     "access_log_format": ("combined", "json"),
     "durability": DURABILITIES,
 }
-"""Settings that have one of some texts, and these: a type checker sees them in `LogSettings`, too."""
+"""Settings that have one of some texts. `LogSettings` has them for type checkers, too."""
 
 _SPIN_US_MAX = 1_000_000
 _BLOCK_BYTES = 4096

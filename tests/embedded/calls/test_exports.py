@@ -53,7 +53,7 @@ def test_the_types_of_settings_are_those_of_the_configs() -> None:
     """A typo in a keyword argument is an error of a type checker."""
     settings = {field.name: field.type for field in fields(Config) if field.name != "data_dir"}
     for name, choices in CHOICES.items():
-        settings[name] = f"Literal[{', '.join(json.dumps(choice) for choice in choices)}]"
+        settings[name] = f"Literal[{', '.join(map(repr, choices))}]"
     assert {name: hint.__forward_arg__ for name, hint in LogSettings.__annotations__.items()} == settings
     assert list(TopicSettings.__annotations__) == [*json.loads(DEFAULT.as_json())]
     for kind, calls in ((topics.Log, ("put_topic", "patch_topic")), (topics.AsyncLog, ("put_topic", "patch_topic"))):
