@@ -14,9 +14,19 @@ class Inconsistent(Exception):
     """The answer does not fit this state."""
 
 
+class _Differs(Inconsistent):
+    """A part of the answer is not as it should be. Its text is made when it is shown: most states
+    of an audit do not fit, and only those of an audit in which none does are shown.
+    """
+
+    def __str__(self) -> str:
+        what, found, wanted = self.args
+        return f"{what} is {found}, not {wanted}"
+
+
 def expect(what: str, found: object, wanted: object) -> None:
     if found != wanted:
-        raise Inconsistent(f"{what} is {found}, not {wanted}")
+        raise _Differs(what, found, wanted)
 
 
 class Operation:

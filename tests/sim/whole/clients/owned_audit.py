@@ -47,7 +47,7 @@ def _read_back(machine: Machine, rng: random.Random, topic: OwnedTopic, candidat
         read = Read(cursor, 1000)
         status, page = yield read.request(topic.path)
         answers.append((read, status, page))
-    reasons = []
+    reasons: list[tuple[Inconsistent, Maybe]] = []
     matching: list[Maybe] = []
     for state in alive:
         try:
@@ -55,10 +55,11 @@ def _read_back(machine: Machine, rng: random.Random, topic: OwnedTopic, candidat
                 follow(operation, state, 0, 0, status, answer)
             matching.append(state)
         except Inconsistent as reason:
-            reasons.append(f"{reason} ({_describe([state])})")
+            reasons.append((reason, state))
     if not matching:
         found = [(row["$seq"], row["data"][:14]) for row in answers[1][2].get("records", [])]
-        raise machine.wrong(f"{topic.name} is in no state it may be in: {short(looked)} with {found}: {reasons[:4]}")
+        why = [f"{reason} ({_describe([state])})" for reason, state in reasons[:4]]
+        raise machine.wrong(f"{topic.name} is in no state it may be in: {short(looked)} with {found}: {why}")
     state = matching[0]
     assert state is not None
     below = state.instance == topic.acked_head[0] and head < topic.acked_head[1]

@@ -122,17 +122,21 @@ class OwnedTopic:
         count once.
         """
         known = {identity(state): state for state in found}
-        reached = {(identity(state), burned): state for burned in all_burned for state in self.states}
+
+        def kind(state: Maybe) -> int:
+            """Return a number that is equal for states which clients cannot distinguish."""
+            return id(known.setdefault(identity(state), state))
+
+        reached = {(kind(state), burned): state for burned in all_burned for state in self.states}
         branches = True
         for operation in self.limbo:
             is_write = isinstance(operation, Write)
-            after: dict[tuple[object, int], Maybe] = {}
+            after: dict[tuple[int, int], Maybe] = {}
             branches &= len(reached) < _REACHED_MAX
             for (_, skipped), state in reached.items():
                 path = operation.apply(state, self.instance + 1, skipped)
-                for step in path:
-                    known.setdefault(identity(step), step)
-                after.setdefault((identity(path[-1]), 0 if is_write else skipped), path[-1])
+                kinds = [kind(step) for step in path]
+                after.setdefault((kinds[-1], 0 if is_write else skipped), path[-1])
             if branches and operation.changes:
                 for (key, skipped), state in reached.items():
                     after.setdefault((key, skipped), state)

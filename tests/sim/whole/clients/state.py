@@ -116,7 +116,7 @@ class State:
         if self._identity is None:
             self._identity = (
                 *(self.instance, self.head, self.cap, self.crash, self.gaps),
-                tuple(self.records.items()),
+                *(tuple(self.records), tuple(self.records.values())),
                 tuple(self.keys),
                 tuple(self.parts),
                 tuple(self.config.values()),
