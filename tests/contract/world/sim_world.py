@@ -39,11 +39,11 @@ class SimWorld(World):
 
         only_woken: the loop makes no pass for a client's sake, as a real one makes none.
         """
-        config = tiny_config("/srv/topics")
         # The disk is memory; nothing is gained by log files smaller than the largest write of the suite.
-        self.config: Config = replace(config, port=PORT, disk_low_water_bytes=0, disk_reserve_bytes=0)
+        usual: dict[str, Any] = {"port": PORT, "disk_low_water_bytes": 0, "disk_reserve_bytes": 0}
         # Both ways of handling plain writes get their share of the seeds.
-        self.config = replace(self.config, **{"http_lane": "off" if seed % 2 else "auto"} | settings)
+        usual["http_lane"] = "off" if seed % 2 else "auto"
+        self.config: Config = replace(tiny_config("/srv/topics"), **usual | settings)
         self.ring = SimRing(
             seed,
             shuffle=shuffle,
@@ -63,7 +63,8 @@ class SimWorld(World):
     # --- life --------------------------------------------------------------------------------------------------------
     def start(self, *, ready: bool = True, **settings: Any) -> None:
         assert self.server is None, "it runs already"
-        self.config = replace(self.config, **settings)
+        if settings:
+            self.config = replace(self.config, **settings)
         self._exit_codes = []
         self.loop = Loop(self.ring, self.ring.clock)
         directory = lock_directory(self.ring, self.config)
