@@ -15,6 +15,7 @@ Fields: topic_id, head, earliest, lost, chunks, chunk_count, last_rows, usable, 
 """
 
 _U32 = 2**32 - 1
+_new_room = ffi.new_allocator(should_clear_after_alloc=False)
 ROOM_BYTES = 1 << 20
 """Bytes of the elements of all answers of a pass; further reads are made one by one."""
 
@@ -24,7 +25,7 @@ class BulkRenderer:
 
     def __init__(self, bounds: tuple[int, int, int, int]) -> None:
         """Set the bounds of a read, in records and accounted bytes: default and most of each."""
-        self.out = ffi.new("char[]", ROOM_BYTES)
+        self.out = _new_room("char[]", ROOM_BYTES)
         """Elements of the reads taken by the last `project`, valid until the next one."""
         self.one = ffi.new("struct tp_read *")
         """A read for `project` that is made by itself."""

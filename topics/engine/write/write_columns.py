@@ -50,6 +50,8 @@ class GroupColumns(NamedTuple):
         return GroupColumns(*[[column[at] for at in positions] for column in self])
 
 
+_new_room = ffi.new_allocator(should_clear_after_alloc=False)
+"""Allocates room that every scan writes before it reads, so zeros in it would be for nothing."""
 _KEY_ROOM = 65_536
 _SCRATCH_BYTES = 1 << 18
 """Bytes of the scratch for cleaning a body with white space; a longer one is not plain."""
@@ -67,9 +69,9 @@ class WriteColumns:
     def __init__(self, config: Config, few_records: int) -> None:
         """few_records: the most of a request with the flag TP_FEW_RECORDS (columns.h)."""
         self._room = max(_ROWS_MIN, _ROOM_BODIES * config.max_batch_records)
-        self._rows = ffi.new("struct tp_row[]", self._room)
-        self._scratch = ffi.new("unsigned char[]", _SCRATCH_BYTES)
-        self._keys = ffi.new("uint64_t[]", _KEY_ROOM)
+        self._rows = _new_room("struct tp_row[]", self._room)
+        self._scratch = _new_room("unsigned char[]", _SCRATCH_BYTES)
+        self._keys = _new_room("uint64_t[]", _KEY_ROOM)
         self._writer = writer = new_writer(config)
         writer.rows = self._rows
         writer.keys = self._keys
