@@ -28,12 +28,16 @@ YOUNG_MAX = 4000
 
 
 def tend_heap() -> Callable[[], None]:
-    """Freeze all objects now, and survivors of later collections, until the result is called."""
+    """Freeze all objects now, and survivors of later collections, until the result is called.
+
+    The collector is enabled: the command disables it while modules load.
+    """
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG, _MIDDLE, _OLD)
     gc.callbacks.append(_freeze_survivors)
+    gc.enable()
 
     def stop() -> None:
         gc.callbacks.remove(_freeze_survivors)
