@@ -130,8 +130,10 @@ def test_a_command_whose_lease_was_lost_is_ended_and_its_job_is_not_completed(tm
     with topics.open(tmp_path / "data", **SMALL) as log:
         watched = WatchedLog(queue_with(log, 1), lambda: None, takes_away=True)
         command = ("sh", "-c", "cat > /dev/null; exec sleep 1000")
-        assert JobRunner(watched, OPTIONS._replace(command=command, lease_ms=300, limit=1)).run() == REFUSED  # type: ignore[arg-type]
+        assert JobRunner(watched, OPTIONS._replace(command=command, lease_ms=300, limit=2)).run() == REFUSED  # type: ignore[arg-type]
         assert log.state("jobs").count == 1
+        (job,) = log.claim("jobs", "other", 9)
+        assert job.deliveries == 3, "a lost lease makes room for the next job"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])

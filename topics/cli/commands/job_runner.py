@@ -149,6 +149,7 @@ class JobRunner:
         finally:
             self._running.discard(process)
         if not is_ours:
+            job.nack()  # Its lease is gone, so this only makes room for another job.
             self._note_lost(job, "its lease has ended, so its command was ended")
         elif process.returncode == 0:
             job.ack()
