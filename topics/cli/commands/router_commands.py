@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from topics.cli.commands.cli_call import CliCall, on_topics
 from topics.cli.output.shown_state import ROUTER_TITLES, router_row
+from topics.errors import RequestError
+
+if TYPE_CHECKING:
+    from topics.common.any_log import AnyLog
 
 app = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="Routers, which copy records from one topic to another."
@@ -38,26 +42,36 @@ def put(
     name: Name,
     source: Annotated[str, typer.Argument(help="The topic whose records are forwarded.")],
     dest: Annotated[str, typer.Argument(help="The topic that gets them.")],
-    filter_: Annotated[str | None, typer.Option("--filter", help="Records with this tag; a* is a prefix.")] = None,
-    exactly_once: Annotated[bool, typer.Option("--exactly-once", help="A copy is not made twice.")] = False,
-    drop_node: Annotated[bool, typer.Option("--drop-node", help="Copies have no node.")] = False,
-    drop_tag: Annotated[bool, typer.Option("--drop-tag", help="Copies have no tag.")] = False,
-    no_create: Annotated[bool, typer.Option("--no-create", help="Refuse if DEST does not exist.")] = False,
-    allow_cycle: Annotated[bool, typer.Option("--allow-cycle", help="Accept a way back to SOURCE.")] = False,
+    filter_: Annotated[
+        str | None, typer.Option("--filter", help="Records with this tag; a* is a prefix, '' all records.")
+    ] = None,
+    exactly_once: Annotated[
+        bool | None, typer.Option("--exactly-once/--at-least-once", help="Whether no copy is made twice.")
+    ] = None,
+    keep_node: Annotated[
+        bool | None, typer.Option("--keep-node/--drop-node", help="Whether copies have the node.")
+    ] = None,
+    keep_tag: Annotated[bool | None, typer.Option("--keep-tag/--drop-tag", help="Whether copies have the tag.")] = None,
+    create: Annotated[
+        bool | None, typer.Option("--create/--no-create", help="Whether DEST is created if it does not exist.")
+    ] = None,
+    allow_cycle: Annotated[
+        bool | None, typer.Option("--allow-cycle/--refuse-cycle", help="Whether a way may lead back to SOURCE.")
+    ] = None,
 ) -> None:
-    """Make a router, or give it these settings. It forwards what comes from then on."""
+    """Make a router, or change what is named of one. It forwards what comes from then on."""
+    given: dict[str, Any] = {
+        "preserve_node": keep_node,
+        "preserve_tag": keep_tag,
+        "create_dest": create,
+        "allow_cycle": allow_cycle,
+        "guarantee": None if exactly_once is None else "exactly_once" if exactly_once else "at_least_once",
+    }
     with call.log(writes=True) as log:
-        result = log.put_router(
-            name,
-            source,
-            dest,
-            filter=filter_,
-            preserve_node=not drop_node,
-            preserve_tag=not drop_tag,
-            create_dest=not no_create,
-            allow_cycle=allow_cycle,
-            guarantee="exactly_once" if exactly_once else "at_least_once",
-        )
+        options = _options_if_there(log, name) | {key: value for key, value in given.items() if value is not None}
+        if filter_ is not None:
+            options["filter"] = filter_ or None
+        result = log.put_router(name, source, dest, **options)
     done = "created" if result.created else "changed"
     call.printer.said(
         {"router": name, "created": result.created, "source": source, "dest": dest},
@@ -74,3 +88,15 @@ def rm(call: CliCall, name: Name) -> None:
     call.printer.said(
         {"router": name, "deleted": result.deleted}, f"{name}: {'removed' if result.deleted else 'was not there'}"
     )
+
+
+def _options_if_there(log: AnyLog, name: str) -> dict[str, Any]:
+    """Return a router's options; none, and so the defaults, if there is no such router."""
+    try:
+        options = log.router(name).config._asdict()
+    except RequestError as error:
+        if error.code != "router_not_found":
+            raise
+        return {}
+    del options["source"], options["dest"]
+    return options
