@@ -10,7 +10,7 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pytest
 
 from scripts.same_code import code_of
-from tests.project.structure.trees import nodes
+from tests.project.structure.trees import nodes, tree
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(page for glob in ("*.md", "docs/**/*.md", "perf/*.md", "tests/*.md") for page in ROOT.glob(glob))
@@ -180,10 +180,22 @@ DOCSTRING_BEGINNINGS = re.compile(
 )
 
 
-def docstrings(tree: Iterable[ast.AST]) -> Iterator[Line]:
+def blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Yield the lists of statements of a tree, without a look at its expressions, which are most of it."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        for kind in ("body", "orelse", "finalbody", "handlers", "cases"):
+            if inside := getattr(node, kind, None):
+                waiting += inside
+                if kind == "body":
+                    yield inside
+
+
+def docstrings(tree: ast.AST) -> Iterator[Line]:
     """Yield docstrings of modules, classes and functions, and texts below attributes, by their first line."""
-    for node in tree:
-        for statement in getattr(node, "body", None) or () if not isinstance(node, ast.Lambda | ast.IfExp) else ():
+    for block in blocks(tree):
+        for statement in block:
             if (
                 isinstance(statement, ast.Expr)
                 and isinstance(statement.value, ast.Constant)
@@ -226,7 +238,7 @@ def test_docstrings_and_comments_of_a_room_hold_to_the_same_rules(room: str) -> 
     faults = []
     for source in files_of(ROOT / "topics" / room):
         lines = source.read_text().split("\n")
-        found = list(docstrings(nodes(source)))
+        found = list(docstrings(tree(source)))
         faults += faults_of(source, found)
         for line in (*found, *comments(source)):
             for number in range(line.number, line.number + line.text.count("\n") + 1):
@@ -248,7 +260,7 @@ BESIDE = sorted(
 def test_docstrings_and_comments_beside_the_rooms_hold_to_the_same_rules(folder: str) -> None:
     faults = []
     for source in files_of(ROOT / folder):
-        faults += faults_of(source, list(docstrings(ast.walk(ast.parse(source.read_text())))))
+        faults += faults_of(source, list(docstrings(ast.parse(source.read_text()))))
     assert not faults, "\n" + "\n".join(faults)
 
 
@@ -270,7 +282,7 @@ def test_messages_of_a_room_use_the_words_of_the_field(room: str) -> None:
     """Texts for people: messages of errors, asserts and the log."""
     faults = []
     for source in files_of(ROOT / "topics" / room):
-        prose_at = {line.number for line in docstrings(nodes(source))}
+        prose_at = {line.number for line in docstrings(tree(source))}
         constants = [node for node in nodes(source) if isinstance(node, ast.Constant) and node.lineno not in prose_at]
         for node in constants:
             if isinstance(node.value, str) and " " in node.value:
