@@ -20,6 +20,8 @@ FOREIGN = {
 }  # fmt: skip
 """Attributes of objects whose classes are not in `topics/`."""
 _VALUES = ("Protocol", "NamedTuple", "Struct", "Enum", "IntEnum", "IntFlag", "Flag", "TypedDict")
+_WITHOUT = (ast.ClassDef, ast.expr)
+"""Nodes whose inside has no assignment to be found."""
 
 
 class Class(NamedTuple):
@@ -62,10 +64,14 @@ def classes(trees: dict[str, ast.Module]) -> dict[str, Class]:
 
 
 def assigned(node: ast.AST) -> Iterator[Assigned]:
-    """Each assignment to an attribute under a node, except under classes inside it."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.ClassDef):
-            continue
+    """Each assignment to an attribute under a node, except under classes inside it.
+
+    Expressions, which are most nodes, are looked at only where they are assigned to.
+    """
+    waiting = [child for child in ast.iter_child_nodes(node) if not isinstance(child, _WITHOUT)]
+    while waiting:
+        child = waiting.pop()
+        waiting += [one for one in ast.iter_child_nodes(child) if not isinstance(one, _WITHOUT)]
         targets: list[ast.expr] = []
         has_value = True
         if isinstance(child, ast.Assign):
@@ -80,7 +86,6 @@ def assigned(node: ast.AST) -> Iterator[Assigned]:
             for one in ast.walk(target):
                 if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store):
                     yield Assigned(ast.unparse(one.value), one.attr, has_value)
-        yield from assigned(child)
 
 
 def built(name: str, known: dict[str, Class]) -> set[str]:
