@@ -60,7 +60,7 @@ class FakeCatalog:
     # --- recovery --------------------------------------------------------------------------------------------------
     def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> Generator[None, None, None]:
         self.calls.append("restore")
-        for entry in json.loads(snapshot)["topics"] if snapshot else ():
+        for entry in json.loads(bytes(snapshot))["topics"] if snapshot else ():
             topic = Topic(**{**entry, "gaps": [tuple(gap) for gap in entry["gaps"]]})
             self.topics[topic.topic_id] = topic
             yield

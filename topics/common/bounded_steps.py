@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TypeVar, cast
 
+FOUND_A_STEP = 1 << 20
+"""Bytes that a step searches."""
 _T = TypeVar("_T")
 
 
@@ -15,3 +17,47 @@ def result_of(steps: Generator[None, None, _T]) -> _T:
             next(steps)
         except StopIteration as end:
             return cast(_T, end.value)
+
+
+def members_in_steps(
+    text: bytes | memoryview, before: bytes, begins: bytes, after: bytes
+) -> Generator[None, None, tuple[bytes | memoryview, list[memoryview]]]:
+    """Take the objects of a long list out of JSON without spaces; return the rest of it, and them.
+
+    They are found by the bytes around them, which are nowhere else: within a string a quote has a
+    backslash before it, and after the end of one there is no letter. Where the bytes are not found,
+    all of the text is the rest.
+
+    before: the name of the list and `[`. begins: `{` and the first name in each object, which no
+    other object in a list there begins with. after: `]` and the name that follows the list.
+    """
+    view = memoryview(text)
+    begin = yield from _find_in_steps(view, 0, before + begins)
+    end = None if begin is None else (yield from _find_in_steps(view, begin, b"}" + after))
+    if begin is None or end is None:
+        return text, []
+    begin, end, between = begin + len(before), end + 1, b"}," + begins
+    members: list[memoryview] = []
+    at = begin
+    for start in range(begin, end, FOUND_A_STEP):
+        if start > begin:
+            yield
+        part = bytes(view[start : min(end, start + FOUND_A_STEP + len(between) - 1)])
+        found = part.find(between)
+        while found >= 0:
+            members.append(view[at : start + found + 1])
+            at = start + found + 2
+            found = part.find(between, found + 1)
+    members.append(view[at:end])
+    return b"".join((view[:begin], view[end:])), members
+
+
+def _find_in_steps(view: memoryview, at: int, wanted: bytes) -> Generator[None, None, int | None]:
+    """Return where these bytes are, from `at` on; None if they are not."""
+    while at < len(view):
+        found = bytes(view[at : at + FOUND_A_STEP + len(wanted) - 1]).find(wanted)
+        if found >= 0:
+            return at + found
+        at += FOUND_A_STEP
+        yield
+    return None

@@ -145,7 +145,7 @@ def decode(file: SnapshotFile, name: str) -> SnapshotContents:
     Raises: FormatError if this build does not know them.
     """
     try:
-        store, catalog = json.loads(file.store), json.loads(file.catalog)
+        store, catalog = json.loads(bytes(file.store)), json.loads(bytes(file.catalog))
         if store.get("format", 1) != 1:
             raise FormatError(f"{name}: a snapshot of format {store['format']}; this build knows 1")
         segments: dict[int, list[SegmentEntry]] = defaultdict(list)

@@ -5,14 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.engine.harness import Harness
+from topics.common import bounded_steps
 from topics.common.bounded_steps import result_of
 from topics.engine.recovery.engine_catalog import IMAGES_A_STEP, EngineCatalog
 from topics.engine.shared.dormant import DormantBlocks
 from topics.engine.shared.stored_state import StoredState
+from topics.engine.shared.topic_snapshot import EncodedSnapshot, PlainTopics, encoded_in_steps
 from topics.engine.state.topic import Topic
+from topics.store.segments.manifest import (
+    Pack,
+    PackRun,
+    ReplayStart,
+    Segment,
+    StorePart,
+    pack_store_part,
+    unpack_in_steps,
+)
 
 A_BLOCK = 50
 """Topics that a step of the snapshot encodes."""
@@ -67,6 +79,61 @@ def test_a_snapshot_is_restored_some_topics_a_step(h: Harness, monkeypatch: pyte
     assert max(both) <= max(A_BLOCK, IMAGES_A_STEP) + 1
     assert [row.name for row in other.list(page_size=1000).rows] == [row.name for row in h.list(page_size=1000).rows]
     assert other.append(1, name="other3", key=b"k").deduped
+
+
+TROUBLE = ('],"plain":[{"names":[', '},{"names":["', '"}],"keys":[', '\\"}],"keys":[', "}", '"')
+"""Texts with the bytes that are looked for, as a client could send them."""
+
+
+@pytest.mark.parametrize("step", [1, 7, 40, 1 << 20])
+def test_a_snapshot_is_searched_some_bytes_a_step_whatever_its_texts_are(
+    step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A million topics were decoded in one step of 50 ms."""
+    monkeypatch.setattr(bounded_steps, "FOUND_A_STEP", step)
+    config = msgspec.Raw(b'{"durability":"disk","x":[{"names":[1]}]}')
+    for count in range(4):
+        plain = [
+            PlainTopics([f"{text}{at}" for text in TROUBLE], [at], [1], [2], [3], [0], [config], [0], "00")
+            for at in range(count)
+        ]
+        image = {"topics": [{"a": [text], "b": [{text: text}]} for text in TROUBLE], "plain": plain}
+        data = msgspec.json.encode({**image, "keys": [list(TROUBLE)], "last_id": 7, "last_order": 8})
+        whole = msgspec.json.decode(data, type=EncodedSnapshot)
+        steps = encoded_in_steps(data)
+        found, found_plain = result_of(steps)
+        assert [bytes(block) for block in found_plain] == [bytes(block) for block in whole.plain]
+        assert [bytes(item) for item in found.topics] == [bytes(item) for item in whole.topics]
+        assert [bytes(item) for item in found.keys] == [bytes(item) for item in whole.keys]
+        assert (found.last_id, found.last_order) == (7, 8)
+
+
+@pytest.mark.parametrize("step", [1, 30, 1 << 20])
+def test_the_files_of_a_snapshot_are_found_some_bytes_a_step(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The packs of a million topics were decoded in two steps of 35 ms."""
+    monkeypatch.setattr(bounded_steps, "FOUND_A_STEP", step)
+    for segments in range(3):
+        for packs in range(3):
+            part = StorePart(
+                {0: ReplayStart(7)},
+                [Segment(number, 1, 2, 2, 4096, 10, 5, 6, sealed=True) for number in range(segments)],
+                [Pack(number, 5, 6, {0: PackRun(9, 1, 2, 0)}, [1, 2]) for number in range(packs)],
+                boot='"}],"packs":[{"number":',
+                shards=1,
+                flagging=['"packs":[{"number":', '},{"number":', '"segments":[{"topic":'],
+            )
+            steps = unpack_in_steps(memoryview(pack_store_part(part)))
+            assert result_of(steps) == part
+
+
+def test_a_step_of_a_restore_searches_a_bounded_number_of_bytes(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_steps, "FOUND_A_STEP", 500)
+    snapshot = snapshot_of(h)
+    steps = encoded_in_steps(memoryview(snapshot))
+    number = sum(1 for _ in steps)
+    assert number >= len(snapshot) // 2 // 500, "the blocks are half of it"
+    _, plain = result_of(encoded_in_steps(snapshot))
+    assert len(plain) == 4
 
 
 def test_dormant_topics_are_made_some_a_step_if_not_all_that_was_given_out_is_known(

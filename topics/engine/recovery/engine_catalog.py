@@ -31,6 +31,7 @@ from topics.engine.shared.topic_snapshot import (
     ProducerRows,
     ReaderRows,
     TopicImage,
+    encoded_in_steps,
 )
 from topics.engine.state.control_frames import (
     ConfigPayload,
@@ -117,14 +118,14 @@ class EngineCatalog:
         return self._stored.files
 
     # --- recovery ----------------------------------------------------------------------------------------------------
-    def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> Generator[None, None, None]:
+    def restore(self, snapshot: bytes | memoryview | None, *, log_cut: bool = False) -> Generator[None, None, None]:
         self._is_exact, self._is_cut = snapshot is not None and not log_cut, log_cut
         if snapshot is None:
             return
-        image = msgspec.json.decode(snapshot, type=EncodedSnapshot)
+        image, plain = yield from encoded_in_steps(snapshot)
         registry = self._stored.registry
         blocks = DormantBlocks()
-        for encoded in image.plain:
+        for encoded in plain:
             yield
             blocks.add(msgspec.json.decode(encoded, type=PlainTopics))
         yield from registry.add_dormant(blocks)

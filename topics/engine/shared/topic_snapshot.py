@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 
 import msgspec
 
+from topics.common.bounded_steps import members_in_steps
 from topics.engine.state.control_frames import AttemptRow, LeaseRow
 from topics.engine.state.hops import Run
 from topics.engine.state.known_producers import ProducerRow
@@ -168,6 +169,18 @@ class EncodedSnapshot(msgspec.Struct):
     keys: list[msgspec.Raw] = []
     producers: list[msgspec.Raw] = []
     readers: list[msgspec.Raw] = []
+
+
+def encoded_in_steps(
+    snapshot: bytes | memoryview,
+) -> Generator[None, None, tuple[EncodedSnapshot, Sequence[msgspec.Raw | memoryview]]]:
+    """Decode a snapshot, without the members of its long lists, in bounded steps.
+
+    Return it, and its `plain` (views of the snapshot, since a Raw of them copies their bytes).
+    """
+    rest, plain = yield from members_in_steps(snapshot, b'"plain":[', b'{"names":[', b'],"keys":[')
+    image = msgspec.json.decode(rest, type=EncodedSnapshot)
+    return image, plain or image.plain
 
 
 class PreparedSnapshot:

@@ -17,6 +17,8 @@ from topics.loop.files import SyncFailedError
 T = TypeVar("T")
 
 _ZEROS = bytes(1 << 20)
+PIECE_BYTES = 4 << 20
+"""Bytes that `read_pieces` reads at a time."""
 _JOINED_BYTES_MAX = 1 << 20
 """Most bytes of small pieces that are copied together for one write."""
 
@@ -55,10 +57,7 @@ async def read_view(files: ReadCalls, path: str, size: int | None = None) -> mem
     fd = await files.open(path, os.O_RDONLY)
     try:
         size = files.file_size(path) if size is None else size
-        try:
-            buffer = np.empty(size, np.uint8).data
-        except MemoryError:
-            raise CorruptError(f"{path}: {size} bytes are more than there is memory for", {"path": path}) from None
+        buffer = _room_for(path, size)
         count = await files.read_into(fd, buffer, 0)
     finally:
         await files.close(fd)
@@ -68,6 +67,34 @@ async def read_view(files: ReadCalls, path: str, size: int | None = None) -> mem
 async def read_file(files: ReadCalls, path: str, size: int | None = None) -> bytes:
     """Return the whole file, or its first `size` bytes, see `read_view`."""
     return bytes(await read_view(files, path, size))
+
+
+async def read_pieces(files: ReadCalls, path: str, on_piece: Callable[[memoryview], None]) -> memoryview:
+    """Return the whole file, however large: no step is long.
+
+    on_piece: gets the pieces in their order, each once it is read.
+    Raises: as `read_view`.
+    """
+    fd = await files.open(path, os.O_RDONLY)
+    try:
+        view = _room_for(path, files.file_size(path))
+        count, is_whole = 0, False
+        while not is_whole:
+            piece = view[count : count + PIECE_BYTES]
+            taken = await files.read_into(fd, piece, count)
+            on_piece(piece[:taken])
+            count += taken
+            is_whole = taken < len(piece) or count == len(view)
+    finally:
+        await files.close(fd)
+    return view.toreadonly()[:count]
+
+
+def _room_for(path: str, size: int) -> memoryview:
+    try:
+        return np.empty(size, np.uint8).data
+    except MemoryError:
+        raise CorruptError(f"{path}: {size} bytes are more than there is memory for", {"path": path}) from None
 
 
 async def read_slow_file(files: FileCalls, path: str) -> bytes:

@@ -123,7 +123,7 @@ class Catalog(Protocol):
     def checkpoints(self) -> CheckpointCatalog:
         """The side of the engine that checkpoints ask."""
 
-    def restore(self, snapshot: bytes | None, *, log_cut: bool = False) -> Generator[None, None, None]:
+    def restore(self, snapshot: bytes | memoryview | None, *, log_cut: bool = False) -> Generator[None, None, None]:
         """Restore the state that `snapshot()` returned, in bounded steps.
 
         snapshot: None if there is none.

@@ -620,8 +620,8 @@ class SnapshotFile(NamedTuple):
 
     number: int
     created_ms: int
-    store: bytes
-    catalog: bytes
+    store: bytes | memoryview
+    catalog: bytes | memoryview
 
     def pack(self) -> bytes:
         return b"".join(pack_snapshot(self.number, self.created_ms, self.store, [self.catalog]))
@@ -644,42 +644,47 @@ class SnapshotFile(NamedTuple):
         raise CorruptError(f"{path}: the snapshot has {size} bytes; its header says {expected}", {"path": path})
 
     @classmethod
-    def unpack(cls, data: bytes | memoryview, path: str) -> SnapshotFile:
-        """Parse and verify a snapshot file. Raises FormatError or CorruptError."""
+    def unpack(cls, data: bytes | memoryview, path: str, body_sum: int | None = None) -> SnapshotFile:
+        """Parse and verify a snapshot file. Raises FormatError or CorruptError.
+
+        body_sum: XXH3-64 of what follows the header, and the parts are views of `data`; None: it is
+            computed here, and the parts are copies.
+        """
+        body = memoryview(data)[SNAPSHOT_HEADER_BYTES:]
+        if body_sum is None:
+            body, body_sum = memoryview(bytes(body)), xxhash.xxh3_64_intdigest(body)
         try:
             _check_kind(data, SNAPSHOT_HEADER_BYTES, SNAPSHOT_MAGIC, "a snapshot", path, newest=SNAPSHOT_VERSION)
         except FormatError:
             # A newer build's checksum covers its own version, so it never fits one that this build
             # knows.
-            if any(_is_sound(data, kind) for kind in _SNAPSHOT_KINDS):
+            if any(_is_sound(data, kind, body_sum) for kind in _SNAPSHOT_KINDS):
                 raise CorruptError(f"{path}: magic or version of the snapshot is damaged", {"path": path}) from None
             raise
-        if not _is_sound(data, bytes(data[: len(_SNAPSHOT_KINDS[0])])):
+        if not _is_sound(data, bytes(data[: len(_SNAPSHOT_KINDS[0])]), body_sum):
             raise CorruptError(f"{path}: checksum of the snapshot is wrong", {"path": path})
         _, _, _, number, created_ms, store_bytes, _ = _SNAPSHOT_HEADER.unpack_from(data)
-        body = memoryview(data)[SNAPSHOT_HEADER_BYTES:]
-        return cls(number, created_ms, bytes(body[:store_bytes]), bytes(body[store_bytes:]))
+        return cls(number, created_ms, body[:store_bytes], body[store_bytes:])
 
 
 _SNAPSHOT_KINDS = [struct.pack("<4sH", SNAPSHOT_MAGIC, version) for version in range(VERSION, SNAPSHOT_VERSION + 1)]
 """Magic and version: the first bytes of each kind of snapshot that this build reads."""
 
 
-def _is_sound(data: bytes | memoryview, kind: bytes) -> bool:
+def _is_sound(data: bytes | memoryview, kind: bytes, body_sum: int) -> bool:
     """Return whether a snapshot is sound if its magic and version are `kind`.
 
     Its length and its checksum are compared.
     """
     *_, store_bytes, catalog_bytes = _SNAPSHOT_HEADER.unpack_from(data)
-    body = memoryview(data)[SNAPSHOT_HEADER_BYTES:]
-    if len(body) != store_bytes + catalog_bytes:
+    if len(data) != SNAPSHOT_HEADER_BYTES + store_bytes + catalog_bytes:
         return False
     stored = int.from_bytes(data[_SNAPSHOT_HEADER.size : SNAPSHOT_HEADER_BYTES], "little")
-    return stored == _checksum(kind + bytes(data[len(kind) : _SNAPSHOT_HEADER.size]), body)
+    return stored == xxhash.xxh3_64_intdigest(kind + bytes(data[len(kind) : _SNAPSHOT_HEADER.size]), seed=body_sum)
 
 
 def pack_snapshot(
-    number: int, created_ms: int, store: bytes, catalog: Sequence[bytes | memoryview]
+    number: int, created_ms: int, store: bytes | memoryview, catalog: Sequence[bytes | memoryview]
 ) -> list[bytes | memoryview]:
     """Return a `SnapshotFile`, whose catalog comes in pieces, as pieces of the file."""
     size = sum(map(len, catalog))
@@ -688,4 +693,4 @@ def pack_snapshot(
     for piece in catalog:
         body.update(piece)
     checksum = xxhash.xxh3_64_intdigest(head, seed=body.intdigest())
-    return [head + checksum.to_bytes(8, "little") + store, *catalog]
+    return [b"".join((head, checksum.to_bytes(8, "little"), store)), *catalog]

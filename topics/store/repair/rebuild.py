@@ -78,7 +78,7 @@ async def rebuild(loop: Loop, directory: str, cold: str = "") -> Rebuilt:
 
 async def _by_snapshot(
     loop: Loop, tiers: Tiers, aside: SetAside, log: RebuildLog, found: Loaded
-) -> tuple[Rebuilt, StorePart, bytes]:
+) -> tuple[Rebuilt, StorePart, bytes | memoryview]:
     listed = RebuildFromSnapshot(loop, tiers, aside)
     await listed.mend(found.store)
     await log.mend(found.store.replay)
@@ -95,7 +95,9 @@ async def _by_snapshot(
     return Rebuilt(len(listed.topic_ids), listed.records), part, found.catalog
 
 
-async def _by_files(loop: Loop, tiers: Tiers, aside: SetAside, log: RebuildLog) -> tuple[Rebuilt, StorePart, bytes]:
+async def _by_files(
+    loop: Loop, tiers: Tiers, aside: SetAside, log: RebuildLog
+) -> tuple[Rebuilt, StorePart, bytes | memoryview]:
     await log.mend(None)
     described = RebuildFromSegments(loop, tiers, aside)
     await described.mend(await log.seqs())

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from topics.common.bounded_steps import result_of
+from topics.common.bounded_steps import members_in_steps, result_of
 from topics.common.id_blocks import IdDict
 from topics.store.format import segment_format
 from topics.store.format.catalog import SEQ_MAX
@@ -342,23 +342,26 @@ def pack_store_part(part: StorePart) -> bytes:
     return msgspec.json.encode(part)
 
 
-def unpack_in_steps(data: bytes) -> Generator[None, None, StorePart]:
+def unpack_in_steps(data: bytes | memoryview) -> Generator[None, None, StorePart]:
     """Parse the JSON, in bounded steps.
 
     Raises msgspec.ValidationError: the checksum was right, but the shape is unknown.
     """
-    members = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-    lists = {name: members.get(name, _NO_FILES) for name in ("segments", "packs")}
-    rest = msgspec.json.encode({**members, **dict.fromkeys(lists, _NO_FILES)})
+    rest, packs = yield from members_in_steps(data, b'"packs":[', b'{"number":', b'],"boot":')
+    rest, segments = yield from members_in_steps(rest, b'"segments":[', b'{"topic":', b'],"packs":[')
     part = msgspec.json.decode(rest, type=StorePart)
-    for number, encoded in enumerate(msgspec.json.decode(lists["segments"], type=list[msgspec.Raw]), 1):
+    for segment in part.segments:
+        segment.file_id = 0
+    for pack in part.packs:
+        pack.file_id = 0
+    for number, encoded in enumerate(segments, 1):
         segment = msgspec.json.decode(encoded, type=Segment)
         segment.file_id = 0
         part.segments.append(segment)
         if number % FILES_A_STEP == 0:
             yield
     taken = 0
-    for encoded in msgspec.json.decode(lists["packs"], type=list[msgspec.Raw]):
+    for encoded in packs:
         pack = msgspec.json.decode(encoded, type=Pack)
         pack.file_id = 0
         part.packs.append(pack)
@@ -369,9 +372,6 @@ def unpack_in_steps(data: bytes) -> Generator[None, None, StorePart]:
     return part
 
 
-def unpack_store_part(data: bytes) -> StorePart:
+def unpack_store_part(data: bytes | memoryview) -> StorePart:
     """Parse the JSON at once; see `unpack_in_steps`."""
     return result_of(unpack_in_steps(data))
-
-
-_NO_FILES = msgspec.Raw(b"[]")

@@ -12,12 +12,21 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
+import xxhash
 
 from topics.errors import CorruptError, StorageError
 from topics.loop.tasks import Future
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.time_slices import a_step_a_pass
-from topics.store.disk.whole_files import FileCalls, in_place, list_if_there, read_file, replace_file, unlink_if_there
+from topics.store.disk.whole_files import (
+    FileCalls,
+    in_place,
+    list_if_there,
+    read_file,
+    read_pieces,
+    replace_file,
+    unlink_if_there,
+)
 from topics.store.format.segment_format import (
     SNAPSHOT_DIRECTORY,
     SNAPSHOT_HEADER_BYTES,
@@ -39,7 +48,7 @@ class Loaded(NamedTuple):
 
     number: int
     store: StorePart
-    catalog: bytes
+    catalog: bytes | memoryview
     skipped: list[str]
     """Paths of newer snapshots that are damaged."""
 
@@ -79,7 +88,15 @@ async def read_snapshot(files: FileCalls, path: str) -> SnapshotFile:
     size = files.file_size(path)
     if size > SNAPSHOT_LARGE_BYTES:
         SnapshotFile.check_size(await read_file(files, path, SNAPSHOT_HEADER_BYTES), size, path)
-    return SnapshotFile.unpack(await read_file(files, path), path)
+    body, skips = xxhash.xxh3_64(), SNAPSHOT_HEADER_BYTES
+
+    def add(piece: memoryview) -> None:
+        nonlocal skips
+        body.update(piece[skips:])
+        skips = max(0, skips - len(piece))
+
+    data = await read_pieces(files, path, add)
+    return SnapshotFile.unpack(data, path, body.intdigest())
 
 
 async def _newest(
