@@ -185,6 +185,18 @@ def test_a_tag_that_no_variable_holds_is_given_with_what_replaces_it(tmp_path: P
     assert (tmp_path / "tag").read_text("utf-8") == "a\N{REPLACEMENT CHARACTER}ü"
 
 
+def test_a_job_whose_command_does_not_start_is_returned(tmp_path: Path) -> None:
+    program = tmp_path / "job.sh"
+    program.write_text("#!/no/such/interpreter\n")
+    program.chmod(0o700)
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        queue_with(log, "a job")
+        with pytest.raises(FileNotFoundError):
+            JobRunner(log, OPTIONS._replace(command=(str(program),))).run()
+        (job,) = log.claim("jobs", "other", 9, include_attempts=True)
+        assert [attempt.reason for attempt in job.attempts] == ["its command cannot be run"]
+
+
 def test_an_error_of_any_kind_ends_the_command(tmp_path: Path) -> None:
     class Broken(WatchedLog):
         def ack(self, queue: str, node: str, jobs: Iterable[topics.Job]) -> topics.AckResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 from typing import Annotated, Any
 
@@ -128,6 +129,8 @@ def work(
     """
     from topics.cli.commands.job_runner import JobRunner, RunnerOptions  # noqa: PLC0415 - starts threads and programs
 
+    if shutil.which(command[0]) is None:  # else each try would be a delivery of a job
+        raise UsageError(f"{command[0]!r} is no program that is here: name one after --, as in -- ./job.sh")
     delay_ms, lease_ms = milliseconds("--delay", delay_s), _lease_ms(lease_s)
     options = RunnerOptions(queue, command, node_of(node), side_by_side, limit, drain, delay_ms, lease_ms, quiet)
     with call.log(writes=True, patience_s=PATIENCE_S) as log:
