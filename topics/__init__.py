@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from topics.client.sync_reader import ClientReader
     from topics.common.any_log import AnyAsyncLog, AnyAsyncReader, AnyLog, AnyOpening, AnyPending, AnyReader
     from topics.common.opening_reader import OpeningReader
-    from topics.common.settings import LogSettings, TopicSettings
+    from topics.common.settings import Delivery, Guarantee, LogSettings, TopicSettings
     from topics.common.values.answers import (
         AckResult,
         AppendResult,
@@ -99,12 +99,14 @@ __all__ = [
     "CorruptError",
     "DeleteResult",
     "DeleteTopicResult",
+    "Delivery",
     "DiskFullError",
     "ExtendResult",
     "FailedJob",
     "FormatError",
     "FsckReport",
     "GapError",
+    "Guarantee",
     "Job",
     "Location",
     "LockedError",
@@ -216,6 +218,8 @@ _LAZY = {
     "RouterState": ("topics.common.values.answers", "RouterState"),
     "Tombstone": ("topics.common.values.answers", "Tombstone"),
     "TopicConfig": ("topics.common.values.configs", "TopicConfig"),
+    "Delivery": ("topics.common.settings", "Delivery"),
+    "Guarantee": ("topics.common.settings", "Guarantee"),
     "TopicSettings": ("topics.common.settings", "TopicSettings"),
     "TopicState": ("topics.common.values.answers", "TopicState"),
 }
