@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         TopicState,
     )
     from topics.common.values.backup_result import BackupResult
+    from topics.common.values.begin import From, FromLast, FromTime
     from topics.common.values.configs import Predicate, TopicConfig
     from topics.common.values.delivered import GapError, Job, Page, Record
     from topics.common.values.written import NewRecord, Producer
@@ -104,6 +105,9 @@ __all__ = [
     "ExtendResult",
     "FailedJob",
     "FormatError",
+    "From",
+    "FromLast",
+    "FromTime",
     "FsckReport",
     "GapError",
     "Guarantee",
@@ -219,6 +223,9 @@ _LAZY = {
     "Tombstone": ("topics.common.values.answers", "Tombstone"),
     "TopicConfig": ("topics.common.values.configs", "TopicConfig"),
     "Delivery": ("topics.common.settings", "Delivery"),
+    "From": ("topics.common.values.begin", "From"),
+    "FromLast": ("topics.common.values.begin", "FromLast"),
+    "FromTime": ("topics.common.values.begin", "FromTime"),
     "Guarantee": ("topics.common.settings", "Guarantee"),
     "TopicSettings": ("topics.common.settings", "TopicSettings"),
     "TopicState": ("topics.common.values.answers", "TopicState"),
