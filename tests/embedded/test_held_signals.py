@@ -7,6 +7,7 @@ import faulthandler
 import os
 import signal
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -66,6 +67,27 @@ def held() -> HeldSignals:
 
 def nothing() -> None:
     pass
+
+
+class Wake:
+    """What a signal calls that comes within a hold."""
+
+    def __call__(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("ends", ["release", "give up"])
+def test_a_hold_that_has_ended_keeps_nothing_of_its_call(held: HeldSignals, ends: str) -> None:
+    """An interrupted read was kept by it, and with it the files that the read had chosen."""
+    wake = Wake()
+    kept = weakref.ref(wake)
+    held.hold(wake)
+    if ends == "release":
+        held.release()
+    else:
+        held._give_up()
+    del wake
+    assert kept() is None
 
 
 def hold_for(held: HeldSignals, within: Callable[[], object] = nothing) -> None:

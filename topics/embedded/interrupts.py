@@ -96,7 +96,7 @@ class HeldSignals:
         if self._depth > 1 and _getframe(1) is not self._holder:
             self._depth -= 1
             return
-        self._depth, self._holder = 0, None
+        self._depth, self._holder, self._wake = 0, None, _nothing
         try:
             self._put_back()
         finally:
@@ -134,7 +134,7 @@ class HeldSignals:
         return frame is not None
 
     def _give_up(self) -> None:
-        self._depth, self._holder = 0, None
+        self._depth, self._holder, self._wake = 0, None, _nothing
         self._put_back()
 
     def _take_places(self) -> int:
