@@ -70,7 +70,7 @@ def nothing() -> None:
 
 
 class Wake:
-    """What a signal calls that comes within a hold."""
+    """The call of a signal that comes within a hold."""
 
     def __call__(self) -> None:
         pass
