@@ -42,7 +42,7 @@ def test_a_life_may_end_at_any_step_of_a_move_to_compressed_segments_and_of_dele
 def test_any_operation_may_fail(story: str) -> None:
     sweep = Sweep(story)
     assert list(sweep.try_all(sweep.faults()[:: stride(178)])) == []
-    assert sweep.counts["faults met"] > amount(10)
+    assert sweep.counts["faults met"] >= amount(10)
 
 
 def test_what_a_kill_left_in_the_page_cache_alone_may_be_gone_after_a_power_cut() -> None:
