@@ -291,3 +291,26 @@ def test_a_forked_child_has_a_thread_of_its_own(tmp_path: Path) -> None:
         assert asyncio.run(append(log)) == 1
         assert in_child(work) == "1"
         assert asyncio.run(append(log)) == 2
+
+
+def test_a_close_waits_for_what_is_in_flight_before_the_thread_may_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel ends what a thread has submitted with it: a log that was closed at once became read-only."""
+    log = topics.open(tmp_path / "data", **SMALL)
+    fd = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    begins, leaves, left = log._begin_end, log._driver.maintenance.leave, []
+
+    def begin() -> None:
+        begins()
+        log._loop.spawn(log._loop.files.fsync(fd))
+
+    def leave() -> None:
+        left.append(log._loop.operations_in_flight)
+        leaves()
+
+    monkeypatch.setattr(log, "_begin_end", begin)
+    monkeypatch.setattr(log._driver.maintenance, "leave", leave)
+    log.close()
+    os.close(fd)
+    assert left == [0]

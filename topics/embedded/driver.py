@@ -357,6 +357,11 @@ class Driver:
                 self._refusal = closed_log
             self.maintenance.join()
             self._wheel.acquire()
+            try:
+                if self._refusal is closed_log:  # else a pass has failed, and no other is made
+                    self._wait_until(self._loop.operations_end())
+            finally:
+                self.maintenance.leave()
             # not begun; calls that are begun get their answers while the caller still drives
             self._refuse(self._inbox)
 
@@ -495,16 +500,24 @@ class Driver:
         return call
 
     def _wait_for_operations(self, *, has_optional: bool) -> None:
-        """Make passes until no operation is left, for a bounded time if all are optional.
+        """Make passes until no operation is left, see `_wait_until`."""
+        loop = self._loop
+        self._wait_until(lambda: not loop.operations_in_flight, has_optional=has_optional)
+
+    def _wait_until(self, ended: Callable[[], bool], *, has_optional: bool = True) -> None:
+        """Make passes until operations have ended, for a bounded time if all left are optional.
 
         has_optional: whether this thread may have submitted some of those.
         """
         loop = self._loop
         by_ns = loop.clock.monotonic_ns() + (_OPTIONAL_NS if has_optional else 0)
-        while loop.operations_in_flight > loop.files.optional:
-            loop.run_pass(None)
-        while loop.operations_in_flight and (left_ns := by_ns - loop.clock.monotonic_ns()) > 0:
-            loop.run_pass(left_ns)
+        while not ended():
+            if loop.operations_in_flight > loop.files.optional:
+                loop.run_pass(None)
+            elif (left_ns := by_ns - loop.clock.monotonic_ns()) > 0:
+                loop.run_pass(left_ns)
+            else:
+                return
 
     def _drive(self, done: Callable[[], bool], call: PendingCall[Any] | None = None) -> None:
         """Begin `call`, and make passes until `done`.

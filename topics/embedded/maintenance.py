@@ -267,9 +267,15 @@ class Maintenance:
 
     def join(self) -> None:
         """Return when the thread takes no turn any more; it has no reason to."""
-        _shared.remove(self)
         with self._turn:
             self.thread = None
+
+    def leave(self) -> None:
+        """Need the thread no longer, after `join`.
+
+        If it serves no other log it ends, and with it the operations that it has submitted.
+        """
+        _shared.remove(self)
 
     def take_turn(self) -> int:
         """Drive, if this log still has a reason to. Return the time of the next turn."""

@@ -295,6 +295,11 @@ class Loop:
         """Operations that the ring has not completed yet. Timers and ready work are not counted."""
         return self._operations.in_flight
 
+    def operations_end(self) -> Callable[[], bool]:
+        """Return a call that says whether the file operations in flight now have ended."""
+        operations, newest = self._operations, self._operations.newest
+        return lambda: not 0 < operations.oldest <= newest
+
     def ns_until_work(self) -> int | None:
         """Return 0 if work is ready, else the ns until the next timer; None: nothing planned."""
         return self._wait_ns(None, self.clock.monotonic_ns())

@@ -71,6 +71,16 @@ class Operations(Generic[C]):
         return user_data
 
     @property
+    def newest(self) -> int:
+        """The number of the latest operation with a callback."""
+        return self._callback_serial
+
+    @property
+    def oldest(self) -> int:
+        """The number of the oldest one in flight; 0 if there is none."""
+        return next(iter(self.callbacks), 0) >> KIND_BITS
+
+    @property
     def in_flight(self) -> int:
         """Number of operations without final completion, except sends: connections count them."""
         return len(self.callbacks) + len(self.receiving) + len(self.accepting)
