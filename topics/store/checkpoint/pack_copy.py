@@ -99,21 +99,22 @@ class PackCopy:
                     await self._turns.rest()
         begun.append(self._context.begin_fetch(part))
         views = [view for fetched in begun for view in await fetched]
+        self._turns.resume()
         at = 0
         for entry, count in zip(small, counts, strict=True):
             mine = views[at : at + count]
             at += count
             if self._context.catalog.exists(entry.topic_id):
                 await self._add_run(entry, mine)
-            await self._turns.turn()
+            if self._turns.over:
+                await self._turns.rest()
 
     async def _add_run(self, entry: SmallCopy, views: list[memoryview]) -> None:
         context = self._context
         description = await context.description_of(entry.topic_id, self._turns)
         merged = entry.before.merged
         try:
-            with self._turns.working():
-                data, seqs, scan = _checked(entry.topic_id, entry.all_rows, views)
+            data, seqs, scan = _checked(entry.topic_id, entry.all_rows, views)
         except CorruptError as error:
             if not merged:
                 raise
@@ -126,13 +127,12 @@ class PackCopy:
         if self._file is None:
             self._file = await _PackFile.create(context)
         pack = self._file
-        with self._turns.working():
-            run, frames_at = pack.writer.add_run(scan, data, description)
-            offsets = (scan.frames["offset"] + frames_at).astype(np.uint32)
-            pack.rows += len(seqs)
-            pack.placed.append(Placed(entry.topic_id, seqs, offsets, scan.frames["length"].copy()))
-            pack.runs.append(run)
-            pack.merged.append((entry.topic_id, merged))
+        run, frames_at = pack.writer.add_run(scan, data, description)
+        offsets = (scan.frames["offset"] + frames_at).astype(np.uint32)
+        pack.rows += len(seqs)
+        pack.placed.append(Placed(entry.topic_id, seqs, offsets, scan.frames["length"].copy()))
+        pack.runs.append(run)
+        pack.merged.append((entry.topic_id, merged))
         if pack.writer.pending_bytes >= context.config.checkpoint_bytes_per_pass:
             await pack.write(pack.writer.take())
         is_full = len(pack.runs) >= _RUNS_PER_PACK or pack.rows >= _ROWS_PER_PACK
@@ -145,11 +145,7 @@ class PackCopy:
         if pack is None:
             return
         began_ns = context.clock.monotonic_ns()
-        await self._turns.turn()
-        with self._turns.working():
-            rest = pack.writer.finish()
-        await self._turns.turn()
-        await pack.write(rest)
+        await pack.write(pack.writer.finish())
         context.unsynced.files[pack.path] = None
         context.unsynced.directories[f"{context.directory}/{PACK_DIRECTORY}"] = None
         self._file = None
@@ -163,10 +159,10 @@ class PackCopy:
         stored.pack_records = pack.rows
         context.manifest.add_pack(entry)
         for placed, (topic_id, merged) in zip(pack.placed, pack.merged, strict=True):
-            with self._turns.working():
-                context.announce(placed, entry.file_id)
-                self.drop_runs(topic_id, merged)
-            await self._turns.turn()
+            context.announce(placed, entry.file_id)
+            self.drop_runs(topic_id, merged)
+            if self._turns.over:
+                await self._turns.rest()
 
     async def abandon(self) -> None:
         """Take back the begun pack after an error."""
