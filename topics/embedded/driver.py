@@ -499,11 +499,6 @@ class Driver:
         owed.add(call)
         return call
 
-    def _wait_for_operations(self, *, has_optional: bool) -> None:
-        """Make passes until no operation is left, see `_wait_until`."""
-        loop = self._loop
-        self._wait_until(lambda: not loop.operations_in_flight, has_optional=has_optional)
-
     def _wait_until(self, ended: Callable[[], bool], *, has_optional: bool = True) -> None:
         """Make passes until operations have ended, for a bounded time if all left are optional.
 
@@ -548,7 +543,8 @@ class Driver:
                 loop.run_pass(None)
                 self._waits = False
             if loop.operations_in_flight and threading.get_ident() not in self._lasting:
-                self._wait_for_operations(has_optional=loop.files.optional_begun != optional_begun)
+                has_optional = loop.files.optional_begun != optional_begun
+                self._wait_until(lambda: not loop.operations_in_flight, has_optional=has_optional)
             wait_ns = loop.ns_until_work()
             if loop.operations_in_flight or loop.files.in_threads:
                 most_ns = 0 if self._owed_calls else _POLL_NS
