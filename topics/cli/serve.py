@@ -37,8 +37,7 @@ def as_variables(options: Mapping[str, object]) -> dict[str, str]:
 def without_collector() -> Iterator[None]:
     """Have Python's collector look for no garbage among the modules that load, since they stay.
 
-    It would look 120 times, a fifteenth of the time until the server is made. `tend_heap` enables
-    it for the server.
+    It would look 120 times. `tend_heap` enables it for the server.
     """
     gc.disable()
     try:
