@@ -11,7 +11,9 @@ from unittest.mock import Mock
 
 import pytest
 
+from tests.sim.whole.clients.checkpoints import Checkpoints
 from tests.sim.whole.clients.operation import Configure, DeleteRecords, Drop, Look, Maybe, Write
+from tests.sim.whole.clients.owned import OwningClient
 from tests.sim.whole.clients.owned_topic import OwnedTopic
 from tests.sim.whole.clients.reader_clients import Reading
 from tests.sim.whole.clients.state import CONFIG_DEFAULT, Record, State
@@ -150,3 +152,15 @@ def test_a_page_given_back_that_another_read_may_have_is_not_missing(others: int
         return
     with pytest.raises(WrongError, match="4 was given back, and 5 comes first"):
         answer_to(wires[0])(200, page)
+
+
+@pytest.mark.parametrize("under_way", [[], [Drop(), Look()]])
+def test_files_are_not_compared_with_a_topic_whose_delete_is_under_way(under_way: list[Any]) -> None:
+    """The server may have created it again: its id is of the next topic, what is known of the last."""
+    topic = a_topic()
+    client = Mock(spec=OwningClient, under_way=lambda _: under_way)
+    owner: Any = SimpleNamespace(clients=[client], topics=[topic])
+    machine: Any = Mock(spec=Machine)
+    machine.engine = SimpleNamespace(_core=SimpleNamespace(registry=SimpleNamespace(visible=lambda _: Mock(id=12))))
+    asking = Checkpoints(machine, random.Random(0), [owner]).clients[0]
+    assert [before.topic for before in asking._look()] == ([] if under_way else [topic])
