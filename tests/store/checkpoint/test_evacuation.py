@@ -13,6 +13,7 @@ from tests.sim.world.faults import Fault
 from tests.store.store_world import StoreWorld, small_config
 from topics.errors import CorruptError
 from topics.store.checkpoint import evacuation, pack_copy
+from topics.store.checkpoint.copy_context import CopyContext
 from topics.store.checkpoint.evacuation import RUNS_MAX
 from topics.store.disk.whole_files import FileCalls
 from topics.store.format.file_table import FileKind
@@ -248,3 +249,32 @@ def test_records_whose_copies_found_no_space_are_read_in_the_log(path_part: str)
     world.checkpoint()
     assert FileKind.WAL not in kinds(world, 1) + kinds(world, 2)
     world.next_life(power_cut=True).check_every_record()
+
+
+def test_the_topics_of_a_pack_take_turns_with_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what describes a topic was counted as time, so that a stop had passes of 65 ms."""
+    world = StoreWorld(config=small_config(**_NEVER, checkpoint_us_per_pass=1000)).open()
+    for topic_id in range(1, 41):
+        world.create(topic_id)
+        world.append(topic_id, 2)
+    checked: Counter[int] = Counter()
+    announced: Counter[int] = Counter()
+    check, announce = pack_copy._checked, CopyContext.announce
+
+    def slow_check(*arguments: Any) -> Any:
+        checked[world.loop.stats().passes] += 1
+        world.ring.clock.advance_ns(400_000)
+        return check(*arguments)
+
+    def slow_announce(*arguments: Any) -> None:
+        announced[world.loop.stats().passes] += 1
+        world.ring.clock.advance_ns(400_000)
+        announce(*arguments)
+
+    monkeypatch.setattr(pack_copy, "_checked", slow_check)
+    monkeypatch.setattr(CopyContext, "announce", slow_announce)
+    world.checkpoint()
+    assert checked.total() == announced.total() == 40
+    assert max(checked.values()) <= 3
+    assert max(announced.values()) <= 3
+    world.check_every_record()

@@ -99,22 +99,21 @@ class PackCopy:
                     await self._turns.rest()
         begun.append(self._context.begin_fetch(part))
         views = [view for fetched in begun for view in await fetched]
-        self._turns.resume()
         at = 0
         for entry, count in zip(small, counts, strict=True):
             mine = views[at : at + count]
             at += count
             if self._context.catalog.exists(entry.topic_id):
                 await self._add_run(entry, mine)
-            if self._turns.over:
-                await self._turns.rest()
+            await self._turns.turn()
 
     async def _add_run(self, entry: SmallCopy, views: list[memoryview]) -> None:
         context = self._context
         description = await context.description_of(entry.topic_id, self._turns)
         merged = entry.before.merged
         try:
-            data, seqs, scan = _checked(entry.topic_id, entry.all_rows, views)
+            with self._turns.working():
+                data, seqs, scan = _checked(entry.topic_id, entry.all_rows, views)
         except CorruptError as error:
             if not merged:
                 raise
@@ -127,12 +126,13 @@ class PackCopy:
         if self._file is None:
             self._file = await _PackFile.create(context)
         pack = self._file
-        run, frames_at = pack.writer.add_run(scan, data, description)
-        offsets = (scan.frames["offset"] + frames_at).astype(np.uint32)
-        pack.rows += len(seqs)
-        pack.placed.append(Placed(entry.topic_id, seqs, offsets, scan.frames["length"].copy()))
-        pack.runs.append(run)
-        pack.merged.append((entry.topic_id, merged))
+        with self._turns.working():
+            run, frames_at = pack.writer.add_run(scan, data, description)
+            offsets = (scan.frames["offset"] + frames_at).astype(np.uint32)
+            pack.rows += len(seqs)
+            pack.placed.append(Placed(entry.topic_id, seqs, offsets, scan.frames["length"].copy()))
+            pack.runs.append(run)
+            pack.merged.append((entry.topic_id, merged))
         if pack.writer.pending_bytes >= context.config.checkpoint_bytes_per_pass:
             await pack.write(pack.writer.take())
         is_full = len(pack.runs) >= _RUNS_PER_PACK or pack.rows >= _ROWS_PER_PACK
@@ -145,7 +145,11 @@ class PackCopy:
         if pack is None:
             return
         began_ns = context.clock.monotonic_ns()
-        await pack.write(pack.writer.finish())
+        await self._turns.turn()
+        with self._turns.working():
+            rest = pack.writer.finish()
+        await self._turns.turn()
+        await pack.write(rest)
         context.unsynced.files[pack.path] = None
         context.unsynced.directories[f"{context.directory}/{PACK_DIRECTORY}"] = None
         self._file = None
@@ -159,10 +163,10 @@ class PackCopy:
         stored.pack_records = pack.rows
         context.manifest.add_pack(entry)
         for placed, (topic_id, merged) in zip(pack.placed, pack.merged, strict=True):
-            context.announce(placed, entry.file_id)
-            self.drop_runs(topic_id, merged)
-            if self._turns.over:
-                await self._turns.rest()
+            with self._turns.working():
+                context.announce(placed, entry.file_id)
+                self.drop_runs(topic_id, merged)
+            await self._turns.turn()
 
     async def abandon(self) -> None:
         """Take back the begun pack after an error."""
