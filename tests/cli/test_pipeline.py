@@ -144,7 +144,7 @@ def test_losses_that_are_not_allowed_end_with_1_and_what_cannot_run_with_2(data:
     assert report_of(pipeline("export", "--path", data, "--to", lake, "--on-data-loss", "record"))["rows"] == 5
     done = pipeline("export", "--path", data, "--to", lake, "--subscribe", "order")
     assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
-    assert "has no topic order (is orders meant?)" in done.stderr
+    assert "has no topic order (did you mean orders?)" in done.stderr
 
 
 def test_a_machine_without_pyarrow_is_told_what_to_install(tmp_path: Path) -> None:

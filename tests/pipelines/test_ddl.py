@@ -52,7 +52,7 @@ REFUSED = {
     "a int,": "the name of a field",
     "a int, A string": "is there twice",
     "a decimal(10,2)": "'decimal' of field a is no type",
-    "a strin": "is string meant?",
+    "a strin": "did you mean string?",
     "a struct<>": "'>' stands where the name of a field",
     "a array<int": "'>' should come",
     "a int)": "stands where ','",

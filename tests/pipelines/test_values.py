@@ -187,7 +187,7 @@ BAD_RULES = {
     "[[rule]]\ntype = 'number'": "rule 1 has no pointer",
     "[[rule]]\npointer = 'a'\nunique = true": "no JSON pointer",
     "[[rule]]\npointer = '/a'": "asks for nothing",
-    "[[rule]]\npointer = '/a'\nuniqe = true": "is unique meant?",
+    "[[rule]]\npointer = '/a'\nuniqe = true": "did you mean unique?",
     "[[rule]]\npointer = '/a'\ntype = 'float'": "use one of boolean",
     "[[rule]]\npointer = '/a'\nrange = [2, 1]": "the lower bound comes first",
     "[[rule]]\npointer = '/a'\nrange = [2]": "write [low, high]",

@@ -8,10 +8,10 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from topics.common.near_names import suggestion
 from topics.config import OPTIONAL, Config, checked
 from topics.errors import UsageError
 
@@ -276,8 +276,7 @@ def _allowed(value: Any, rule: NumberRule | ChoiceRule | str, path: str, source:
 
 
 def _unknown(source: str, path: str, known: set[str]) -> UsageError:
-    near = get_close_matches(path.rpartition(".")[2], known, 1)
-    remedy = f"did you mean {near[0]}?" if near else f"use one of {', '.join(sorted(known))}"
+    remedy = suggestion(path.rpartition(".")[2], known, f"use one of {', '.join(sorted(known))}")
     return UsageError(f"{source}: {path} is no field of a workload: {remedy}")
 
 
@@ -299,8 +298,7 @@ def _check_setting(name: str, value: str | float, source: str) -> None:
     """Refuse a setting that a server does not have, or does not take with this value."""
     defaults = {setting.name: setting.default for setting in fields(Config)}
     if name not in defaults:
-        near = get_close_matches(name, defaults, 1)
-        remedy = f"did you mean {near[0]}?" if near else "docs/settings.md lists them"
+        remedy = suggestion(name, defaults, "docs/settings.md lists them")
         raise UsageError(f"{source}: server.{name} is not a setting: {remedy}")
     if isinstance(defaults[name], tuple) or (name in OPTIONAL and value == NEVER):
         return

@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import tomllib
 from dataclasses import fields
-from difflib import get_close_matches
 
+from topics.common.near_names import suggestion
 from topics.config import OPTIONAL, SECRET, Config, checked
 from topics.errors import UsageError
 
@@ -17,7 +17,6 @@ CONFIG_VARIABLE = "TOPICS_CONFIG"
 NEVER = "none"
 """The text for None, of a setting in `OPTIONAL`."""
 _FILE_BYTES_MAX = 1 << 20
-_LIKENESS = 0.6
 
 
 def read_config_file(path: str) -> dict[str, object]:
@@ -49,9 +48,9 @@ def read_config_file(path: str) -> dict[str, object]:
 def _value(where: str, name: str, value: object) -> object:
     names = [setting.name for setting in fields(Config)]
     if name not in names:
-        near = get_close_matches(name.lower().removeprefix("topics_").replace("-", "_"), names, 1, _LIKENESS)
-        meant = f"did you mean {near[0]}?" if near else "docs/settings.md lists all settings"
-        raise UsageError(f"{where}: {name} is not a setting: {meant}")
+        spelt = name.lower().removeprefix("topics_").replace("-", "_")
+        remedy = suggestion(spelt, names, "docs/settings.md lists all settings")
+        raise UsageError(f"{where}: {name} is not a setting: {remedy}")
     if name in OPTIONAL and value == NEVER:
         return None
     try:

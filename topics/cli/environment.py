@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from topics.cli.config_file import CONFIG_VARIABLE, NEVER, read_config_file
+from topics.common.near_names import bracketed
 from topics.config import OFF, ON, OPTIONAL, RANGES, Config, is_on
 from topics.errors import UsageError
 
@@ -22,6 +22,8 @@ OF_COMMANDS = ("TOPICS_URL", "TOPICS_KEY", "TOPICS_CONTEXT")
 _OTHERS = (*OF_COMMANDS, CONFIG_VARIABLE)
 _CLAMPED = ("wal_shards", "segment_max_bytes")
 """Settings whose values are cut to the highest one allowed."""
+_LIKENESS = 0.8
+"""See `near_names`: `TOPICS_` is a part of all names."""
 _DIGITS = 1000
 """Digits of a number at most: Python reads none of many thousands."""
 _RECORD_IN_20_MS = 4 << 20
@@ -134,8 +136,7 @@ def odd_variables(env: Mapping[str, str]) -> list[str]:
     for name in sorted(name for name in env if name.startswith("TOPICS_") and name not in _OTHERS):
         text = env[name].strip()
         if name not in settings:
-            near = get_close_matches(name, settings, 1, 0.8)
-            found.append(f"{name} is not a setting{f' (did you mean {near[0]}?)' if near else ''}: it is ignored")
+            found.append(f"{name} is not a setting{bracketed(name, settings, _LIKENESS)}: it is ignored")
             continue
         default = settings[name]
         if isinstance(default, bool):

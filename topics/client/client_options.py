@@ -5,12 +5,12 @@ from __future__ import annotations
 import secrets
 import ssl
 from dataclasses import dataclass, fields
-from difflib import get_close_matches
 from typing import Any
 from urllib.parse import urlsplit
 
 from typing_extensions import TypedDict
 
+from topics.common.near_names import bracketed
 from topics.common.values import arguments
 from topics.errors import UsageError
 
@@ -105,9 +105,7 @@ def options_of(settings: dict[str, Any]) -> ClientOptions:
     known = [field.name for field in fields(ClientOptions)]
     for name in settings:
         if name not in known:
-            near = get_close_matches(name, known, 1, 0.7)
-            meant = f" (is {near[0]} meant?)" if near else ""
-            raise UsageError(f"connect has no setting {name}{meant}: use one of {', '.join(known)}")
+            raise UsageError(f"connect has no setting {name}{bracketed(name, known)}: use one of {', '.join(known)}")
     return ClientOptions(**settings)
 
 

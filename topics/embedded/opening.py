@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import fields, replace
-from difflib import get_close_matches
 from functools import wraps
 from inspect import iscoroutinefunction
 from typing import Any, NoReturn, TypeVar
 
 from typing_extensions import Unpack
 
+from topics.common.near_names import bracketed
 from topics.common.settings import LogSettings
 from topics.common.values import arguments
 from topics.common.values.reader_config import Opening
@@ -54,9 +54,7 @@ def open_log(
     known = {field.name for field in fields(Config)} - {"data_dir"}
     for name in settings:
         if name not in known:
-            near = get_close_matches(name, known, 1, 0.7)
-            meant = f" (is {near[0]} meant?)" if near else ""
-            raise UsageError(f"{name} is no setting{meant}: see docs/settings.md for those there are")
+            raise UsageError(f"{name} is no setting{bracketed(name, known)}: see docs/settings.md for those there are")
     given: dict[str, Any] = {"max_record_bytes": _RECORD_BYTES, **settings}
     config = replace(Config(), data_dir=arguments.path(path), **given)
     if config.cold_dir:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
+from topics.common.near_names import bracketed
 from topics.errors import UsageError
 from topics.files import Location, Loss, Piece, TopicFiles, open_directory
 from topics.pipelines.values.pattern import compile_pattern
@@ -166,11 +166,9 @@ def choose(names: Sequence[str], origin: Origin, place: str) -> list[str]:
         return sorted(name for name in names if pattern.fullmatch(name))
     for name in origin.subscribe:
         if name not in names:
-            near = get_close_matches(name, names, 1, 0.7)
-            meant = f" (is {near[0]} meant?)" if near else ""
             raise UsageError(
-                f"--subscribe: {place} has no topic {name}{meant}; what was created since its last checkpoint is not "
-                "seen yet"
+                f"--subscribe: {place} has no topic {name}{bracketed(name, names)}; "
+                "what was created since its last checkpoint is not seen yet"
             )
     return sorted(set(origin.subscribe)) if origin.subscribe else sorted(names)
 

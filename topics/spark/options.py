@@ -6,7 +6,6 @@ sentence each. Spark passes option names in lower case, so names are compared wi
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from topics.common.near_names import nearest
 from topics.spark.errors import OptionError
 from topics.spark.schema import BYTES, COLUMNS, LOSS, META
 
@@ -417,8 +417,8 @@ def _parsed(raw: Mapping[str, str], use: str | None) -> dict[str, Any]:
 def _nearest(name: str) -> str:
     if name in HINTS:
         return f": use {HINTS[name]} here"
-    near = difflib.get_close_matches(name, _BY_NAME, n=1)
-    return f": did you mean {_BY_NAME[near[0]].name}?" if near else ": docs/guides/spark.md lists the options"
+    near = nearest(name, _BY_NAME)
+    return f": did you mean {_BY_NAME[near].name}?" if near else ": docs/guides/spark.md lists the options"
 
 
 def _with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:

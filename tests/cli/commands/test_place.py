@@ -82,7 +82,7 @@ class FakeServer:
     [
         ("unauthorized", None, "", "wants a key, and none was sent: set TOPICS_KEY, or use --key-file"),
         ("unauthorized", None, "k", "does not know this key: set TOPICS_KEY, or use --key-file"),
-        ("topic_not_found", {"topic": "order"}, "", r"'order' does not exist: is orders meant\? \(`topics ls`"),
+        ("topic_not_found", {"topic": "order"}, "", r"'order' does not exist: did you mean orders\? \(`topics ls`"),
         ("topic_not_found", {"topic": "jobs"}, "", r"'jobs' does not exist: create it first \(`topics ls`"),
         ("topic_exists", {"topic": "order"}, "", "^as it was$"),
     ],

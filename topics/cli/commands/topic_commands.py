@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +13,7 @@ from topics.cli.commands.topic_state import state_if_there
 from topics.cli.output.printer import bytes_text, count_text
 from topics.cli.output.record_text import json_bytes, time_text
 from topics.cli.output.shown_state import TOPIC_TITLES, config_object, topic_object, topic_row
+from topics.common.near_names import suggestion
 from topics.common.values.configs import FIELDS
 from topics.errors import RequestError, UsageError
 
@@ -132,8 +132,8 @@ def settings_of(pairs: list[str]) -> Any:
         if not equals:
             raise UsageError(f"setting {pair!r} has no value: use NAME=VALUE, such as durability=fsync")
         if name not in FIELDS:
-            near = [_OTHER_NAMES[name]] if name in _OTHER_NAMES else get_close_matches(name, FIELDS, 1, 0.6)
-            remedy = f"is {near[0]} meant?" if near else f"use {', '.join(each for each in FIELDS if each != _OLD)}"
+            choices = f"use {', '.join(each for each in FIELDS if each != _OLD)}"
+            remedy = suggestion(_OTHER_NAMES.get(name, name), FIELDS, choices)
             raise UsageError(f"setting {name!r} is unknown: {remedy}")
         found[name] = _value_of(name, text)
     return found

@@ -6,13 +6,13 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import fields
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import topics
 from topics.cli.environment import OF_COMMANDS, config_of
 from topics.cli.places.contexts import contexts_path, read_contexts
+from topics.common.near_names import suggestion
 from topics.config import Config
 from topics.errors import RequestError, TopicsError, UsageError
 
@@ -135,8 +135,7 @@ def _with_remedy(error: RequestError, log: AnyLog, key: str) -> RequestError:
     names: list[str] = []
     with suppress(TopicsError):
         names = [state.name for state in log.topics(name[:1])]
-    near = get_close_matches(name, names, 1, _LIKENESS)
-    remedy = f"is {near[0]} meant?" if near else "create it first"
+    remedy = suggestion(name, names, "create it first", _LIKENESS)
     return RequestError(error.code, f"topic {name!r} does not exist: {remedy} (`topics ls` lists all)", error.detail)
 
 

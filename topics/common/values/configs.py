@@ -5,11 +5,11 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import msgspec
 
+from topics.common.near_names import suggestion
 from topics.config import DURABILITIES
 from topics.errors import UsageError
 
@@ -90,8 +90,7 @@ def interned(config: TopicConfig) -> TopicConfig:
 def check_setting_names(names: Iterable[str]) -> None:
     """Check keyword arguments of `put_topic`. Raises: UsageError, one is no setting of a topic."""
     if unknown := sorted(set(names) - set(FIELDS)):
-        near = get_close_matches(unknown[0], FIELDS, 1)
-        advice = f"did you mean {near[0]}?" if near else f"use one of {', '.join(FIELDS)}"
+        advice = suggestion(unknown[0], FIELDS, f"use one of {', '.join(FIELDS)}")
         raise UsageError(f"unknown topic setting {unknown[0]!r}: {advice}")
 
 

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
+from topics.common.near_names import LONGEST_COMPARED, suggestion
 from topics.engine.json.strict_json import JsonKind, Place, TooManyError, object_places
 from topics.errors import RequestError
-
-_LONGEST_COMPARED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +71,7 @@ def unknown_key(name: str, known: Iterable[str], where: str = "", what: str = "k
     where: precedes the key. what: "key" or "parameter".
     """
     known = sorted(known)
-    # Comparing takes longer the longer the names are, and a client chooses them.
-    likely = get_close_matches(name, known, 1) if len(name) <= _LONGEST_COMPARED else []
-    choices = f"use {', '.join(known)}" if known else "there is none here"
-    advice = f"did you mean {likely[0]}?" if likely else choices
-    shown = repr(name if len(name) <= _LONGEST_COMPARED else name[:_LONGEST_COMPARED] + "...")[1:-1]
+    advice = suggestion(name, known, f"use {', '.join(known)}" if known else "there is none here")
+    shown = repr(name if len(name) <= LONGEST_COMPARED else name[:LONGEST_COMPARED] + "...")[1:-1]
     message = f"{where}{shown} is an unknown {what}: {advice} (Prefer: handling=strict)"
     return RequestError("invalid_request", message)

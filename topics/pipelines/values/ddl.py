@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Union
 
+from topics.common.near_names import bracketed
 from topics.errors import UsageError
 
 if TYPE_CHECKING:
@@ -147,8 +147,7 @@ def _type(tokens: _Tokens, field: str, depth: int) -> Type:
         return Array(item)
     name = _SYNONYMS.get(word, word)
     if name not in SCALARS:
-        near = get_close_matches(word, [*SCALARS, *_SYNONYMS, "array", "struct"], 1, 0.7)
-        meant = f" (is {near[0]} meant?)" if near else ""
+        meant = bracketed(word, [*SCALARS, *_SYNONYMS, "array", "struct"])
         raise UsageError(
             f"--schema: {word!r} of field {field} is no type{meant}: use {', '.join(SCALARS)}, array<..> or struct<..>"
         )

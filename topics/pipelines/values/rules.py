@@ -19,11 +19,11 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import xxhash
 
+from topics.common.near_names import bracketed
 from topics.errors import UsageError
 from topics.pipelines.values.pattern import compile_pattern
 from topics.pipelines.values.pointer import MISSING, Pointer, find
@@ -162,9 +162,7 @@ def _rule(number: int, entry: Any, path: str) -> Rule:
         raise UsageError(f"{where} is no table: give it a pointer and what is asked of it")
     for key in entry:
         if key not in KEYS:
-            near = get_close_matches(key, KEYS, 1, 0.6)
-            meant = f" (is {near[0]} meant?)" if near else ""
-            raise UsageError(f"{where} has {key!r}, which means nothing{meant}: use {', '.join(KEYS)}")
+            raise UsageError(f"{where} has {key!r}, which means nothing{bracketed(key, KEYS)}: use {', '.join(KEYS)}")
     text = entry.get("pointer")
     if not isinstance(text, str):
         raise UsageError(f'{where} has no pointer: add pointer = "/name"')
