@@ -139,7 +139,7 @@ class Attempts:
             if may_be_done and call.repeat is Repeat.BY_KEY:  # each time: topics change
                 window_ms = yield from self._window_of(call, deadline)
                 if window_ms is None:
-                    raise self._unknown(tries, why, "its topic's idempotency window is not known in time")
+                    raise self._unknown(tries, why, "its topic's idempotency window could not be asked for in time")
                 if not window_ms:
                     reason = "its topic has no idempotency window, or none that this key may read (window_ms)"
                     raise self._unknown(tries, why, reason)
