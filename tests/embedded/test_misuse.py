@@ -282,7 +282,7 @@ def test_a_path_that_is_none_is_named(path: Any) -> None:
 
 def test_a_setting_that_does_not_exist_or_takes_something_else_is_named(tmp_path: Path) -> None:
     for settings, words in (
-        ({"hot_tial_bytes": 1}, "hot_tial_bytes is no setting .is hot_tail_bytes meant"),
+        ({"hot_tial_bytes": 1}, "hot_tial_bytes is no setting .did you mean hot_tail_bytes"),
         ({"data_dir": "x"}, "data_dir is no setting"),
         ({"sync_every_ms": "x"}, "sync_every_ms is 'x': use a whole number"),
         ({"max_limit": -1}, "max_limit is -1: use 0 to"),

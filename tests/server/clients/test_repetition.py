@@ -399,7 +399,7 @@ def test_a_tail_of_a_reader_passes_a_gap_though_the_answer_was_lost() -> None:
         (lambda: Address.parse("http://h:0"), "no server has port 0"),
         (lambda: Address.parse(5), "url is 5"),
         (lambda: Address.parse("http://h/?a=1"), "leave out"),
-        (lambda: options_of({"tiemout": 1}), "is timeout meant"),
+        (lambda: options_of({"tiemout": 1}), "did you mean timeout"),
         (lambda: options_of({"timeout": 0}), "above 0"),
         (lambda: options_of({"key": "a b"}), "key is"),
         (lambda: options_of({"window_ms": -1}), "window_ms is -1"),
