@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 from copy import copy
 from hashlib import sha256
+from itertools import islice
 from typing import TypeVar
 
 import msgspec
@@ -38,6 +39,8 @@ V = TypeVar("V")
 _KEPT_HEAD_BYTES = 1024
 _KEPT_PLANS = 1024
 _KEPT_AIMS = 4096
+_LEAVE_AT_ONCE = 16
+"""How many leave a full cache for another to be kept; all of them took some ms of one pass."""
 _SECRETS = (b"authorization", b"cookie")
 """Fields whose values must not stay in memory. Only the guard reads them."""
 _UNKEPT = b"idempotency-key"
@@ -399,8 +402,9 @@ def _digest_of(fields: HeaderList, whole: bool) -> bytes:
 def _keep(kept: dict[K, V], key: K, value: V, most: int) -> None:
     """Add to a cache.
 
-    A full one is cleared: if heads never repeat, no order of eviction is better.
+    From a full one the oldest leave: if heads never repeat, no order of eviction is better.
     """
     if len(kept) >= most:
-        kept.clear()
+        for oldest in list(islice(kept, _LEAVE_AT_ONCE)):
+            del kept[oldest]
     kept[key] = value
