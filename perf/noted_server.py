@@ -32,6 +32,9 @@ from typing import Any
 import numpy as np
 
 from topics.cli import main
+from topics.http.http1.http1_connection import HttpConnection
+from topics.http.lane.lane_topics import LaneTopics
+from topics.http.plan.plan import Planner
 from topics.loop.files import Files
 from topics.loop.loop import Loop
 from topics.loop.tasks import Task
@@ -117,6 +120,12 @@ def note_calls() -> None:
     @patched(Loop, "on_pass_end")
     def hook(original: Callable[..., None], loop: Any, fn: Any, order: int) -> None:
         original(loop, functools.partial(timed, f"pass end {fn.__qualname__}", fn), order)
+
+    for owner, name in ((HttpConnection, "_serve"), (Planner, "plan"), (LaneTopics, "learn")):
+
+        @patched(owner, name)
+        def request(original: Callable[..., Any], *args: Any, label: str = f"{owner.__name__}.{name}") -> Any:
+            return timed(label, original, *args)
 
     @patched(Loop, "_dispatch")
     def dispatch(original: Callable[..., bool], loop: Any) -> Any:
