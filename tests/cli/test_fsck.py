@@ -58,7 +58,7 @@ def flip(path: Path, offset: int) -> None:
 def test_a_sound_directory_ends_with_0_and_says_what_was_read(data: Path) -> None:
     done = fsck(data)
     assert (done.exit_code, "all sound" in done.output) == (0, True), done.output
-    assert "3 segments, 1 packs, 47 records" in done.output
+    assert "3 segments, 1 pack, 47 records" in done.output
 
 
 def test_the_last_batches_of_a_stopped_server_are_said_to_be_normal(tmp_path: Path) -> None:

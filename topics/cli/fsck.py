@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from topics.cli.output.printer import count_text
 from topics.config import Config
 from topics.errors import UsageError
 from topics.store.repair.check_directory import FsckReport, check_directory
@@ -38,7 +39,8 @@ def lines(outcome: FsckReport) -> Iterator[str]:
         yield f"damage: {report.describe(finding)}"
     if outcome.rebuilt is not None:
         yield (
-            f"rebuilt: {outcome.rebuilt.topics} topics, {outcome.rebuilt.records} records in segments and packs, "
+            f"rebuilt: {count_text(outcome.rebuilt.topics, 'topic')}, "
+            f"{count_text(outcome.rebuilt.records, 'record')} in segments and packs, "
             f"snapshot {outcome.rebuilt.snapshot}"
         )
         for path in outcome.rebuilt.set_aside:
@@ -47,11 +49,15 @@ def lines(outcome: FsckReport) -> Iterator[str]:
         yield f"note: {note}"
     for finding in report.findings:
         yield f"{'still damaged' if outcome.rebuilt else 'damage'}: {report.describe(finding)}"
-    yield (
-        f"{outcome.data_dir}: {report.snapshots} snapshots, {report.segments} segments, {report.packs} packs, "
-        f"{report.records} records, {report.log_batches} batches of log with {report.log_records} records read; "
-        f"{verdict(outcome)}"
+    kept = (
+        count_text(report.snapshots, "snapshot"),
+        count_text(report.segments, "segment"),
+        count_text(report.packs, "pack"),
+        count_text(report.records, "record"),
     )
+    batches = f"{report.log_batches} {'batch' if report.log_batches == 1 else 'batches'} of log"
+    log_records = count_text(report.log_records, "record")
+    yield f"{outcome.data_dir}: {', '.join(kept)}, {batches} with {log_records} read; {verdict(outcome)}"
 
 
 def verdict(outcome: FsckReport) -> str:
@@ -62,7 +68,7 @@ def verdict(outcome: FsckReport) -> str:
     if all(finding.is_index for finding in findings):
         return f"{len(findings)} damaged, all in indexes and flags: no record is lost"
     if outcome.rebuilt is not None:
-        return f"{len(findings)} damaged places are left"
+        return f"{count_text(len(findings), 'damaged place')} {'is' if len(findings) == 1 else 'are'} left"
     if outcome.newer:
         return f"{len(findings)} damaged; a rebuild refuses what this version cannot read: {outcome.newer}"
     return (
