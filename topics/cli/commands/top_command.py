@@ -13,7 +13,7 @@ from topics.cli.commands.cli_call import CliCall, on_topics
 from topics.cli.output.printer import Row, bytes_text, table_lines
 from topics.cli.output.shown_state import queue_object
 
-_TITLES = ("TOPIC", ">RECORDS/S", ">RECORDS", ">BYTES", ">HEAD", ">READY", ">IN FLIGHT")
+_TITLES = ("TOPIC", ">RECORDS/S", ">RECORDS", ">BYTES", ">HEAD", ">READY", ">LEASED")
 
 
 @on_topics

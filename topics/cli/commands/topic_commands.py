@@ -57,7 +57,7 @@ def stat(call: CliCall, names: Annotated[list[str], typer.Argument(metavar="TOPI
         if state.queue is not None:
             queue = state.queue
             delayed = "" if queue.delayed is None else f", {queue.delayed} delayed"
-            jobs = f"{queue.ready} ready, {queue.in_flight} in flight, {queue.dead_lettered} died since the start"
+            jobs = f"{queue.ready} ready, {queue.in_flight} leased, {queue.dead_lettered} died since the start"
             pairs.append(("jobs", f"{jobs}{delayed}"))
         pairs += [(name, setting_text(value)) for name, value in config_object(state.config).items() if name != _OLD]
         call.printer.card(topic_object(state), pairs)

@@ -11,7 +11,7 @@ from topics.cli.output.printer import Row, attempt_text, bytes_text
 from topics.cli.output.record_text import time_text
 
 TOPIC_TITLES = ("TOPIC", "TYPE", "CLASS", ">RECORDS", ">BYTES", ">HEAD", "LAST WRITE")
-QUEUE_TITLES = ("QUEUE", ">READY", ">IN FLIGHT", ">DIED SINCE START", ">JOBS")
+QUEUE_TITLES = ("QUEUE", ">READY", ">LEASED", ">DIED SINCE START", ">JOBS")
 FAILED_TITLES = (*QUEUE_TITLES, ">FAILED", "LAST FAILURE")
 ROUTER_TITLES = ("ROUTER", "SOURCE", "DEST", "FILTER", "GUARANTEE", ">FORWARDED")
 READER_TITLES = ("READER", "DELIVERY", ">COMMITTED", ">POSITION", ">LAG", "HOLDS", "TRIMS")
