@@ -44,19 +44,22 @@ class NatsPlace(NamedTuple):
 class JetStreamLink:
     """One connection. Any thread may run calls on it."""
 
-    def __init__(self, place: NatsPlace) -> None:
+    def __init__(self, place: NatsPlace, connect_s: float = _CONNECT_S) -> None:
         """Connect. Raises: TargetDownError."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="bridge-nats", daemon=True)
         self._thread.start()
         self._place = place
+        self._told: Exception | str = ""
+        """The last error of a try to connect: the one raised after them all has no text."""
         self.closed = asyncio.Event()
         """Set in the loop once the connection is gone."""
         try:
-            self.nats: Any = self.run(self._connect(), _CONNECT_S)
+            self.nats: Any = self.run(self._connect(), connect_s)
         except BaseException:
             self._end_loop()
             raise
+        self._told = ""
         self.jetstream: Any = self.nats.jetstream(timeout=_ANSWER_S, publish_async_max_pending=1 << 16)
 
     @property
@@ -100,13 +103,14 @@ class JetStreamLink:
         self._end_loop()
 
     def _down(self, error: BaseException) -> TargetDownError:
-        return TargetDownError(f"{self._place.url} does not answer: {error or type(error).__name__}")
+        reason = str(error) or str(self._told) or "no answer in time"
+        return TargetDownError(f"{self._place.url} does not answer: {reason}")
 
     async def _connect(self) -> Any:
         import nats  # noqa: PLC0415 - an optional package
 
-        async def ignore(_error: Exception) -> None:
-            pass
+        async def on_error(error: Exception) -> None:
+            self._told = error
 
         async def on_closed() -> None:
             self.closed.set()
@@ -115,7 +119,7 @@ class JetStreamLink:
             self._place.url,
             allow_reconnect=False,
             connect_timeout=int(_CONNECT_S),
-            error_cb=ignore,
+            error_cb=on_error,
             closed_cb=on_closed,
             **dict(self._place.options),
         )
