@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import secrets
 import threading
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from topics.bridge.carried import BridgePosition, BridgeTarget, SourceDownError,
 from topics.bridge.carry_in import CarryIn, Opened
 from topics.bridge.carry_out import CarryOut, Retries, TakenBatches
 from topics.bridge.incoming import BridgeMark
-from topics.bridge.jetstream.jetstream_link import JetStreamLink, NatsPlace
+from topics.bridge.jetstream.jetstream_link import JetStreamLink, NatsPlace, check_stream
 from topics.bridge.jetstream.jetstream_source import JetStreamSource
 from topics.bridge.jetstream.jetstream_target import JetStreamTarget, StreamChoice
 from topics.bridge.kafka.kafka_place import KafkaPlace
@@ -30,6 +31,9 @@ from topics.clock import Clock
 from topics.common.any_log import AnyLog
 from topics.errors import UsageError
 
+_ID_CHARS = 200
+_ID = re.compile(rf"[A-Za-z0-9._-]{{1,{_ID_CHARS}}}")
+"""With what is before it, a name of a topic of Kafka, which has 249 characters at most."""
 _BATCHES = 4
 """Batches that are read before they are taken, as a share of the memory."""
 
@@ -56,6 +60,11 @@ class BridgeOptions:
     """How values of messages become data: see `incoming.VALUES`."""
     adopts: bool = False
 
+    def __post_init__(self) -> None:
+        """Raises: UsageError, the positions cannot have that id."""
+        if not _ID.fullmatch(self.id):
+            raise UsageError(f"--id is {self.id[:200]!r}: use 1 to {_ID_CHARS} letters, digits and . _ -")
+
 
 class SeenTarget(BridgeTarget, Protocol):
     """A target that can be looked at without a change of it."""
@@ -79,6 +88,7 @@ def target_of(options: BridgeOptions) -> SeenTarget:
         )
     if scheme in {"nats", "tls"}:
         place = NatsPlace.parse(options.to, options.settings)
+        check_stream(options.stream, options.prefix)
         stream = StreamChoice(options.stream, options.prefix, options.replicas or 1)
         return JetStreamTarget(place, stream, skips_oversize=options.skips_oversize)
     raise UsageError(f"--to is {options.to!r}: use kafka://HOST:PORT or nats://HOST:PORT")
@@ -119,6 +129,7 @@ def _opened(log: AnyLog, options: BridgeOptions, clock: Clock) -> Opened:
     if scheme not in {"nats", "tls"}:
         raise UsageError(f"--from is {options.source!r}: use kafka://HOST:PORT or nats://HOST:PORT")
     place = NatsPlace.parse(options.source, options.settings)
+    check_stream(options.stream, options.prefix)
 
     def opened(mark: Callable[[str], BridgeMark | None]) -> JetStreamSource:
         try:

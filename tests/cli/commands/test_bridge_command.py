@@ -18,6 +18,12 @@ from tests.cli.commands.command_runs import run
         (["--to", "nats://h", "--set", "token"], "--set is 'token': use NAME=VALUE"),
         (["--to", "nats://h", "--oversize", "cut"], "--oversize is 'cut': use stop or skip"),
         (["--to", "nats://h", "--metrics", "here"], "--metrics is 'here': use HOST:PORT, such as 127.0.0.1:9310"),
+        (["--to", "nats://h", "--stream", "a.b"], "--stream is 'a.b': use a name without blanks and without . * > / "),
+        (["--to", "nats://h", "--stream", ""], "--stream is '': use a name without"),
+        (["--to", "nats://h", "--prefix", "*."], "--prefix is '*.': use parts that each end with a dot, such as"),
+        (["--from", "nats://h", "--prefix", "shop"], "--prefix is 'shop': use parts that each end with a dot"),
+        (["--from", "nats://h", "--id", ""], "--id is '': use 1 to 200 letters, digits and . _ -"),
+        (["--to", "nats://h", "--id", "a b"], "--id is 'a b': use 1 to 200 letters, digits and . _ -"),
         (["--to", "nats://h", "--data-dir", "d"], "`topics bridge` needs a running server"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import threading
 from collections.abc import Coroutine, Mapping
 from typing import Any, NamedTuple, TypeVar
@@ -17,6 +18,8 @@ R = TypeVar("R")
 _CONNECT_S = 5.0
 _ANSWER_S = 10.0
 _EXAMPLE = "nats://localhost:4222"
+_STREAM = re.compile(r"[^\s.*>/\\\x00-\x1f\x7f]{1,255}")
+_PREFIX = re.compile(r"([^\s.*>\x00-\x1f\x7f]+\.)*")
 
 
 class NatsPlace(NamedTuple):
@@ -39,6 +42,17 @@ class NatsPlace(NamedTuple):
             if name not in known:
                 raise UsageError(f"--set {name} is no option of NATS: use one of {', '.join(sorted(known))}")
         return cls(url, options)
+
+
+def check_stream(name: str, prefix: str) -> None:
+    """Check the name of a stream and the beginning of its subjects. Raises: UsageError."""
+    if not _STREAM.fullmatch(name):
+        raise UsageError(f"--stream is {name[:200]!r}: use a name without blanks and without . * > / and \\")
+    if not _PREFIX.fullmatch(prefix):
+        raise UsageError(
+            f"--prefix is {prefix[:200]!r}: use parts that each end with a dot, such as 'shop.eu.', without blanks, * "
+            "and >"
+        )
 
 
 class JetStreamLink:
