@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,39 @@ def test_a_damaged_backup_has_exit_code_1(backups: Path, tmp_path: Path) -> None
     assert verified.code == 1
     assert f"damage: {snapshot} of the backup has" in verified.out
     assert run(["restore", "--from", str(backups), "--to", str(tmp_path / "new")], tmp_path).code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["backup", "--to", ""], 2, "--to is '': name a directory"),
+        (["backup", "--to", "s3://b", "--staging", ""], 2, "--staging is '': name a directory"),
+        (["restore", "--from", "", "--to", "new"], 1, "--from is '': name a directory"),
+        (["restore", "--from", "/dev", "--to", ""], 1, "--to is '': name a directory"),
+        (
+            ["restore", "--from", "/dev/null", "--to", "new"],
+            1,
+            "--from is '/dev/null', which is no directory: name a directory",
+        ),
+        (["verify", ""], 1, "BACKUP is '': name a directory"),
+        (["verify", "/dev/null"], 1, "BACKUP is '/dev/null', which is no directory: name a directory"),
+        (["mirror", "http://h", "--to", ""], 1, "--to is '': name a directory"),
+        (
+            ["mirror", "http://h", "--to", "/dev/null"],
+            1,
+            "--to is '/dev/null', which is no directory: name a directory",
+        ),
+        (["mirror", "--status", "--to", ""], 1, "--to is '': name a directory"),
+        (["promote", "--from", "", "--to", "new"], 1, "--from is '': name a directory"),
+        (["promote", "--from", "/dev", "--to", ""], 1, "--to is '': name a directory"),
+    ],
+)
+def test_a_path_that_is_empty_or_a_file_is_refused_by_its_option(
+    arguments: list[str], code: int, sentence: str, tmp_path: Path
+) -> None:
+    ran = run(arguments, tmp_path, env={"TOPICS_URL": "http://127.0.0.1:9"})
+    assert (ran.code, ran.out, ran.err) == (code, "", f"topics: {sentence}\n")
+    assert not os.listdir(tmp_path)
 
 
 def test_a_backup_of_a_directory_says_where_it_is(tmp_path: Path) -> None:

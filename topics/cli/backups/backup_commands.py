@@ -12,6 +12,7 @@ from topics.cli.backups.bucket import BucketOptions, is_bucket_url, open_bucket
 from topics.cli.backups.bucket_calls import fetched, run_to_end, verified_bucket, with_bucket
 from topics.cli.backups.bucket_manifest import MANIFESTS
 from topics.cli.backups.copy_command import send_once
+from topics.cli.backups.given_paths import check_directory_path, check_new_path
 from topics.cli.commands.beginning import time_of
 from topics.cli.commands.cli_call import CliCall, on_topics
 from topics.cli.exit_codes import start_or_refusal
@@ -44,6 +45,9 @@ def backup(
     ] = None,
 ) -> None:
     """Make a backup of all topics, of one instant, beside what the server does."""
+    for option, path in (("--to", to), ("--staging", staging)):
+        if path is not None:
+            check_new_path(option, path)
     url = to if to is not None and is_bucket_url(to) else None
     if url is None and staging is not None:
         raise UsageError("--staging is for a backup to a bucket: leave it out, or give --to s3://BUCKET/PREFIX")
@@ -94,6 +98,9 @@ def restore(  # noqa: PLR0917 - options of a command
     at_ms = None if at is None else time_of(at, SystemClock(), "--at")
     upto = None if seq is None else _record(seq)
     is_bucket = is_bucket_url(source)
+    if not is_bucket:
+        check_directory_path("--from", source)
+    check_new_path("--to", to)
     reading = fetched(source, to, options, at_ms, all_bases=seq is not None) if is_bucket else nullcontext(source)
     with reading as directory:
         try:
@@ -146,6 +153,7 @@ def verify(
     if is_bucket_url(backup):
         _verify_bucket(backup, options)
         return
+    check_directory_path("BACKUP", backup)
     found = topics.verify_backup(backup)
     for finding in found.findings:
         print(f"damage: {finding}")

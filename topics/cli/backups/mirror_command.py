@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from topics.cli.backups.given_paths import check_directory_path
 from topics.cli.backups.mirror_lock import check_free, locked_mirror
 from topics.cli.backups.mirror_status import (
     MirrorStatus,
@@ -77,6 +78,7 @@ def mirror(  # noqa: PLR0917 - typer makes options of them
     key_file: KeyFile = None,
 ) -> None:
     """Follow a server: copy its topics to a directory as they grow, until this is stopped."""
+    check_directory_path("--to", to)
     if status:
         if json and metrics:
             raise UsageError("--json and --metrics are two formats: leave out one of them")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from topics.cli.backups.given_paths import check_directory_path, check_new_path
 from topics.cli.backups.mirror_lock import locked_mirror
 from topics.cli.exit_codes import start_or_refusal
 from topics.cli.output.printer import count_text
@@ -32,6 +33,8 @@ def promote(
     """Make a data directory of a mirror, so that a server continues where the mirror ends."""
     import topics  # noqa: PLC0415 - `topics --help` should not load the engine
 
+    check_directory_path("--from", source)
+    check_new_path("--to", to)
     if not os.path.isfile(f"{source}/{FOLLOWED_NAME}"):
         raise UsageError(f"there is no mirror in {source}: name the directory of `topics mirror --to`")
     if os.path.lexists(to):

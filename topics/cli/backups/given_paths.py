@@ -1,0 +1,20 @@
+"""Paths of directories that options name: an error names the option, before anything is done."""
+
+from __future__ import annotations
+
+import os
+
+from topics.errors import UsageError
+
+
+def check_new_path(option: str, path: str) -> None:
+    """Raises: UsageError, the path is empty, as of a variable of a shell that is not set."""
+    if not path.strip():
+        raise UsageError(f"{option} is {path!r}: name a directory")
+
+
+def check_directory_path(option: str, path: str) -> None:
+    """Raises: UsageError, the path is empty, or that of something else than a directory."""
+    check_new_path(option, path)
+    if os.path.lexists(path) and not os.path.isdir(path):
+        raise UsageError(f"{option} is {path!r}, which is no directory: name a directory")
