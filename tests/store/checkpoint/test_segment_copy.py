@@ -13,7 +13,9 @@ import pytest
 from tests.sim.world.faults import Fault
 from tests.sim.world.sim_file import SimFile
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
+from topics.store.disk import whole_files
 from topics.store.format.log_format import FrameType
+from topics.store.format.segment_format import SegmentHeader
 from topics.store.segments.segment import read_footer
 
 SEGMENTS = "topics/0000000000000001"
@@ -60,6 +62,31 @@ def test_a_segment_is_begun_while_those_before_it_are_written() -> None:
     assert seen.index(("write", f"seg-{path_part(9)}")) < first_is_ended
     assert listed(world) == [(first, first + 3, True) for first in (1, 5, 9, 13, 17)]
     check_after_a_power_cut(world)
+
+
+def test_a_long_description_is_written_a_bounded_number_of_bytes_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a million holes, 22 MB, was joined for the header and the footer, and each was one write."""
+    monkeypatch.setattr(whole_files, "_JOINED_BYTES_MAX", 4096)
+    world = written(4)
+    pieces = [b'{"name": "t", "config": {}, "head": 4, "floor": 0, "more": [', *[b'"%0990d",' % 0] * 60, b"0]}"]
+    monkeypatch.setattr(world.catalog, "describe", lambda topic_id: iter(pieces))
+    written_bytes, queue = Counter[int](), world.ring.queue_write
+
+    def watch(user_data: int, fd: int, buffer: Any, offset: int, **options: Any) -> None:
+        if any(buffer):  # others zero the next file of the log
+            written_bytes[world.loop.passes] += memoryview(buffer).nbytes
+        queue(user_data, fd, buffer, offset, **options)
+
+    monkeypatch.setattr(world.ring, "queue_write", watch)
+    world.checkpoint()
+    path = f"{SEGMENTS}/seg-{path_part(1)}"
+    data = world.ring.file_bytes(f"{DIRECTORY}/{path}")
+    description = b"".join(pieces)
+    assert listed(world) == [(1, 4, True)]
+    assert SegmentHeader.unpack(data, path).description == read_footer(data, path).description == description
+    assert sum(written_bytes.values()) > 2 * len(description) > 100_000
+    assert max(written_bytes.values()) <= 3 * 4096
+    check_after_a_power_cut(world, 4)
 
 
 def test_what_is_left_for_the_last_segment_waits_in_it_for_the_next_checkpoint() -> None:

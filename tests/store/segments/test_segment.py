@@ -10,7 +10,7 @@ from topics.errors import CorruptError
 from topics.store.format import codec
 from topics.store.format.catalog import RowColumns
 from topics.store.format.row_columns import index_of
-from topics.store.format.segment_format import FOOTER_BYTES, index_path
+from topics.store.format.segment_format import FOOTER_BYTES, DescriptionPieces, index_path
 from topics.store.segments.manifest import Segment, Totals
 from topics.store.segments.segment import (
     check_copied,
@@ -35,14 +35,17 @@ class Written:
 
     def __init__(self, *, sealed: bool = True) -> None:
         self.disk = Disk()
-        self.segment, header = new_segment(1, 3, epoch=99, now_ms=50, description=b"first")
+        self.segment, pieces = new_segment(1, 3, epoch=99, now_ms=50, described=DescriptionPieces(b"fi", b"rst"))
+        header = b"".join(pieces)
         frames = records(1, (3, 4), tag=b"a", deleted=DELETED_SEQS) + records(1, (5, 6, 7), deleted=DELETED_SEQS)
         scan = codec.scan_frames(frames, base=len(header))
         extend(self.segment, extension_of(scan))
         self.data = header + frames
         if sealed:
             self.segment.sealed = True
-            self.data += packed_footer(self.segment, Totals(10, 100), 60, b"last")
+            self.data += b"".join(
+                packed_footer(self.segment, Totals(10, 100), 60, DescriptionPieces(b"la", b"", b"st"))
+            )
         self.write(self.data)
         if sealed:
             rows = self.disk.run(scan_rows(self.disk.files, self.path, self.segment))
@@ -74,17 +77,17 @@ class Written:
 
 # --- made and extended ------------------------------------------------------------------------------------------------
 def test_a_new_segment_is_empty_and_ends_behind_its_header() -> None:
-    segment, header = new_segment(1, 3, epoch=99, now_ms=50, description=b"first")
+    segment, header = new_segment(1, 3, epoch=99, now_ms=50, described=DescriptionPieces(b"first"))
     assert (segment.last_seq, segment.records, segment.size, segment.sealed) == (2, 0, 0, False)
-    assert segment.frames_end == len(header)
+    assert segment.frames_end == len(b"".join(header))
 
 
 def test_a_segment_that_grew_in_two_steps_has_the_numbers_of_one_that_grew_in_one() -> None:
     frames = records(1, range(3, 9))
     cut = len(records(1, range(3, 6)))
-    at_once, _ = new_segment(1, 3, epoch=99, now_ms=50, description=b"")
+    at_once, _ = new_segment(1, 3, epoch=99, now_ms=50, described=DescriptionPieces())
     extend(at_once, extension_of(codec.scan_frames(frames)))
-    in_steps, _ = new_segment(1, 3, epoch=99, now_ms=50, description=b"")
+    in_steps, _ = new_segment(1, 3, epoch=99, now_ms=50, described=DescriptionPieces())
     for part in (frames[:cut], frames[cut:]):
         extend(in_steps, extension_of(codec.scan_frames(part, sum=in_steps.sum)))
     assert in_steps == at_once
@@ -138,7 +141,9 @@ def spoil(written: Written, how: str) -> None:
 
 
 def other_epoch(segment: Segment) -> Segment:
-    other, _ = new_segment(segment.topic_id, segment.first_seq, epoch=segment.epoch + 2, now_ms=0, description=b"")
+    other, _ = new_segment(
+        segment.topic_id, segment.first_seq, epoch=segment.epoch + 2, now_ms=0, described=DescriptionPieces()
+    )
     return other
 
 
@@ -164,7 +169,10 @@ def test_a_damaged_frame_is_an_error_that_names_the_record_before_it() -> None:
 
 
 def test_a_file_that_is_not_the_segment_listed_is_refused() -> None:
-    for segment in (other_epoch(Written().segment), new_segment(2, 3, epoch=99, now_ms=0, description=b"")[0]):
+    for segment in (
+        other_epoch(Written().segment),
+        new_segment(2, 3, epoch=99, now_ms=0, described=DescriptionPieces())[0],
+    ):
         written = Written(sealed=False)
         segment.frames_end = written.segment.frames_end
         with pytest.raises(CorruptError, match="not the segment the snapshot lists"):

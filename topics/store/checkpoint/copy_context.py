@@ -18,6 +18,7 @@ from topics.store.disk.time_slices import TimeSlices
 from topics.store.disk.whole_files import FileCalls, in_place
 from topics.store.format.catalog import CheckpointCatalog, Deletions, RowColumns
 from topics.store.format.file_table import FileTable
+from topics.store.format.segment_format import DescriptionPieces
 from topics.store.read.file_range import FileRange
 from topics.store.read.own_frames import own_frames, share_frames
 from topics.store.read.reader import Fetched, Reader
@@ -102,15 +103,19 @@ class CopyContext:
             self.dead.append(Deletions(placed.topic_id, file_id, died, placed.offsets[at], placed.lengths[at]))
 
     async def description_of(self, topic_id: int, turns: TimeSlices) -> bytes:
+        """Return the description of a topic with few records; as `described`."""
+        return b"".join((await self.described(topic_id, turns)).pieces)
+
+    async def described(self, topic_id: int, turns: TimeSlices) -> DescriptionPieces:
         """Return the description of a topic that exists now; it may be deleted meanwhile."""
         steps = self.catalog.describe(topic_id)
-        pieces: list[bytes] = []
+        described = DescriptionPieces()
         while True:
             with turns.working():
                 piece = next(steps, None)
+                described.add(piece or b"")
             if piece is None:
-                return b"".join(pieces)
-            pieces.append(piece)
+                return described
             await turns.turn()
 
     def begin_fetch(self, pieces: list[FileRange], memory: memoryview | None = None) -> Future[list[memoryview]]:

@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 
 from topics.store.checkpoint.copy_context import SEQ_SPAN_MAX, CopyContext, Placed, giving_up
 from topics.store.checkpoint.live_frames import LiveFrameReader, LiveFrameReaders
-from topics.store.disk.whole_files import make_directories, unlink_if_there
+from topics.store.disk.whole_files import make_directories, unlink_if_there, write_pieces
 from topics.store.format.catalog import RowColumns
 from topics.store.format.file_table import FileKind
 from topics.store.format.log_format import FLAG_COPY
 from topics.store.format.row_columns import index_of, select
-from topics.store.format.segment_format import SEGMENT_HEADER_MIN, index_path, topic_directory
+from topics.store.format.segment_format import SEGMENT_HEADER_MIN, DescriptionPieces, index_path, topic_directory
 from topics.store.segments.manifest import Segment, Totals
 from topics.store.segments.segment import cut_back, extend, new_segment, packed_footer, packed_index
 
@@ -126,7 +126,7 @@ class SegmentCopy:
         self._config = context.config
         self.topic_id = topic_id
         self._share = share
-        self._description = b""
+        self._described = DescriptionPieces()
         self._segment: Segment | None = None
         """The segment as it is to be listed."""
         self._fd = -1
@@ -141,7 +141,7 @@ class SegmentCopy:
         """
         if not self._context.catalog.exists(self.topic_id):
             return self
-        self._description = await self._context.description_of(self.topic_id, self._turns)
+        self._described = await self._context.described(self.topic_id, self._turns)
         try:
             await self._open()
             with self._readers.one() as reader:
@@ -176,14 +176,14 @@ class SegmentCopy:
             replaced[0].first_seq if replaced else int(self._share.rows[0].seqs[0]),
             epoch=self._context.new_epoch(),
             now_ms=self._context.now_ms,
-            description=self._description,
+            described=self._described,
         )
         segment.edition = 1 + max((earlier.edition for earlier in replaced), default=-1)
         path = self._path_of(segment)
-        segment.file_id = self._context.table.add(FileKind.SEGMENT, path, size=len(header)).file_id
+        segment.file_id = self._context.table.add(FileKind.SEGMENT, path, size=segment.frames_end).file_id
         self._segment = segment
         self._fd = await self._files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-        await self._files.write_all(self._fd, header, 0)
+        await write_pieces(self._files, self._fd, header, 0)
 
     async def _append(self, rows: RowColumns, reader: LiveFrameReader) -> bool:
         """Copy and verify rows of one file; False if the topic is gone."""
@@ -222,15 +222,16 @@ class SegmentCopy:
         await self._turns.turn()
         with self._turns.working():
             index = packed_index(segment, columns)
-            footer = packed_footer(segment, self._share.before, self._context.now_ms, self._description)
+            footer = packed_footer(segment, self._share.before, self._context.now_ms, self._described)
         fd = await self._files.open(index_path(path), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
             await self._files.write_all(fd, index, 0)
             await self._context.sync(fd)
         finally:
             await self._files.close(fd)
-        end = max(self._files.file_size(path), segment.frames_end + len(footer))
-        await self._files.write_all(self._fd, footer, end - len(footer))
+        footer_bytes = sum(map(len, footer))
+        end = max(self._files.file_size(path), segment.frames_end + footer_bytes)
+        await write_pieces(self._files, self._fd, footer, end - footer_bytes)
         await self._context.sync(self._fd)
         segment.sealed = True
         self._context.counters.count_seal(clock.monotonic_ns() - began_ns, end)

@@ -109,14 +109,18 @@ async def write_new_file(files: FileCalls, path: str, *data: Buffer, sync: bool 
     """
     fd = await files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     try:
-        offset = 0
-        for piece in joined(data):
-            await files.write_all(fd, piece, offset)
-            offset += memoryview(piece).nbytes
+        await write_pieces(files, fd, data, 0)
         if sync:
             await files.fsync(fd)
     finally:
         await files.close(fd)
+
+
+async def write_pieces(files: FileCalls, fd: int, pieces: Iterable[Buffer], offset: int) -> None:
+    """Write pieces one after another, from this offset on, small ones together."""
+    for piece in joined(pieces):
+        await files.write_all(fd, piece, offset)
+        offset += memoryview(piece).nbytes
 
 
 def joined(pieces: Iterable[Buffer]) -> Iterator[Buffer]:

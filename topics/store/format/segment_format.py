@@ -163,6 +163,27 @@ SEGMENT_HEADER_MIN = BLOCK_BYTES
 """Header bytes of a segment whose description is short."""
 
 
+class DescriptionPieces:
+    """A description in pieces, with its size and checksum: that of a million holes has 22 MB."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.pieces: list[bytes] = []
+        self.size = 0
+        self._sum = xxhash.xxh3_64()
+        for piece in pieces:
+            self.add(piece)
+
+    def add(self, piece: bytes) -> None:
+        if piece:
+            self.pieces.append(piece)
+            self.size += len(piece)
+            self._sum.update(piece)
+
+    def checksum(self, head: bytes) -> bytes:
+        """Return the checksum of the fixed part that states its size, and of the description."""
+        return xxhash.xxh3_64_intdigest(head, seed=self._sum.intdigest()).to_bytes(8, "little")
+
+
 class SegmentHeader(NamedTuple):
     """The header of a segment, written when it is created."""
 
@@ -176,10 +197,15 @@ class SegmentHeader(NamedTuple):
     @property
     def header_bytes(self) -> int:
         """The offset of the first frame."""
-        return align_up(SEGMENT_HEADER_FIXED + len(self.description), BLOCK_BYTES)
+        return header_bytes_of(len(self.description))
 
     def pack(self) -> bytes:
         """Return the header and its padding, `header_bytes` bytes."""
+        return b"".join(self.pieces_with(DescriptionPieces(self.description)))
+
+    def pieces_with(self, described: DescriptionPieces) -> list[bytes]:
+        """Return, as `pack`, the pieces of a header that has this description, not its own."""
+        header_bytes = header_bytes_of(described.size)
         head = _SEGMENT_HEADER.pack(
             SEGMENT_MAGIC,
             VERSION,
@@ -189,11 +215,11 @@ class SegmentHeader(NamedTuple):
             self.epoch,
             self.first_seq,
             self.created_ms,
-            len(self.description),
-            self.header_bytes,
+            described.size,
+            header_bytes,
         )
-        padding = bytes(self.header_bytes - SEGMENT_HEADER_FIXED - len(self.description))
-        return b"".join((head, _checksum(head, self.description).to_bytes(8, "little"), self.description, padding))
+        padding = bytes(header_bytes - SEGMENT_HEADER_FIXED - described.size)
+        return [head + described.checksum(head), *described.pieces, padding]
 
     @classmethod
     def unpack(cls, data: bytes | memoryview, path: str) -> SegmentHeader:
@@ -207,6 +233,11 @@ class SegmentHeader(NamedTuple):
         if codec != CODEC_FRAMES:
             raise FormatError(f"{path}: codec {codec}; this build knows {CODEC_FRAMES}: {VERSION_REMEDY}")
         return cls(topic_id, epoch, first_seq, created_ms, description)
+
+
+def header_bytes_of(description_bytes: int) -> int:
+    """Return the offset of the first frame after a description."""
+    return align_up(SEGMENT_HEADER_FIXED + description_bytes, BLOCK_BYTES)
 
 
 FOOTER_BYTES = 128
@@ -246,10 +277,12 @@ class SegmentFooter(NamedTuple):
 
     def pack(self) -> bytes:
         """Return the description and the fixed part, which end the file."""
-        head = _SEGMENT_FOOTER.pack(
-            SEGMENT_FOOTER_MAGIC, VERSION, 0, *self[:6], 0, *self[6:12], len(self.description), 0
-        )
-        return self.description + head + _checksum(head, self.description).to_bytes(8, "little")
+        return b"".join(self.pieces_with(DescriptionPieces(self.description)))
+
+    def pieces_with(self, described: DescriptionPieces) -> list[bytes]:
+        """Return, as `pack`, the pieces of a footer that has this description, not its own."""
+        head = _SEGMENT_FOOTER.pack(SEGMENT_FOOTER_MAGIC, VERSION, 0, *self[:6], 0, *self[6:12], described.size, 0)
+        return [*described.pieces, head + described.checksum(head)]
 
     @classmethod
     def unpack(cls, tail: bytes | memoryview, path: str) -> SegmentFooter:

@@ -22,21 +22,26 @@ from topics.store.format.row_columns import index_of, index_rows, live_rows, row
 from topics.store.format.segment_format import (
     FOOTER_BYTES,
     SEGMENT_FOOTER_MAGIC,
+    DescriptionPieces,
     IndexColumns,
     IndexHeader,
     SegmentFooter,
     SegmentHeader,
     footer_description_bytes,
+    header_bytes_of,
     index_path,
 )
 from topics.store.segments.manifest import Segment, Totals
 
 
-def new_segment(topic_id: int, first_seq: int, *, epoch: int, now_ms: int, description: bytes) -> tuple[Segment, bytes]:
-    """Return an empty segment, and the header that its file begins with."""
-    header = SegmentHeader(topic_id, epoch, first_seq, now_ms, description)
-    segment = Segment(topic_id, first_seq, first_seq - 1, 0, header.header_bytes, 0, epoch, now_ms)
-    return segment, header.pack()
+def new_segment(
+    topic_id: int, first_seq: int, *, epoch: int, now_ms: int, described: DescriptionPieces
+) -> tuple[Segment, list[bytes]]:
+    """Return an empty segment, and the pieces of the header that its file begins with."""
+    header = SegmentHeader(topic_id, epoch, first_seq, now_ms, b"")
+    header_bytes = header_bytes_of(described.size)
+    segment = Segment(topic_id, first_seq, first_seq - 1, 0, header_bytes, 0, epoch, now_ms)
+    return segment, header.pieces_with(described)
 
 
 def check_copied(
@@ -93,8 +98,8 @@ def packed_index(segment: Segment, columns: IndexColumns) -> bytearray:
     ).pack(columns)
 
 
-def packed_footer(segment: Segment, before: Totals, now_ms: int, description: bytes) -> bytes:
-    """Return the bytes that end a segment's file. before: the topic's earlier segments."""
+def packed_footer(segment: Segment, before: Totals, now_ms: int, described: DescriptionPieces) -> list[bytes]:
+    """Return the pieces that end a segment's file. before: the topic's earlier segments."""
     total = before.plus(segment.records, segment.size)
     return SegmentFooter(
         segment.topic_id,
@@ -109,8 +114,8 @@ def packed_footer(segment: Segment, before: Totals, now_ms: int, description: by
         total.size,
         now_ms,
         segment.sum,
-        description,
-    ).pack()
+        b"",
+    ).pieces_with(described)
 
 
 async def cut_back(files: FileCalls, directory: str, segment: Segment, *, lost_writes: bool = False) -> None:
