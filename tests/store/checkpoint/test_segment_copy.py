@@ -65,7 +65,7 @@ def test_a_segment_is_begun_while_those_before_it_are_written() -> None:
 
 
 def test_a_long_description_is_written_a_bounded_number_of_bytes_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of a million holes, 22 MB, was joined for the header and the footer, and each was one write."""
+    """That of a million holes, 23 MB, was joined for the header and the footer, and each was one write."""
     monkeypatch.setattr(whole_files, "_JOINED_BYTES_MAX", 4096)
     world = written(4)
     pieces = [b'{"name": "t", "config": {}, "head": 4, "floor": 0, "more": [', *[b'"%0990d",' % 0] * 60, b"0]}"]

@@ -164,7 +164,7 @@ SEGMENT_HEADER_MIN = BLOCK_BYTES
 
 
 class DescriptionPieces:
-    """A description in pieces, with its size and checksum: that of a million holes has 22 MB."""
+    """A description in pieces, with its size and checksum: that of a million holes has 23 MB."""
 
     def __init__(self, *pieces: bytes) -> None:
         self.pieces: list[bytes] = []
