@@ -29,6 +29,8 @@ class VerifiedBackup(NamedTuple):
     """Records of a backup; of an archive, those of its newest base."""
     findings: list[str]
     """Damaged places, one sentence each."""
+    log_records: int | None = None
+    """Records in the log of an archive, from its oldest base on; None: it is a backup."""
 
     @property
     def sound(self) -> bool:
@@ -59,7 +61,15 @@ async def _verify_archive(loop: Loop, archive: str, timelines: list[Timeline]) -
     newest = await verify(loop, timelines[-1].bases[-1].path, "")
     all_of_it = await verify_timelines(loop, timelines)
     findings = [newest.describe(finding) for finding in newest.findings] + all_of_it.findings
-    return VerifiedBackup(archive, end_of(timelines[-1]), all_of_it.files, all_of_it.bytes, newest.records, findings)
+    return VerifiedBackup(
+        archive,
+        end_of(timelines[-1]),
+        all_of_it.files,
+        all_of_it.bytes,
+        newest.records,
+        findings,
+        all_of_it.records,
+    )
 
 
 async def _verify_backup(loop: Loop, backup: str) -> VerifiedBackup:

@@ -101,6 +101,17 @@ def test_a_backup_of_a_directory_says_where_it_is(tmp_path: Path) -> None:
     assert "no directory for backups is named" in nowhere.err
 
 
+def test_an_archive_that_is_verified_counts_the_records_of_its_log(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    with topics.open(tmp_path / "log", archive_dir=str(archive), archive_every_ms=10) as log:
+        while not list(archive.glob("*/bases/*Z")):
+            log.topics()
+        log.append("t", [1, 2, 3])
+    verified = run(["verify", str(archive)], tmp_path)
+    assert (verified.code, verified.err) == (0, "")
+    assert "0 records in the newest base and 3 records in the log, up to " in verified.out
+
+
 def test_a_restore_names_the_option_that_is_wrong(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     with topics.open(tmp_path / "log", archive_dir=str(archive), archive_every_ms=10) as log:

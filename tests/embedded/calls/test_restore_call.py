@@ -231,6 +231,8 @@ def test_an_archive_is_verified(archive: Archived) -> None:
     found = topics.verify_backup(archive.path)
     assert found.sound, found.findings
     assert found.path == str(archive.path)
+    assert found.log_records is not None
+    assert found.log_records >= 6, "five records of t and that of late, at least, came after the base"
 
 
 def test_an_archive_of_another_user_that_can_be_read_is_restored(

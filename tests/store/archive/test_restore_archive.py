@@ -84,7 +84,7 @@ def test_damage_of_the_log_is_found_by_a_restore_over_it_and_by_a_verification()
     (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
     sound = world.run(verify_timelines(world.loop, [timeline]))
     assert sound.findings == []
-    assert sound.frames >= 40
+    assert sound.records >= 40
     path = f"{timeline.path}/log/shard-00/wal-0000000000000003.log"
     bytes_of(world, path)[5000] ^= 1
     with pytest.raises(CorruptError, match="wal-0000000000000003"):

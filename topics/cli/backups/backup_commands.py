@@ -158,8 +158,12 @@ def verify(
     for finding in found.findings:
         print(f"damage: {finding}")
     verdict = "all sound" if found.sound else f"{len(found.findings)} damaged: restore another backup"
+    records = f"{count_text(found.records, 'record')} of"
+    if found.log_records is not None:
+        in_log = count_text(found.log_records, "record")
+        records = f"{count_text(found.records, 'record')} in the newest base and {in_log} in the log, up to"
     print(
-        f"{found.path}: {count_text(found.records, 'record')} of {time_text(found.taken_ms)}, "
+        f"{found.path}: {records} {time_text(found.taken_ms)}, "
         f"{bytes_text(found.bytes)} in {count_text(found.files, 'file')}; {verdict}"
     )
     raise typer.Exit(0 if found.sound else 1)

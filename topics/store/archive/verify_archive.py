@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
 from topics.store.archive.archived_log import archived_directory, scan, survey_after_base
 from topics.store.archive.timelines import Timeline
 from topics.store.archive.unbroken_log import Unbroken, unbroken_parts
 from topics.store.backup.restore_backup import check_backup
-from topics.store.recovery.log_replay import REMEDY
+from topics.store.format.log_format import FrameType
+from topics.store.recovery.log_replay import REMEDY, VerifiedBatches
 
 
 class VerifiedTimelines(NamedTuple):
@@ -18,15 +21,15 @@ class VerifiedTimelines(NamedTuple):
 
     files: int
     bytes: int
-    frames: int
-    """Frames of the log."""
+    records: int
+    """Records of the log after the oldest base."""
     findings: list[str]
     """Damaged places, one sentence each."""
 
 
 async def verify_timelines(loop: Loop, timelines: list[Timeline]) -> VerifiedTimelines:
     """Verify all bases, and the log from the oldest one on. Raises: OSError."""
-    files = size = frames = 0
+    files = size = records = 0
     findings: list[str] = []
     for timeline in timelines:
         findings += timeline.findings
@@ -36,21 +39,27 @@ async def verify_timelines(loop: Loop, timelines: list[Timeline]) -> VerifiedTim
         for part in unbroken_parts(timeline):
             for shard, number in (part.bases[0].first_log_files if part.bases else {}).items():
                 found = await _verify_log(loop, timeline, part, shard, number)
-                files, size, frames = files + found.files, size + found.bytes, frames + found.frames
+                files, size, records = files + found.files, size + found.bytes, records + found.records
                 findings += found.findings
-    return VerifiedTimelines(files, size, frames, findings)
+    return VerifiedTimelines(files, size, records, findings)
 
 
 async def _verify_log(loop: Loop, timeline: Timeline, part: Unbroken, shard: int, first_no: int) -> VerifiedTimelines:
     """Verify the log of a shard from a base to the end of the part, as a restore reads it."""
     directory = f"{timeline.path}/{archived_directory(shard)}"
     last_no = part.last_batch_no(shard)
+    records = 0
+
+    def count(_path: str, batches: VerifiedBatches) -> None:
+        nonlocal records
+        records += int(np.count_nonzero(batches.frames["type"] == FrameType.RECORD))
+
     try:
         used = part.files(shard, await survey_after_base(loop, timeline.path, shard, first_no))
-        replay = await scan(loop, used, lambda _path, _batches: None)
+        replay = await scan(loop, used, count)
     except (CorruptError, FormatError) as error:
         return VerifiedTimelines(0, 0, 0, [str(error).removesuffix(f". {REMEDY}")])
     findings = []
     if replay.last_batch_no < last_no:
         findings.append(f"{directory}: the log ends with batch {replay.last_batch_no}, and {last_no} was archived")
-    return VerifiedTimelines(len(used), sum(file.size for file in used), replay.frames, findings)
+    return VerifiedTimelines(len(used), sum(file.size for file in used), records, findings)
