@@ -125,8 +125,8 @@ def test_each_setting_is_shown_with_its_origin_and_keys_are_not_shown(
     shown = CliRunner().invoke(app, ["config", "show", "--origin", "--config", path]).output.splitlines()
     assert "hidden-key" not in "".join(shown)
     assert {
-        f"# api_keys is set, and not shown  # TOPICS_CONFIG {path}: api_keys",
-        f"max_limit = 3  # TOPICS_CONFIG {path}: max_limit",
+        f"# api_keys is set, and not shown  # --config {path}: api_keys",
+        f"max_limit = 3  # --config {path}: max_limit",
         'host = "127.0.0.1"  # TOPICS_HOST',
         "port = 4001  # TOPICS_HOST",
         'io = "auto"  # TOPICS_IO',
@@ -139,7 +139,7 @@ def test_a_server_is_refused_for_its_file_and_fsck_reads_it(tmp_path: Path) -> N
     """R-CONF-2."""
     path = written(tmp_path, "prot = 1")
     done = run(["serve", "--config", path, "--data-dir", str(tmp_path / "data")], os.environ)
-    assert (done.code, done.stderr) == (1, f"topics: TOPICS_CONFIG {path}: prot is not a setting: did you mean port?\n")
+    assert (done.code, done.stderr) == (1, f"topics: --config {path}: prot is not a setting: did you mean port?\n")
     path = written(tmp_path, f'data_dir = "{tmp_path}/nothing-here"')
     done = run(["fsck"], {**os.environ, "TOPICS_CONFIG": path})
     assert "nothing-here" in done.stderr

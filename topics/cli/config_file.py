@@ -19,13 +19,14 @@ NEVER = "none"
 _FILE_BYTES_MAX = 1 << 20
 
 
-def read_config_file(path: str) -> dict[str, object]:
+def read_config_file(path: str, named_by: str = CONFIG_VARIABLE) -> dict[str, object]:
     """Return the settings of the file by name, as `Config` takes them.
 
+    named_by: the option or the variable that names the file, for messages.
     Raises: UsageError, the file cannot be read, is no TOML, has a key that is no setting, a value
     that its setting refuses, or a secret that other users may read.
     """
-    where = f"{CONFIG_VARIABLE} {path}"
+    where = f"{named_by} {path}"
     try:
         with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode

@@ -53,11 +53,12 @@ def settled(env: Mapping[str, str], options: Mapping[str, str] | None = None) ->
     cannot be read or has another error.
     """
     options = options or {}
+    named_by = "--config" if CONFIG_VARIABLE in options else CONFIG_VARIABLE
     path = options.get(CONFIG_VARIABLE, env.get(CONFIG_VARIABLE, "")).strip()
     values: dict[str, object] = {}
     origins: dict[str, str] = {}
     if path:
-        _overlay(values, origins, read_config_file(path), lambda name: f"{CONFIG_VARIABLE} {path}: {name}")
+        _overlay(values, origins, read_config_file(path, named_by), lambda name: f"{named_by} {path}: {name}")
     _overlay(values, origins, _of_variables(env), _variable)
     _overlay(values, origins, _of_variables(options), lambda name: f"--{name.replace('_', '-')}")
     config = replace(Config(), **values)  # type: ignore[arg-type]  # parsed by its default's type
