@@ -1229,7 +1229,7 @@ MUTANTS = (
         "store/disk/disk_space.py",
         "        if not self.has_reserve:\n            await self._make_reserve()\n",
         "        self.has_reserve = True\n",
-        "tests/store/test_disk_space.py",
+        "tests/store/disk/test_disk_space.py",
     ),
     _one(
         "a tail that there is no space to write again not synced where it lies",
