@@ -15,8 +15,10 @@ from typing import NamedTuple
 from topics.clock import SystemClock
 from topics.common.memory import page_aligned
 from topics.config import Config
+from topics.errors import StorageError
 from topics.loop import Loop
 from topics.loop.choose import open_ring
+from topics.store.cores.core_directories import refuse_several_cores
 from topics.store.disk.data_directory import PROBE_NAME
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.log_sizes import LogSizes
@@ -60,6 +62,7 @@ def report(config: Config) -> Iterator[str]:
         low_water = LogSizes(config, ring.volume_bytes(config.data_dir)).low_water
         free = ring.free_bytes(config.data_dir)
         yield f"data directory: {config.data_dir}{' (does not exist yet)' if made else ''}"
+        yield from _refusal(loop, config.data_dir)
         is_low = _FULL if free < low_water else ""
         yield f"free space: {free >> 20} MiB; appends stop below {low_water >> 20} MiB{is_low}"
         block_bytes = ring.direct_block_bytes(config.data_dir)
@@ -79,6 +82,14 @@ def report(config: Config) -> Iterator[str]:
         loop.close()
         if made:
             os.rmdir(config.data_dir)
+
+
+def _refusal(loop: Loop, path: str) -> Iterator[str]:
+    """Yield why `serve` refuses the directory, if several cores share it."""
+    try:
+        loop.run_task(refuse_several_cores(loop.files, path))
+    except StorageError as error:
+        yield f"  not opened: {error}"
 
 
 def commit_cases(setting: str, block_bytes: int) -> list[str]:

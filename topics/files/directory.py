@@ -87,6 +87,10 @@ def _check_marker(location: Location, calls: FileReads) -> None:
             f"data directory {location.path} has format {marker.get('format')}, and this build knows "
             f"{KNOWN_FORMATS[0]} to {KNOWN_FORMATS[-1]}: {VERSION_REMEDY}"
         )
+    if isinstance(core := marker.get("core"), int):
+        raise FormatError(
+            f"data directory {location.path} holds core {core} of a directory of several cores, and no log by itself"
+        )
     if marker.get("cores") != 1:
         raise FormatError(
             f"data directory {location.path} was made for {marker.get('cores')} cores, and this version reads those of "

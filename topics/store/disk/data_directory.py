@@ -2,6 +2,7 @@
 
 lock            held by the process that uses the directory
 topics.json     the marker: format and core count; the format may be raised (directory_format.py)
+slot-map        only in a directory of several cores, which has a core directory for each
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from topics.config import Config
 from topics.errors import FSCK_REMEDY, FormatError, LockedError, StorageError
 from topics.loop.loop import Loop
 from topics.loop.ring import Ring
-from topics.store.disk.directory_format import CORES, Marker, refused_marker
+from topics.store.disk.directory_format import (
+    CORES,
+    NO_CORE,
+    SLOT_MAP_NAME,
+    Marker,
+    has_slot_map,
+    refused_marker,
+)
 from topics.store.disk.whole_files import read_file, replace_file
 from topics.store.format.compressed_segment import require_zstd
 from topics.store.format.segment_format import (
@@ -29,7 +37,7 @@ from topics.store.format.segment_format import (
     TOPICS_DIRECTORY,
 )
 
-SIGNS = frozenset((MARKER_NAME, SNAPSHOT_DIRECTORY, TOPICS_DIRECTORY, PACK_DIRECTORY, "wal"))
+SIGNS = frozenset((MARKER_NAME, SLOT_MAP_NAME, SNAPSHOT_DIRECTORY, TOPICS_DIRECTORY, PACK_DIRECTORY, "wal"))
 """Names in a data directory: a directory with none of them is not one."""
 PROBE_NAME = "doctor.tmp"
 """The file to which `topics doctor` writes, and which one that was killed leaves."""
@@ -45,11 +53,15 @@ class LockedDirectory:
     """A data directory whose lock this process holds, until `release` or the store's end.
 
     is_frozen: it is locked to be read, perhaps beside other readers: nothing in it changes.
+    core: the number of the core whose directory it is, among several.
     """
 
-    def __init__(self, ring: Ring, path: str, fd: int, made_in: list[str], *, is_frozen: bool = False) -> None:
+    def __init__(
+        self, ring: Ring, path: str, fd: int, made_in: list[str], *, is_frozen: bool = False, core: int = NO_CORE
+    ) -> None:
         self._ring = ring
         self.path = path
+        self.core = core
         self.is_frozen = is_frozen
         self.fd = fd
         self.made_in = made_in
@@ -62,11 +74,12 @@ class LockedDirectory:
             self._ring.unlock(fd)
 
 
-def lock_directory(ring: Ring, config: Config) -> LockedDirectory:
+def lock_directory(ring: Ring, config: Config, *, core: int = NO_CORE) -> LockedDirectory:
     """Create config.data_dir (mode 0700) if it is missing, check it and lock it.
 
     Blocking, before anything else is started.
 
+    core: it is the directory of this core.
     Raises: LockedError or StorageError with the sentence to print.
     """
     path = config.data_dir
@@ -78,7 +91,7 @@ def lock_directory(ring: Ring, config: Config) -> LockedDirectory:
         require_zstd("segment_codec zstd")
     try:
         made_in = make_with_parents(ring, path)
-        return LockedDirectory(ring, path, ring.lock(f"{path}/lock"), made_in)
+        return LockedDirectory(ring, path, ring.lock(f"{path}/lock"), made_in, core=core)
     except BlockingIOError as error:
         message = f"data directory {path} is in use, by another process or by this one: stop or close that first"
         raise LockedError(message) from error
@@ -203,15 +216,19 @@ async def check_marker(loop: Loop, locked: LockedDirectory) -> Marker:
     """Write the marker of a new directory, or compare that of a used one; return it.
 
     A used directory that has lost its marker gets the newest format, because what it holds is not
-    known yet, and an older build must not misread it. A frozen directory is left without one.
+    known yet, and an older build must not misread it. A frozen directory is left without one. A
+    directory of several cores is refused, also if its marker is lost.
 
     Raises FormatError, StorageError or OSError.
     """
     path = f"{locked.path}/{MARKER_NAME}"
+    names = loop.files.list_directory(locked.path)
     try:
         marker = msgspec.json.decode(await read_file(loop.files, path), type=Marker)
     except FileNotFoundError:
-        used = SNAPSHOT_DIRECTORY in loop.files.list_directory(locked.path)
+        if refusal := _refused_without_marker(locked, names):
+            raise FormatError(refusal) from None
+        used = SNAPSHOT_DIRECTORY in names
         marker = Marker(DIRECTORY_FORMAT if used else FIRST_DIRECTORY_FORMAT, CORES)
         if locked.is_frozen:
             if not used:
@@ -223,9 +240,21 @@ async def check_marker(loop: Loop, locked: LockedDirectory) -> Marker:
         return marker
     except msgspec.DecodeError as error:
         raise FormatError(f"{path}: {error}: {FSCK_REMEDY}") from error
-    if refusal := refused_marker(marker, locked.path):
+    refusal = refused_marker(marker, locked.path, locked.core)
+    if not refusal and SLOT_MAP_NAME in names:
+        refusal = has_slot_map(locked.path)
+    if refusal:
         raise FormatError(refusal)
     return marker
+
+
+def _refused_without_marker(locked: LockedDirectory, names: Container[str]) -> str:
+    """Return why a directory that has no marker gets no new one; "" if it does."""
+    if SLOT_MAP_NAME in names:
+        return has_slot_map(locked.path)
+    if locked.core != NO_CORE:
+        return f"{locked.path}: the marker of core {locked.core} is missing: restore {MARKER_NAME} from a copy of it"
+    return ""
 
 
 async def sync_parents(loop: Loop, path: str, made_in: Container[str]) -> None:

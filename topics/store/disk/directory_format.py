@@ -22,24 +22,60 @@ from topics.store.format.segment_format import DIRECTORY_FORMAT, KNOWN_FORMATS, 
 
 CORES = 1
 """Number of engines that share a data directory."""
+NO_CORE = -1
+"""In the place of a core's number: a directory that is no core directory."""
+SLOT_MAP_NAME = "slot-map"
+"""Name of the file that says which core owns a topic. A directory of one core has none."""
 
 
-class Marker(msgspec.Struct):
+class Marker(msgspec.Struct, omit_defaults=True):
     """The contents of the marker: the format of the directory and how it is shared."""
 
     format: int
     cores: int
-    """CORES when it was made. Another count is refused: it would spread the topics differently."""
+    """CORES, or the number of cores for which it was made. Builds that know one core refuse others.
+
+    Of a core directory it is never CORES, so that none of these builds opens it by itself.
+    """
+    core: int = NO_CORE
+    """The number of the core whose directory it is."""
+    of: str = ""
+    """The id that a directory of several cores and its core directories share, in hex digits."""
 
 
-def refused_marker(marker: Marker, path: str) -> str:
-    """Return why a directory with this marker is not opened; "" if it may be."""
+def refused_marker(marker: Marker, path: str, core: int = NO_CORE) -> str:
+    """Return why a directory with this marker is not opened; "" if it may be.
+
+    core: the number of the core that opens its own directory.
+    """
     if marker.format not in KNOWN_FORMATS:
         known = f"{KNOWN_FORMATS[0]} to {KNOWN_FORMATS[-1]}"
         return f"{path}: format {marker.format}; this build knows {known}: {VERSION_REMEDY}"
+    if core != NO_CORE:
+        return "" if marker.core == core else f"{path}: its marker is not that of core {core}: {_NOT_A_CORE}"
+    return refused_cores(marker, path)
+
+
+_NOT_A_CORE = "put the directory of that core there, from where it was moved or copied to"
+
+
+def refused_cores(marker: Marker, path: str) -> str:
+    """Return why a directory is not opened as one of one core; "" if it is one."""
+    if marker.core != NO_CORE:
+        return (
+            f"{path}: holds core {marker.core} of a directory of several cores, and no log by itself: name the "
+            "directory above it"
+        )
     if marker.cores != CORES:
         return f"{path}: made for {marker.cores} cores, and this version runs {CORES}: {VERSION_REMEDY}"
     return ""
+
+
+def has_slot_map(path: str) -> str:
+    """Return why a directory with a slot map is not opened, whatever its marker says."""
+    return (
+        f"{path}: made for several cores, as its {SLOT_MAP_NAME} says, and this version runs {CORES}: {VERSION_REMEDY}"
+    )
 
 
 class DirectoryFormat:
@@ -104,7 +140,7 @@ class DirectoryFormat:
         return self._raising
 
     async def _raise(self, number: int) -> StorageError | None:
-        marker = Marker(number, self._marker.cores)
+        marker = msgspec.structs.replace(self._marker, format=number)
         try:
             await replace_file(self._loop.files, self._path, msgspec.json.encode(marker))
         except OSError as error:

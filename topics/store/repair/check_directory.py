@@ -12,6 +12,7 @@ from topics.errors import FormatError, LockedError, StorageError, UsageError
 from topics.loop.choose import open_ring
 from topics.loop.loop import Loop
 from topics.loop.ring import Ring
+from topics.store.cores.core_directories import refuse_several_cores
 from topics.store.disk.data_directory import SIGNS, LockedDirectory, lock_directory, refuse_links
 from topics.store.repair.newer_files import refuse_newer
 from topics.store.repair.rebuild import Rebuilt, rebuild
@@ -44,7 +45,8 @@ class FsckReport(msgspec.Struct):
 def check_directory(config: Config, *, mend: bool) -> FsckReport:
     """Check config.data_dir under its lock; with `mend`, rebuild it if damaged, and check again.
 
-    Raises: UsageError if it is no data directory; LockedError while a server uses it; OSError.
+    Raises: UsageError if it is no data directory; LockedError while a server uses it; FormatError,
+    it is of several cores; StorageError, and something is wrong with how they share it; OSError.
     """
     refuse_missing(config.data_dir)
     ring, _ = open_ring(config, shared=False)
@@ -52,6 +54,7 @@ def check_directory(config: Config, *, mend: bool) -> FsckReport:
     try:
         locked = _lock(ring, config)
         try:
+            loop.run_task(refuse_several_cores(loop.files, config.data_dir))
             first = loop.run_task(verify(loop, config.data_dir, config.cold_dir))
             if first.sound:
                 return FsckReport(config.data_dir, first)

@@ -1,0 +1,1 @@
+"""Which core owns a topic, and the layout of a data directory that several cores share."""

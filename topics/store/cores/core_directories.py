@@ -1,0 +1,150 @@
+"""The layout of a data directory of several cores, checked before anything in it is used.
+
+lock            held by the process that starts the cores
+topics.json     the marker: for how many cores, which older builds refuse, and the directory's id
+slot-map        which core owns which slots, and whether all core directories are made
+snapshots/      only the copy of the slot map
+core-00/ ...    one for each core: what a directory of one core holds; the marker of each names its
+                core and the id
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import msgspec
+
+from topics.errors import VERSION_REMEDY, FormatError, StorageError
+from topics.store.cores.slot_map import SlotMap
+from topics.store.cores.slot_map_file import MapState, StoredMap, read_slot_map
+from topics.store.disk.directory_format import Marker, has_slot_map, refused_cores
+from topics.store.disk.whole_files import FileCalls, read_file
+from topics.store.format.segment_format import DIRECTORY_FORMAT, MARKER_NAME
+
+CORE_PREFIX = "core-"
+_CORE_NAME = re.compile(rf"{CORE_PREFIX}(\d{{2,4}})")
+
+
+class CoreDirectories(NamedTuple):
+    """A data directory of several cores, in which every core directory was found."""
+
+    path: str
+    stored: StoredMap
+    damage: list[str]
+    """A sentence about each file of the slot map that is damaged or missing, and not needed."""
+
+    @property
+    def slots(self) -> SlotMap:
+        return self.stored.slots
+
+    def path_of(self, core: int) -> str:
+        """Return the path of a core's directory."""
+        return core_directory(self.path, core)
+
+
+def core_directory(path: str, core: int) -> str:
+    """Return the path of a core's directory below a data directory."""
+    return f"{path}/{core_name(core)}"
+
+
+def core_name(core: int) -> str:
+    return f"{CORE_PREFIX}{core:02d}"
+
+
+async def refuse_several_cores(files: FileCalls, path: str) -> None:
+    """Check that a directory is none of several cores, and no core directory of one.
+
+    Raises: FormatError with the number of cores and the remedy; the errors of `read_cores`, if
+    something is wrong with the layout, too.
+    """
+    marker = await _marker_or_none(files, path)
+    if marker is not None and (refusal := refused_cores(marker, path)):
+        await read_cores(files, path)
+        raise FormatError(refusal)
+    if await read_cores(files, path) is not None:
+        raise FormatError(has_slot_map(path))
+
+
+async def read_cores(files: FileCalls, path: str) -> CoreDirectories | None:
+    """Return the layout of a data directory; None if it is of one core.
+
+    Raises: StorageError, a core directory is missing, is there twice, is that of another core or
+    directory, or they are still being made; the errors of `read_slot_map`; OSError.
+    """
+    found = await read_slot_map(files, path)
+    if found is None:
+        return None
+    stored = found.stored
+    if stored.state is MapState.MAKING:
+        raise StorageError(
+            f"{path}: core directories are being made, which was cut short: {VERSION_REMEDY}, whose next start "
+            "completes it"
+        )
+    names = set(files.list_directory(path))
+    expected = {core_name(core): core for core in range(stored.slots.cores)}
+    for name in expected:
+        if name not in names:
+            raise StorageError(
+                f"{path}: {name} is missing, and the slot map has {stored.slots.cores} cores: put it back from where "
+                "it was moved to, or make another directory of a backup by `topics restore`"
+            )
+    for name, core in expected.items():
+        await _check_core(files, path, name, core, stored.id.hex())
+    for name in sorted(names - expected.keys()):
+        if name.startswith(CORE_PREFIX):
+            raise StorageError(
+                f"{path}: {name} is there, and the slot map has {stored.slots.cores} cores: move it out of the data "
+                f"directory, because no topic is looked for in it{await _whose(files, path, name)}"
+            )
+    return CoreDirectories(path, stored, found.damage)
+
+
+async def _check_core(files: FileCalls, path: str, name: str, core: int, of: str) -> None:
+    """Check that a core directory is the one of its name and of this data directory.
+
+    Raises: StorageError.
+    """
+    below = f"{path}/{name}"
+    marker = await _marker_or_none(files, below)
+    if marker is None:
+        text = msgspec.json.encode(core_marker(DIRECTORY_FORMAT, core, of)).decode()
+        raise StorageError(
+            f"{below}: the marker {MARKER_NAME} is missing or damaged: if the directory was never moved or copied, "
+            f"write this to it: {text}"
+        )
+    if marker.of != of:
+        raise StorageError(f"{below} is of another data directory than {path}: put that of core {core} in its place")
+    if marker.core != core:
+        raise StorageError(
+            f"{below} holds core {marker.core}, which is there twice or has changed its place: put the directory of "
+            f"core {core} in its place"
+        )
+
+
+def core_marker(number: int, core: int, of: str) -> Marker:
+    """Return the marker of a core directory.
+
+    number: the format of the directory. of: the id of the directory above it, in hex digits.
+    """
+    return Marker(number, _NEVER_ONE, core, of)
+
+
+_NEVER_ONE = 2
+"""In the place of a number of cores. It has only to be another one than 1."""
+
+
+async def _whose(files: FileCalls, path: str, name: str) -> str:
+    """Return the end of a sentence: of which core a surplus directory is a copy, if it is one."""
+    marker = await _marker_or_none(files, f"{path}/{name}")
+    is_core = _CORE_NAME.fullmatch(name) is not None
+    if marker is None or marker.core < 0 or (is_core and core_name(marker.core) == name):
+        return ""
+    return f"; it is a copy of {core_name(marker.core)}"
+
+
+async def _marker_or_none(files: FileCalls, path: str) -> Marker | None:
+    try:
+        return msgspec.json.decode(await read_file(files, f"{path}/{MARKER_NAME}"), type=Marker)
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+        return None
