@@ -101,6 +101,9 @@ class FakeEngine:
     def append_rows_lone(self, topic: Any, rows: Any, on_committed: Any) -> Any:
         raise AssertionError("no topic is plain")
 
+    def write_streak(self, columns: Any, request: Any) -> Any:
+        raise AssertionError("no write is committed alone")
+
     def will_take_plain(self, name: str) -> bool:
         return False
 

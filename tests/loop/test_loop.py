@@ -158,6 +158,37 @@ def test_receives_of_several_that_their_handlers_have_settled_need_no_hooks() ->
     assert hooks_of_a_pass() == 1, "bytes to send"
 
 
+def test_all_but_receives_that_left_nothing_count_as_interruptions() -> None:
+    loop, ring = fake_loop()
+    handler = Settling()
+    loop.listen("127.0.0.1", 0, handler)
+    ring.complete(ring.one("accept"), 10, F_MORE)
+    loop.run_pass(0)
+    recv = ring.one("recv")
+
+    def interruptions_of(timeout_ns: int | None = None) -> int:
+        before = loop.interruptions
+        loop.run_pass(timeout_ns)
+        return loop.interruptions - before
+
+    for _ in range(3):
+        ring.receive(recv, b"x")
+        assert interruptions_of() == 0
+    loop.call_soon(lambda: None)
+    assert interruptions_of() == 1
+    loop.call_later(0, lambda: None)
+    assert interruptions_of() == 1
+    for _ in range(2):
+        ring.receive(recv, b"x")
+    assert interruptions_of() == 1, "two receives are a batch"
+    handler.on_receive = lambda conn, data: conn.write(b"answer")
+    ring.receive(recv, b"x")
+    assert interruptions_of() == 1, "bytes to send"
+    before = loop.interruptions
+    loop.turn()
+    assert loop.interruptions == before + 1
+
+
 def test_a_receive_that_is_left_by_its_handler_is_dispatched_in_the_same_pass_and_offered_once() -> None:
     loop, ring = fake_loop()
     offered = list[bytes]()

@@ -104,7 +104,7 @@ class Pair:
                 else plain_read(name, rng.choice(READS), key, field)
             )
             head, end, body = request.partition(b"\r\n\r\n")
-            requests += [head + end, body] if rng.random() < 0.4 else [request]
+            requests += [head + end, body] if rng.random() < 0.4 else [request] * rng.choice((1, 1, 4))
         return requests
 
     def send(self, streams: list[list[bytes]], *, half_close: bool = False) -> list[bytes]:
@@ -248,6 +248,31 @@ def lone_client(pair: Pair, name: str, key: str = "") -> tuple[SimWorld, Lane, C
     assert conn.send(plain(name, key=key)).answer("POST").status == 200
     assert world.server.lane.single.taken == before + 1
     return world, world.server.lane, conn
+
+
+@pytest.mark.parametrize("name", ["t0-0", "t0-1"])
+def test_the_writes_of_a_client_alone_form_a_streak_until_another_request_comes(name: str) -> None:
+    pair = Pair(single=True)
+    world, lane, conn = lone_client(pair, name)
+
+    def is_streak() -> bool:
+        before, streak = lane.single.writes_taken, lane.single._streak
+        assert conn.send(plain(name)).answer("POST").status == 200
+        assert lane.single.writes_taken == before + 1
+        return streak is not None and streak is lane.single._streak and streak._topic is not None
+
+    assert is_streak()
+    for body in BODIES[:4]:
+        conn.send(plain(name, body)).answer("POST")
+    before = conn.request("GET", f"/v0/topics/{name}").json["head_seq"]
+    assert is_streak()
+    assert is_streak()
+    world.connect().request("PUT", f"/v0/topics/{name}", {"durability": "disk", "cap_records": 2})
+    world.settle()
+    for _ in range(3):
+        conn.send(plain(name)).answer("POST")
+    state = conn.request("GET", f"/v0/topics/{name}").json
+    assert (state["count"], state["head_seq"]) == (2, before + 5)
 
 
 def test_a_key_at_its_cap_is_refused_to_a_client_alone_too() -> None:

@@ -84,7 +84,8 @@ from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.plain_appends import PlainAppender, PlainDone
 from topics.engine.write.retention import when_retained
-from topics.engine.write.write_columns import BodyRows, GroupColumns
+from topics.engine.write.write_columns import BodyRows, GroupColumns, WriteColumns
+from topics.engine.write.write_streak import WriteStreak
 from topics.errors import RequestError, TopicsError, WouldBlockError
 from topics.store.read.lender import Lender
 
@@ -217,6 +218,10 @@ class Engine:
     ) -> AppendResult | None:
         """`append_lone` of a request that has only rows."""
         return self._appender.append_rows_lone(topic, rows, None, on_committed)
+
+    def write_streak(self, columns: WriteColumns, request: Any) -> WriteStreak:
+        """Return a streak for lone writes that `columns` scans: see write_streak.py."""
+        return WriteStreak(self._core, columns, request)
 
     def settle_lone(self) -> bool:
         """Deliver what `append_lone` has published, if only readers that stay wait for it.

@@ -71,6 +71,10 @@ class Loop:
         self._hooks: list[tuple[int, Callable[[], None]]] = [(SEND_ORDER, self._traffic.flush_sends)]
         self._untimed = _SAMPLED - 1
         """Passes that leave nothing to the hooks until the next of them that is timed."""
+        self.interruptions = 0
+        """A counter that grows whenever anything but a receive that left nothing to do was handled:
+        while it is unchanged, only such receives were, one after the other.
+        """
         self._again = False
         self._has_completed = False
         """Whether this pass has completions beside receives and sends, or was woken."""
@@ -108,6 +112,7 @@ class Loop:
         if self._ready or self._from_threads or self._traffic.busy or self._timers.due_by(self.clock.monotonic_ns()):
             self.run_pass(0)
             return
+        self.interruptions += 1
         self._run_hooks()
         if self._failure is not None:
             self._raise_failure()
@@ -143,6 +148,7 @@ class Loop:
                 if is_settled is not None:
                     self._end_single(is_settled, started_ns, waited_ns)
                     return
+        self.interruptions += 1
         if self._dispatch():  # else only sends completed, and the loop just waits again
             self._finish_pass(started_ns, waited_ns)
 
@@ -156,6 +162,7 @@ class Loop:
         stats.passes += 1
         stats.completions += 1
         if not is_settled:
+            self.interruptions += 1
             now = self.clock.monotonic_ns
             received_ns = now()
             self._run_hooks()

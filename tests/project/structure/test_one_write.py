@@ -147,6 +147,7 @@ def test_records_are_put_into_the_log_by_one_kind_of_operation() -> None:
     assert appends == {"Forward"}
     stages = places("engine", called("stage_records", "stage_prebuilt", "stage_topics", "write_lone"))
     assert stages == {APPENDER, "engine/write/plain_appends.py", "engine/routers/forward.py"}
+    assert places("engine", called("next_place")) == {"engine/write/write_streak.py"}, "a lone write after another"
 
 
 def test_the_layout_of_a_frame_is_declared_by_the_store_alone() -> None:

@@ -63,4 +63,4 @@ def test_both_drivers_call_the_same_halves_and_each_half_seals_or_judges_once() 
 
 def test_a_lone_write_asks_the_same_question_as_a_group() -> None:
     found = calls()["choose"].count(SHARD)
-    assert found == 4, "flush, the lone write, also after it planned a sync, and the measured places"
+    assert found == 5, "flush, the lone write, also after it planned a sync, those after it, the measured places"

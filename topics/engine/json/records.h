@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "../../store/format/rows.h"
+#include "../../store/format/codec.h"
 #include "columns.h"
 
 enum {
@@ -118,6 +118,15 @@ void tp_scan_writes(struct tp_writer *w, unsigned char *buffer, const struct tp_
  * plain. */
 int tp_scan_single_write(struct tp_writer *w, unsigned char *scratch, uint64_t scratch_bytes,
                          const unsigned char *buffer, const struct tp_request *request);
+/* Scan the body of one request as tp_scan_single_write does, and frame its rows as the next batch.
+ *
+ * frame_next: the address of tp_frame_next of store/format/codec.h, which gets `next` and `placed`,
+ * room for `placed_rows` entries. buffer_bytes: of `buffer`. Returns as tp_frame_next; 0 also if
+ * the body is not plain, or has more rows, a tag, data of bytes, a delay or a ttl. */
+int64_t tp_write_next(struct tp_writer *w, unsigned char *scratch, uint64_t scratch_bytes,
+                      const struct tp_request *request, uint64_t frame_next, struct tp_next_batch *next,
+                      unsigned char *placed, uint32_t placed_rows, const unsigned char *buffer, uint64_t buffer_bytes,
+                      uint64_t now_ms);
 /* Scan `count` texts in `size` bytes, each ended by its only newline, like tp_scan_texts.
  * Returns 0, or 1 if one is not like that or not plain; tp_scan_texts then gives the reason. */
 int tp_scan_lines(struct tp_writer *w, const unsigned char *text, uint64_t size, uint32_t count);

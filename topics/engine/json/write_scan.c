@@ -563,6 +563,19 @@ int tp_scan_single_write(struct tp_writer *w, unsigned char *scratch, uint64_t s
     return status;
 }
 
+int64_t tp_write_next(struct tp_writer *w, unsigned char *scratch, uint64_t scratch_bytes,
+                      const struct tp_request *request, uint64_t frame_next, struct tp_next_batch *next,
+                      unsigned char *placed, uint32_t placed_rows, const unsigned char *buffer, uint64_t buffer_bytes,
+                      uint64_t now_ms)
+{
+    int status = tp_scan_single_write(w, scratch, scratch_bytes, buffer, request);
+    if (status < 0 || w->count > placed_rows || w->marks & (TP_ROW_TAG | TP_ROW_BYTES | TP_ROW_TIMES)) return 0;
+    int64_t (*frame)(struct tp_next_batch *, const char *, uint64_t, const char *, uint32_t, uint64_t, uint64_t, char *);
+    frame = (__typeof__(frame))(uintptr_t)frame_next;
+    return frame(next, (const char *)(status ? scratch : buffer), status ? scratch_bytes : buffer_bytes,
+                 (const char *)w->rows, w->count, w->size, now_ms, (char *)placed);
+}
+
 void tp_scan_writes(struct tp_writer *w, unsigned char *buffer, const struct tp_request *requests,
                     struct tp_group *groups, uint32_t group_count, uint32_t room, uint32_t *counts, uint32_t *upto, unsigned char *scratch,
                     uint64_t scratch_bytes)

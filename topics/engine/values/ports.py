@@ -22,7 +22,8 @@ from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.read.file_range import FileRange
 from topics.store.read.reader import Fetched
 from topics.store.wal.background_sync import Durable
-from topics.store.wal.write_batch import CarriedFrames, Done, LoneWritten
+from topics.store.wal.next_batch import NextPlace
+from topics.store.wal.write_batch import CarriedFrames, Done, LoneWritten, WriteNext
 
 
 class LogPort(Protocol):
@@ -71,6 +72,7 @@ class LogPort(Protocol):
         fsync: bool,
         carried: CarriedFrames | None = None,
     ) -> LoneWritten | None: ...
+    def next_place(self, topic_id: int, *, fsync: bool) -> tuple[NextPlace, bool, WriteNext] | None: ...
     def sync_lone(self) -> bool: ...
     def stage_control(
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True
@@ -183,4 +185,6 @@ class TimersPort(Protocol):
 class LoopPort(TimersPort, Protocol):
     """The part of `topics.loop.Loop` that the engine uses."""
 
+    @property
+    def interruptions(self) -> int: ...
     def random_bytes(self, count: int) -> bytes: ...

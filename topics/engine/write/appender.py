@@ -42,7 +42,7 @@ from topics.store.format.rows import Framed, Rows, any_delayed, any_timed, delay
 from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.wal.commitment import AT_ONCE
-from topics.store.wal.write_batch import CarriedFrames, Commit
+from topics.store.wal.write_batch import CarriedFrames, Commit, LoneWritten
 
 
 def check_meant(topic: Topic, request: AppendRequest) -> None:
@@ -53,6 +53,43 @@ def check_meant(topic: Topic, request: AppendRequest) -> None:
     present = topic.incarnation if topic.visible else None
     if present != request.incarnation:
         raise refusals.incarnation_mismatch(request.topic, present)
+
+
+LoneRecords = tuple[int, list[bytes | None] | None, int]
+"""Records of a lone write: their bytes, their tags (None: no record has one), `$ts`."""
+
+
+def answer_and_publish(
+    core: AppendCore,
+    topic: Topic,
+    result: AppendResult,
+    written: LoneWritten,
+    records: LoneRecords,
+    *,
+    on_committed: Callable[[AppendResult], None] | None,
+    step: StepWithWrite | None = None,
+) -> None:
+    """Answer a lone write that is committed, and then publish it."""
+    placed, commit, move_on, copies = written
+    size, tags, ts = records
+    try:
+        if on_committed is not None:
+            on_committed(result)
+    finally:  # the records are in the log, whatever became of the answer
+        try:
+            assert topic.next_seq == result.first_seq, "its seqs were given out again: the answer may only send"
+            move_on()
+            publish_lone(core, topic, result.count, size, placed, tags, ts, commit, commit.base)
+            if step is not None:
+                step.publish(commit, placed, copies)
+        except BaseException as error:
+            # A next write would get the same seqs; a restart finds the records in the log.
+            core.log.latch(f"a committed write of topic {topic.name} was not published: {error!r}")
+            raise
+        if step is not None:
+            wake(core, topic)
+        elif topic.waiters or topic.routers:
+            notify(core, topic)
 
 
 class AppenderCore(AppendCore, QuotaCore, EvictionCore, LogRoomCore, IdentityCore, Protocol):
@@ -212,27 +249,11 @@ class Appender:
                 step, written = None, core.log.write_lone(topic.id, first, ts, rows, node, fsync=fsync)
         if written is None:
             return None
-        placed, commit, move_on, copies = written
+        commit = written[1]
         sync_ns = commit.sync_ns if fsync else 0
         result = make_tuple(AppendResult, (first, last, last, count, False, False, commit.write_ns, sync_ns))
-        try:
-            if on_committed is not None:
-                on_committed(result)
-        finally:  # the records are in the log, whatever became of the answer
-            try:
-                assert topic.next_seq == first, "its seqs were given out again: the answer may only send"
-                move_on()
-                publish_lone(core, topic, count, rows.size, placed, tags_in(rows), ts, commit, commit.base)
-                if step is not None:
-                    step.publish(commit, placed, copies)
-            except BaseException as error:
-                # A next write would get the same seqs; a restart finds the records in the log.
-                core.log.latch(f"a committed write of topic {topic.name} was not published: {error!r}")
-                raise
-            if step is not None:
-                wake(core, topic)
-            elif topic.waiters or topic.routers:
-                notify(core, topic)
+        of_rows = rows.size, tags_in(rows), ts
+        answer_and_publish(core, topic, result, written, of_rows, on_committed=on_committed, step=step)
         return result
 
     def append_copies(self, name: str, rows: Rows, done: Done[AppendResult]) -> None:

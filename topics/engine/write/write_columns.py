@@ -15,6 +15,7 @@ from topics.config import Config
 from topics.engine.json._records import ffi, lib
 from topics.engine.write.write_body import new_writer
 from topics.store.format.rows import ROW, Rows
+from topics.store.wal.next_batch import PLACED_ROWS, NextBatch, frame_next
 
 GROUP = struct.Struct("=6IQ")
 """topic, first, count, taken, row, rows, size: a tp_group of columns.h."""
@@ -110,6 +111,24 @@ class WriteColumns:
             return make_tuple(Rows, (scratch_view if status else view, spans[0 : count * single], count, writer.size))
 
         return rows
+
+    def framing(self, request: Any, following: NextBatch) -> Callable[[Any, int, int], int]:
+        """Return the scan of one request's body that frames its rows as the next batch.
+
+        request: as in `single`. The scan gets the buffer, its bytes and the time (ms); it returns
+        as tp_write_next does (records.h).
+        """
+        return partial(
+            lib.tp_write_next,
+            self._writer,
+            self._scratch,
+            _SCRATCH_BYTES,
+            ffi.cast("struct tp_request *", request),
+            frame_next,
+            ffi.cast("struct tp_next_batch *", following.pointer),
+            following.placed,
+            PLACED_ROWS,
+        )
 
     def spans(self, groups: GroupColumns) -> bytes:
         """Return the packed rows of all groups up to the last one, at the positions in `groups`."""

@@ -16,6 +16,7 @@ from typing import Any
 from topics.engine.values.results import AppendResult
 from topics.engine.values.write_answer import lone_write_times
 from topics.engine.write.write_columns import KEYED, WriteColumns
+from topics.engine.write.write_streak import WriteStreak
 from topics.errors import TopicsError
 from topics.http.handlers.record_endpoints import one_written_json, write_json
 from topics.http.http1.http1_connection import HttpConnection
@@ -38,6 +39,11 @@ MISS_LONE = lib.TP_MISS_BODY + 1
 """Reason of a miss beside those of scan.h, of the only receive of a pass, for which columns would
 cost more than they save: it is the first of its connection, or none of HTTP/1.1; or it is a write,
 whose commit may block clients other than one, or two by turns, that have the loop to themselves.
+"""
+
+
+_Asked = tuple[EngineApi, Any, memoryview, int, int]
+"""A write: engine, connection, receive, number of its topic, when it was begun to be handled (ns).
 """
 
 
@@ -84,6 +90,10 @@ class Single:
         self._scan = partial(lib.tp_scan_single, scanned.scanner, request)
         self._scan_body = columns.single(request)
         self._reads = ffi.new("struct tp_read **"), ffi.new("uint32_t **"), ffi.new("uint32_t *")
+        self._asked: _Asked | None = None
+        """The write that is to be answered."""
+        self._on_committed = self._answer
+        self._streak: WriteStreak | None = None
         self._writes = 0
         self.writes_taken = self.reads_taken = 0
         """Requests answered here."""
@@ -169,6 +179,9 @@ class Single:
         principal = topics.principals[number]
         if principal is not None and NOTHING_COMES.is_full(principal):
             return LEFT
+        asked = engine, conn, view, number, started_ns
+        if self._go_on(asked, data):
+            return SETTLED if engine.settle_lone() else UNSETTLED
         topic = engine.plain_topic(topics.names[number])
         if topic is None:
             topics.forget(number)
@@ -179,25 +192,11 @@ class Single:
         rows = self._scan_body(data, view)
         if rows is None:
             return LEFT
-
-        def answer(result: AppendResult) -> None:
-            append_ns, sync_ns = result.append_ns, result.sync_ns
-            times = lone_write_times(service.now_ns() - started_ns, append_ns, sync_ns, engine.throttle_window_ns)
-            name, first = topics.names_json[number], result.first_seq
-            flags = self._request.flags
-            with_seqs = not flags & WITHOUT_SEQS
-            if rows.count == 1 and with_seqs:
-                body = one_written_json(name, first, times)
-            else:
-                body = write_json(name, first, rows.count, with_seqs, times)
-            conn.state.answer_at_once(service.writer.json(200, body, applied(flags)))
-            if service.access_log is not None:
-                self._note(conn, view, number, len(body), started_ns)
-
         self._writes += 1
         parsed_ns = 0 if self._writes % _SAMPLED else service.now_ns()
+        self._asked = asked
         try:
-            result = engine.append_rows_lone(topic, rows, answer)
+            result = engine.append_rows_lone(topic, rows, self._on_committed)
         except TopicsError:
             result = None  # the lane's append words the error
         if result is None and service.access_log is not None:
@@ -206,6 +205,9 @@ class Single:
         if result is None:
             self._append_columns(conn, view, started_ns)
             return UNSETTLED
+        if self._streak is None:
+            self._streak = engine.write_streak(self._columns, self._request)
+        self._streak.begin(topic)
         if parsed_ns:
             now_ns = service.now_ns()
             service.parse.add(parsed_ns - started_ns)
@@ -214,6 +216,40 @@ class Single:
         self.writes_taken += 1
         service.in_flight.answered_at_once(1)
         return SETTLED if engine.settle_lone() else UNSETTLED
+
+    def _go_on(self, asked: _Asked, data: Any) -> bool:
+        """Commit and answer a write of a streak; False: it is none, and nothing was done."""
+        service, streak = self._service, self._streak
+        if streak is None or (streak.fsync and not service.has_one_sender()):
+            return False
+        _engine, _conn, view, number, started_ns = self._asked = asked
+        if streak.write(self._topics.names[number], data, len(view), self._on_committed) is None:
+            return False
+        self._writes += 1
+        self.writes_taken += 1
+        if not self._writes % _SAMPLED:
+            self._answers.writes.times.add_sample(service.now_ns() - started_ns, _SAMPLED)
+        service.in_flight.answered_at_once(1)
+        return True
+
+    def _answer(self, result: AppendResult) -> None:
+        """Answer the write that is committed and not published yet."""
+        service = self._service
+        asked, self._asked = self._asked, None
+        assert asked is not None, "nothing was asked"
+        engine, conn, view, number, started_ns = asked
+        append_ns, sync_ns, window_ns = result.append_ns, result.sync_ns, engine.throttle_window_ns
+        times = lone_write_times(service.now_ns() - started_ns, append_ns, sync_ns, window_ns)
+        name, first, count = self._topics.names_json[number], result.first_seq, result.count
+        flags = self._request.flags
+        with_seqs = not flags & WITHOUT_SEQS
+        if count == 1 and with_seqs:
+            body = one_written_json(name, first, times)
+        else:
+            body = write_json(name, first, count, with_seqs, times)
+        conn.state.answer_at_once(service.writer.json(200, body, applied(flags)))
+        if service.access_log is not None:
+            self._note(conn, view, number, len(body), started_ns)
 
     def _append_columns(self, conn: Any, view: memoryview, started_ns: int) -> None:
         """Append the one write that was received as the lane appends many."""

@@ -39,7 +39,8 @@ from topics.engine.values.results import (
 )
 from topics.engine.values.topic_config import ConfigPatch, TopicConfig
 from topics.engine.write.plain_appends import PlainDone
-from topics.engine.write.write_columns import BodyRows, GroupColumns
+from topics.engine.write.write_columns import BodyRows, GroupColumns, WriteColumns
+from topics.engine.write.write_streak import WriteStreak
 from topics.errors import RequestError
 
 
@@ -127,6 +128,9 @@ class EngineApi(Protocol):
         self, topic: Topic, rows: BodyRows, on_committed: Callable[[AppendResult], None]
     ) -> AppendResult | None:
         """`append_lone` of a request that has only rows."""
+
+    def write_streak(self, columns: WriteColumns, request: Any) -> WriteStreak:
+        """Return a streak for lone writes: see `Engine.write_streak`."""
 
     def settle_lone(self) -> bool:
         """Deliver what `append_lone` has published: see `Engine.settle_lone`."""

@@ -239,6 +239,30 @@ int64_t tp_frame_batch(char *chunk, uint64_t at, uint64_t room, const char *buff
     return BATCH_HEADER_BYTES + body;
 }
 
+int64_t tp_frame_next(struct tp_next_batch *next, const char *buffer, uint64_t buffer_bytes, const char *rows,
+                      uint32_t count, uint64_t size, uint64_t now_ms, char *placed)
+{
+    if (!count || size > next->most || next->seq > next->last_seq || count - 1 > next->last_seq - next->seq) return 0;
+    uint64_t at = next->at, ts_ms = now_ms > next->last_ts_ms ? now_ms : next->last_ts_ms, sum = 0;
+    int64_t used = tp_frame_batch((char *)(uintptr_t)next->chunk, at, next->capacity, buffer, buffer_bytes, rows, count,
+                                  next->topic_id, next->seq, ts_ms, next->flags, NULL, 0, 0, NULL, 0, 0, next->epoch,
+                                  next->batch_no, next->synced_upto, next->chain, now_ms, placed, &sum);
+    if (used <= 0 || (uint64_t)used > next->most || (uint64_t)used > next->room) return 0;
+    next->begin = at;
+    next->first_seq = next->seq;
+    next->count = count;
+    next->size = size;
+    next->ts_ms = next->last_ts_ms = ts_ms;
+    next->checksum = next->chain = sum;
+    next->at = (at + (uint64_t)used + BATCH_ALIGN - 1) / BATCH_ALIGN * BATCH_ALIGN;
+    uint64_t spent = next->at - at;
+    next->room -= spent < next->room ? spent : next->room;
+    if (next->syncs) next->synced_upto = next->batch_no;
+    next->batch_no++;
+    next->seq += count;
+    return used;
+}
+
 /* Updates two checksums with the same bytes, a piece at a time, which the first one brings into the
  * cache for the second. */
 static void sum_twice(XXH3_state_t *a, XXH3_state_t *b, const uint8_t *p, uint64_t size)

@@ -89,6 +89,30 @@ int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer
                       uint32_t flags, const char *node, uint32_t node_len, uint32_t has_node, const char *ext,
                       uint32_t ext_len, uint64_t start, char *placed);
 
+/* The next batch of lone writes to one topic, as long as nothing else happens: its place, what its
+ * header and frames have, and its bounds. tp_frame_next moves all of this on. */
+struct tp_next_batch {
+    uint64_t chunk;        /* address of the memory that mirrors a part of the file, whole blocks */
+    uint64_t at, capacity; /* where the batch begins in it; its size */
+    uint64_t most, room;   /* bytes: of a batch; of all batches from here on */
+    uint64_t epoch, batch_no, synced_upto, chain;
+    uint64_t topic_id, seq, last_seq; /* seq: of the next record; last_seq: the last that may be given out */
+    uint64_t last_ts_ms;   /* of the record before */
+    uint32_t flags;        /* of each frame: FLAG_FSYNC, or 0 */
+    uint32_t syncs;        /* 1: each batch is on stable storage before the next */
+    /* the batch that the last call has framed */
+    uint64_t begin, first_seq, count, size, ts_ms, checksum; /* size: accounted bytes of its records */
+};
+
+_Static_assert(sizeof(struct tp_next_batch) == 20 * 8, "store/wal/next_batch.py says so");
+
+/* Frames the next batch: `count` rows without nodes of others, as tp_frame_batch does. size: their
+ * accounted bytes. placed: room for `count` entries; starts count from the body. Returns the bytes
+ * of the batch, which is to be written then; 0: nothing was done, because it exceeds a bound, its
+ * memory or its seqs, or a span is outside the buffer. */
+int64_t tp_frame_next(struct tp_next_batch *next, const char *buffer, uint64_t buffer_bytes, const char *rows,
+                      uint32_t count, uint64_t size, uint64_t now_ms, char *placed);
+
 /* Frames rows of several topics in one call, without nodes of their own and without extensions.
  * ids, first_seqs, ts_ms, first_rows, counts: columns over the topics; the rows of topic i are
  * counts[i] from first_rows[i] on. `placed` gets the entries topic by topic, without gaps.

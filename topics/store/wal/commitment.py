@@ -30,6 +30,7 @@ from topics.store.in_memory.hot_tail import HotTail, TailBuffer
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.log_bound import LogBound
 from topics.store.wal.log_end import LogEnd
+from topics.store.wal.next_batch import NextPlace
 from topics.store.wal.wal_files import WalFile
 from topics.store.wal.write_batch import Batch, Commit, Durability, Prepared, Primitive, Verdict, judge, rest_begins
 from topics.store.wal.write_latch import WriteLatch
@@ -50,6 +51,8 @@ Written = tuple[WalFile, int, int, int, int, int, int, bool]
 """A batch that is written: its file, bytes, frames, uncounted frames, checksum; when the write
 began and ended (ns); whether it is synced.
 """
+Sealed = tuple[TailBuffer, int, int, int, int]
+"""A batch in the hot tail: the chunk, its place in it, its bytes, frames and checksum."""
 WriteNow = Callable[[int, memoryview, int, bool], int]
 """Function that writes a target and returns the raw result. The bool: with RWF_DSYNC."""
 
@@ -209,11 +212,10 @@ class Commitment:
         assert self._written is None, "the end of the log was not moved"
         if end.header or size > tail.large_bytes:
             return None
-        stored, position, durable, clock = file.stored, file.position, self._durable, self._clock
+        stored, position, durable = file.stored, file.position, self._durable
         written, synced, chain = durable.written + 1, durable.synced, end.chain
         chunk = tail.chunk_at(stored.file_id, position, size)
-        start = chunk.start
-        at = position - start
+        at = position - chunk.start
         buffer, spans, count, _size = rows
         more_frames = batch.frames
         more = batch.pointer + BATCH_HEADER_BYTES if more_frames else b""
@@ -239,12 +241,26 @@ class Commitment:
             written,
             synced,
             chain,
-            clock.now_ms(),
+            self._clock.now_ms(),
             placed,
             _checksum,
         )
         if not 0 < used <= size:
             return None
+        return self.commit_sealed(write, batch, primitive, (chunk, at, used, count + more_frames, _checksum[0]))
+
+    def commit_sealed(
+        self, write: WriteNow, batch: Batch, primitive: Primitive, sealed: Sealed
+    ) -> Commit | Verdict | None:
+        """Write a batch that is sealed at its place in the hot tail. See `commit_rows`.
+
+        Return None, and nothing was done, if the log ends elsewhere.
+        """
+        chunk, at, used, frames, checksum = sealed
+        file, start, clock = self._end.file, chunk.start, self._clock
+        if file is None or file.position != start + at or self._written is not None:
+            return None
+        stored = file.stored
         chunk.used = end_at = at + used
         begin = at & -BLOCK_BYTES
         blocks = chunk.view[begin : (end_at + BLOCK_BYTES - 1) & -BLOCK_BYTES]
@@ -254,16 +270,41 @@ class Commitment:
         res = write(fd, blocks, begin + start, primitive.is_dsync)
         if res == len(blocks) and not self._latch.read_only:  # as `judge` judges one write
             ended_ns = clock.monotonic_ns()
-            frames = count + more_frames
-            self._written = file, used, frames, batch.uncounted, _checksum[0], began_ns, ended_ns, syncs
-            base, took_ns = position + BATCH_HEADER_BYTES, ended_ns - began_ns
+            self._written = file, used, frames, batch.uncounted, checksum, began_ns, ended_ns, syncs
+            base, took_ns = file.position + BATCH_HEADER_BYTES, ended_ns - began_ns
             if syncs:
                 return make_tuple(Commit, (None, stored.file_id, base, took_ns, took_ns, None))
-            return make_tuple(Commit, (None, stored.file_id, base, took_ns, 0, durable.topics))
+            return make_tuple(Commit, (None, stored.file_id, base, took_ns, 0, self._durable.topics))
         self.batch, self.primitive, self.submitted_ns = batch, primitive, began_ns
         self._blocks, self._expected, self._passed_over = blocks, len(blocks), None
         self._offset, self._attempts = begin + start, 0
         return self.finish(res)
+
+    def next_place(self, most: int, room: int) -> tuple[TailBuffer, NextPlace] | None:
+        """Return the place of the next batch; None if it begins a file or a chunk.
+
+        most, room: bytes of a batch, and of all from there on.
+        """
+        end, durable = self._end, self._durable
+        file = end.file
+        if file is None or end.header or most <= 0:
+            return None
+        chunk = self._tail.chunk_at(file.stored.file_id, file.position, 0)
+        at = file.position - chunk.start
+        return chunk, make_tuple(
+            NextPlace,
+            (
+                chunk.address,
+                at,
+                chunk.capacity,
+                min(most, self._tail.large_bytes),
+                room,
+                file.epoch,
+                durable.written + 1,
+                durable.synced,
+                end.chain,
+            ),
+        )
 
     def prepare_apart(  # noqa: PLR0917 - one call a lone write
         self,

@@ -46,6 +46,11 @@ class LogBound:
         self.on_room: Callable[[], None] = lambda: None
         """Callback when files of the log were given up."""
 
+    @property
+    def room(self) -> int:
+        """Bytes until half of the bound is used; very many without a bound."""
+        return self.checkpoint_bytes - self.bytes if self.checkpoint_bytes else 1 << 62
+
     # --- what the log tells ------------------------------------------------------------------------------------------
     def on_written(self, size: int) -> None:
         """Note the end of a commit of `size` bytes."""

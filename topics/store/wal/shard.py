@@ -33,9 +33,9 @@ from topics.store.format._codec import ffi
 from topics.store.format.file_table import StoredFile
 from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET
 from topics.store.format.rows import PLACED, Framed, Rows
-from topics.store.in_memory.hot_tail import HotTail
+from topics.store.in_memory.hot_tail import HotTail, TailBuffer
 from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync, Durable
-from topics.store.wal.commit_choice import DSYNC_BYTES_MAX, Choice, Held, Until, choose
+from topics.store.wal.commit_choice import DSYNC_BYTES_MAX, WINDOW_BYTES_MAX, Choice, Held, Until, choose
 from topics.store.wal.commit_delay_tuner import CommitDelayTuner
 from topics.store.wal.commitment import AT_ONCE, Commitment, Parts, Target, failed
 from topics.store.wal.counters import LogCounters
@@ -43,6 +43,7 @@ from topics.store.wal.in_place_limit import InPlaceLimit
 from topics.store.wal.log_bound import LogBound
 from topics.store.wal.log_end import LogEnd
 from topics.store.wal.measured_places import MeasuredPlaces
+from topics.store.wal.next_batch import NextPlace
 from topics.store.wal.preallocation import Preallocation
 from topics.store.wal.staging import BATCH_ROLL_BYTES, Staging
 from topics.store.wal.wal_files import WalDirectory, WalFile
@@ -68,6 +69,8 @@ _WAITED_SYNCS_FEW = 64
 
 Zeroing the next one would then write every byte twice.
 """
+_NEXT_BYTES_MAX = WINDOW_BYTES_MAX - 1
+"""The most bytes of a batch that is committed as the one before it: `choose` differs for more."""
 _FILLED_BUT = 4
 """The part of a file that may be left over if a batch or a checkpoint moved the log to the next."""
 ANSWERS_A_PASS = 256
@@ -124,6 +127,8 @@ class Shard:
         self._window_ends_ns = 0
         """Time at which the timer starts the next pass."""
         self._places = MeasuredPlaces(loop)
+        self._next: tuple[TailBuffer, Primitive] | None = None
+        """The chunk of the next lone write and how it is committed, as `next_place` has said."""
         self._moved = Event()
         """Set whenever an operation ended that `drain` may wait for."""
         self.preallocation = Preallocation(
@@ -371,6 +376,47 @@ class Shard:
             return None
         return packed, outcome, self._move_on, None
 
+    def next_place(self, *, fsync: bool) -> tuple[NextPlace, bool] | None:
+        """Return the place of the next lone write, and whether it is synced then (`write_next`).
+
+        This holds until anything but such writes happens to the log, within bounds that the place
+        has: each would be committed by the same choice. Return None if it may not be made in place.
+        """
+        self._next = None
+        if self._is_busy or not self.staging.is_empty or self._admission.closed or self._bound.pressed:
+            return None
+        room = min(self.room, self._bound.room)
+        if self.max_unsynced:
+            room = min(room, self.max_unsynced - self._durable.unsynced_bytes)
+        most = min(room, _NEXT_BYTES_MAX)
+        choice = choose(self, most, fsync=fsync, lone=True)
+        found = self._commitment.next_place(most, room)
+        if found is None or type(choice) is not Choice or not choice.in_place:
+            return None
+        chunk, place = found
+        self._next = chunk, choice.primitive
+        return place, choice.primitive.syncs
+
+    def write_next(self, at: int, used: int, count: int, checksum: int) -> tuple[Commit, Callable[[], None]] | None:
+        """Commit a batch that was framed at the next place; return as `write_lone`.
+
+        Return None also if the place is not the next one any more.
+        """
+        staging, commitment, following = self.staging, self._commitment, self._next
+        if following is None or self._admission.closed or self._is_busy or not staging.is_empty:
+            return None
+        chunk, primitive = following
+        filling, write = staging.filling, self._write_now
+        outcome = commitment.commit_sealed(write, filling, primitive, (chunk, at, used, count, checksum))
+        if type(outcome) is Commit:
+            return outcome, self._move_on
+        self._next = None
+        if outcome is not None:
+            if not self.exclusive:
+                self._watch(self._unfinished_ns)
+            commitment.take_back()
+        return None
+
     def _move_on(self) -> None:
         """Do what a lone write leaves for after its answer."""
         took_ns = self._commitment.move_on()
@@ -591,6 +637,7 @@ class Shard:
         limit = self._in_place_limit
         if took_ns > limit.max_ns:
             limit.on_slow(sync_running=self._sync.running)
+            self._next = None
 
     def _write_through_ring(self, fd: int, blocks: memoryview, offset: int) -> None:
         """Submit a prepared commit, or its rest; `_on_results` gets its results."""

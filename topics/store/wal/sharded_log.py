@@ -30,9 +30,10 @@ from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.wal.background_sync import Durable
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.log_bound import LogBound
+from topics.store.wal.next_batch import NextPlace
 from topics.store.wal.shard import Shard
 from topics.store.wal.wal_files import WalDirectory, place
-from topics.store.wal.write_batch import CarriedFrames, Done, LoneWritten
+from topics.store.wal.write_batch import CarriedFrames, Done, LoneWritten, WriteNext
 from topics.store.wal.write_latch import WriteLatch
 
 _OPENS_AT_A_TIME = 8
@@ -248,6 +249,15 @@ class ShardedLog:
         wals = self._wals
         wal = wals[0] if len(wals) == 1 else wals[self.shard_of(topic_id)]
         return wal.write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync, carried=carried)
+
+    def next_place(self, topic_id: int, *, fsync: bool) -> tuple[NextPlace, bool, WriteNext] | None:
+        """Return the place of a topic's next lone write, and the function that commits it there.
+
+        The bool: whether it is synced then. See `Shard.next_place`.
+        """
+        wal = self._wals[self.shard_of(topic_id)]
+        found = wal.next_place(fsync=fsync)
+        return None if found is None else (*found, wal.write_next)
 
     def sync_lone(self) -> bool:
         """Bring all there is to stable storage in this call, if one sync in place is all it takes.

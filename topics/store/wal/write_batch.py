@@ -81,6 +81,13 @@ added to the commit's base.
 """
 
 
+WriteNext = Callable[[int, int, int, int], tuple[Commit, Callable[[], None]] | None]
+"""Function that commits a batch framed at the next place, see `Shard.write_next`: place in the
+chunk, bytes, frames, checksum. It returns the commit, and what is called after the answer, as
+LoneWritten.
+"""
+
+
 class Prepared:
     """The preparation of a large, complete batch: its body's checksum and its copy in the mirror.
 
