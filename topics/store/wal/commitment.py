@@ -209,7 +209,6 @@ class Commitment:
         end, tail = self._end, self._tail
         file = end.file
         assert file is not None, "there is room in a file"
-        assert self._written is None, "the end of the log was not moved"
         if end.header or size > tail.large_bytes:
             return None
         stored, position, durable = file.stored, file.position, self._durable
@@ -249,17 +248,12 @@ class Commitment:
             return None
         return self.commit_sealed(write, batch, primitive, (chunk, at, used, count + more_frames, _checksum[0]))
 
-    def commit_sealed(
-        self, write: WriteNow, batch: Batch, primitive: Primitive, sealed: Sealed
-    ) -> Commit | Verdict | None:
-        """Write a batch that is sealed at its place in the hot tail. See `commit_rows`.
-
-        Return None, and nothing was done, if the log ends elsewhere.
-        """
+    def commit_sealed(self, write: WriteNow, batch: Batch, primitive: Primitive, sealed: Sealed) -> Commit | Verdict:
+        """Write a batch that is sealed in the hot tail at the end of the log. See `commit_rows`."""
         chunk, at, used, frames, checksum = sealed
         file, start, clock = self._end.file, chunk.start, self._clock
-        if file is None or file.position != start + at or self._written is not None:
-            return None
+        assert file is not None, "there is room in a file"
+        assert self._written is None, "the end of the log was not moved"
         stored = file.stored
         chunk.used = end_at = at + used
         begin = at & -BLOCK_BYTES

@@ -385,6 +385,8 @@ class Shard:
         self._next = None
         if self._is_busy or not self.staging.is_empty or self._admission.closed or self._bound.pressed:
             return None
+        if self.window_ns:
+            return None  # each waits for it
         room = min(self.room, self._bound.room)
         if self.max_unsynced:
             room = min(room, self.max_unsynced - self._durable.unsynced_bytes)
@@ -405,16 +407,17 @@ class Shard:
         staging, commitment, following = self.staging, self._commitment, self._next
         if following is None or self._admission.closed or self._is_busy or not staging.is_empty:
             return None
-        chunk, primitive = following
+        (chunk, primitive), file = following, self._end.file
+        if file is None or file.position != chunk.start + at:
+            return None
         filling, write = staging.filling, self._write_now
         outcome = commitment.commit_sealed(write, filling, primitive, (chunk, at, used, count, checksum))
         if type(outcome) is Commit:
             return outcome, self._move_on
         self._next = None
-        if outcome is not None:
-            if not self.exclusive:
-                self._watch(self._unfinished_ns)
-            commitment.take_back()
+        if not self.exclusive:
+            self._watch(self._unfinished_ns)
+        commitment.take_back()
         return None
 
     def _move_on(self) -> None:
