@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from topics.engine.values.durations import USUAL, USUAL_NS, milliseconds
+from topics.engine.values.durations import milliseconds
 
 _TOPIC, _FIRST, _LAST = b'"topic":', b',"first_seq":', b',"last_seq":'
 _SEQS, _HEAD, _COUNT = b',"seqs":', b',"head_seq":', b',"count":'
@@ -20,13 +20,13 @@ WRITTEN = _TOPIC + b"%b" + _FIRST + b"%d" + _LAST + b"%d%b" + _HEAD + b"%d" + _C
 """Format of an answer. Values: topic (JSON), first, last, `listed` seqs or b"", head, count,
 created and deduped (JSON), times.
 """
-ONE_WRITTEN = (
-    _TOPIC + b"%b" + _FIRST + b"%d" + _LAST + b"%d" + _SEQS + b"[%d]" + _HEAD + b"%d" + _COUNT + b"1" + _USUALLY
-)
+_ONE = _TOPIC + b"%b" + _FIRST + b"%d" + _LAST + b"%d" + _SEQS + b"[%d]" + _HEAD + b"%d" + _COUNT + b"1"
+ONE_WRITTEN = _ONE + _USUALLY
 """Format of the most common answer: one record, listed, neither created nor deduped. Values: topic,
 first, last, seq, head, times.
 """
-_LONE_TIMES = b'"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b'
+ONE_LONE_WRITTEN = _ONE + _ENDED % (b"false", b"false", b'"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b')
+"""ONE_WRITTEN with the times of a write that shares its commit with no other."""
 STAGED = _TOPIC + b'%b,"staged":true,"piece":%d' + _COUNT + b"%d" + _ENDED
 """Format of the answer to a piece of a part that waits for the other pieces. Values: topic, piece,
 count, created, deduped, times.
@@ -51,16 +51,6 @@ def write_times(total_ns: int, append_ns: int, sync_ns: int, window_ns: int) -> 
     if window_ns:
         total += _throttle_wait(window_ns, total_ns - append_ns - sync_ns)
     return total + _commit_times(append_ns, sync_ns)
-
-
-def lone_write_times(total_ns: int, append_ns: int, sync_ns: int, window_ns: int) -> bytes:
-    """Return `write_times` of a write that shares its commit with no other.
-
-    The other times are parts of the total.
-    """
-    if window_ns or total_ns >= USUAL_NS:
-        return write_times(total_ns, append_ns, sync_ns, window_ns)
-    return _LONE_TIMES % (USUAL[total_ns // 1000], USUAL[append_ns // 1000], USUAL[sync_ns // 1000])
 
 
 def repeat_times(total_ns: int) -> bytes:

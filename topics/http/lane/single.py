@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any
 
 from topics.engine.values.results import AppendResult
-from topics.engine.values.write_answer import lone_write_times
+from topics.engine.values.write_answer import write_times
 from topics.engine.write.write_columns import KEYED, WriteColumns
 from topics.engine.write.write_streak import WriteStreak
 from topics.errors import TopicsError
-from topics.http.handlers.record_endpoints import one_written_json, write_json
+from topics.http.handlers.record_endpoints import one_lone_json, write_json
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.lane._scan import ffi, lib
 from topics.http.lane.lane_answers import REQUEST, WITHOUT_SEQS, Answers, Taken, applied
@@ -42,8 +42,9 @@ whose commit may block clients other than one, or two by turns, that have the lo
 """
 
 
-_Asked = tuple[EngineApi, Any, memoryview, int, int]
-"""A write: engine, connection, receive, number of its topic, when it was begun to be handled (ns).
+_Asked = tuple[Any, memoryview, int, int, int]
+"""A write: connection, receive, number of its topic, when it was begun to be handled, and how long
+commits are held back (ns).
 """
 
 
@@ -179,8 +180,7 @@ class Single:
         principal = topics.principals[number]
         if principal is not None and NOTHING_COMES.is_full(principal):
             return LEFT
-        asked = engine, conn, view, number, started_ns
-        if self._go_on(asked, data):
+        if self._go_on((conn, view, number, started_ns, 0), data):
             return SETTLED if engine.settle_lone() else UNSETTLED
         topic = engine.plain_topic(topics.names[number])
         if topic is None:
@@ -194,7 +194,7 @@ class Single:
             return LEFT
         self._writes += 1
         parsed_ns = 0 if self._writes % _SAMPLED else service.now_ns()
-        self._asked = asked
+        self._asked = conn, view, number, started_ns, engine.throttle_window_ns
         try:
             result = engine.append_rows_lone(topic, rows, self._on_committed)
         except TopicsError:
@@ -218,11 +218,14 @@ class Single:
         return SETTLED if engine.settle_lone() else UNSETTLED
 
     def _go_on(self, asked: _Asked, data: Any) -> bool:
-        """Commit and answer a write of a streak; False: it is none, and nothing was done."""
+        """Commit and answer a write of a streak; False: it is none, and nothing was done.
+
+        While commits are held back there is no streak.
+        """
         service, streak = self._service, self._streak
         if streak is None or (streak.fsync and not service.has_one_sender()):
             return False
-        _engine, _conn, view, number, started_ns = self._asked = asked
+        _conn, view, number, started_ns, _held_ns = self._asked = asked
         if streak.write(self._topics.names[number], data, len(view), self._on_committed) is None:
             return False
         self._writes += 1
@@ -237,16 +240,14 @@ class Single:
         service = self._service
         asked, self._asked = self._asked, None
         assert asked is not None, "nothing was asked"
-        engine, conn, view, number, started_ns = asked
-        append_ns, sync_ns, window_ns = result.append_ns, result.sync_ns, engine.throttle_window_ns
-        times = lone_write_times(service.now_ns() - started_ns, append_ns, sync_ns, window_ns)
-        name, first, count = self._topics.names_json[number], result.first_seq, result.count
-        flags = self._request.flags
-        with_seqs = not flags & WITHOUT_SEQS
+        conn, view, number, started_ns, window_ns = asked
+        name, count, flags = self._topics.names_json[number], result.count, self._request.flags
+        with_seqs, total_ns = not flags & WITHOUT_SEQS, service.now_ns() - started_ns
         if count == 1 and with_seqs:
-            body = one_written_json(name, first, times)
+            body = one_lone_json(name, result, total_ns, window_ns)
         else:
-            body = write_json(name, first, count, with_seqs, times)
+            times = write_times(total_ns, result.append_ns, result.sync_ns, window_ns)
+            body = write_json(name, result.first_seq, count, with_seqs, times)
         conn.state.answer_at_once(service.writer.json(200, body, applied(flags)))
         if service.access_log is not None:
             self._note(conn, view, number, len(body), started_ns)
