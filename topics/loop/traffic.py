@@ -186,7 +186,8 @@ class Traffic:
         if receive is None or conn.owned or conn.inbox is not streams.inbox:
             return None
         self._count_sender(conn.send_data)
-        begun = self.stats.sends + len(self.sends)
+        has_others = self._passes_with_one_sender < self.one_sender_passes
+        begun = self.stats.sends + len(self.sends) if has_others else 0
         try:
             is_settled = receive(conn, single[1])
         except Exception as error:
@@ -196,8 +197,7 @@ class Traffic:
             self._was_offered = True
             return None
         self.stats.messages_received += 1
-        has_sent = self.stats.sends + len(self.sends) != begun
-        if is_settled and has_sent and self._passes_with_one_sender < self.one_sender_passes:
+        if has_others and is_settled and self.stats.sends + len(self.sends) != begun:
             self.answered_at_once += 1
         return is_settled and not (self.sends or self.staged)
 
