@@ -54,7 +54,7 @@ class BulkRenderer:
         """
         self._limits.long_bytes = long_bytes
         hot = ffi.from_buffer("struct tp_hot_range[]", ranges)
-        others = ffi.from_buffer("struct tp_hot_range[]", prefetched)
+        others = ffi.from_buffer("struct tp_hot_range[]", prefetched) if prefetched else ffi.NULL
         size = lib.tp_project_reads(
             self.out,
             min(room, ROOM_BYTES),
@@ -69,7 +69,8 @@ class BulkRenderer:
             self._taken,
         )
         ffi.release(hot)
-        ffi.release(others)
+        if prefetched:
+            ffi.release(others)
         return size, self._taken[0]
 
     def rendered(self, size: int) -> bytes:
