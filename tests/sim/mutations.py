@@ -951,8 +951,9 @@ MUTANTS = (
     _one(
         "readers that wait not told of a write that came by itself",
         "http/lane/single.py",
+        "        service.in_flight.answered_at_once(1)\n"
         "        return SETTLED if engine.settle_lone() else UNSETTLED\n",
-        "        return SETTLED\n",
+        "        service.in_flight.answered_at_once(1)\n        return SETTLED\n",
         "tests/server/test_lane.py::test_a_poll_that_waits_gets_the_write_of_a_client_alone_in_the_same_pass",
     ),
     _one(
@@ -1045,8 +1046,8 @@ MUTANTS = (
     _one(
         "a lone write before a batch that is staged",
         "store/wal/shard.py",
-        "self._is_busy or not staging.is_empty",
-        "self._is_busy",
+        "        if self._is_busy or not staging.is_empty or",
+        "        if self._is_busy or",
         "tests/engine/write/test_append_lone.py",
     ),
     _one(
@@ -1094,8 +1095,8 @@ MUTANTS = (
     _one(
         "a streak past what is staged",
         "store/wal/shard.py",
-        " or self._admission.closed or self._is_busy or not staging.is_empty:\n            return None\n        chunk,",
-        " or self._admission.closed or self._is_busy:\n            return None\n        chunk,",
+        "following is None or self._admission.closed or self._is_busy or not staging.is_empty:",
+        "following is None or self._admission.closed or self._is_busy:",
         "tests/engine/write/test_write_streak.py",
     ),
     _one(
