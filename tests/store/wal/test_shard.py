@@ -117,6 +117,37 @@ def test_a_log_that_fails_amid_answers_gives_the_others_and_then_fails_what_is_s
     world.close()
 
 
+def fails_in_turns(world: LogWorld, writes: list[Write], few: int) -> None:
+    """Check that writes that have begun to fail do so by `few` a pass, and in their order."""
+    failed = [sum(write.commit is not None for write in writes)]
+    assert 0 < failed[0] <= few, "it has begun, with some of them"
+    while failed[-1] < len(writes):
+        assert world.log.queue_depth == len(writes) - failed[-1]
+        world.passes(1)
+        failed.append(sum(write.commit is not None for write in writes))
+    assert max(np.diff(failed)) == few
+    assert [write.order for write in writes] == list(range(len(writes)))
+
+
+def test_a_log_that_fails_answers_what_is_staged_so_many_a_pass(few_answers: int) -> None:
+    """Thousands of writes that waited for a full or broken disk were answered in one pass."""
+    world = LogWorld()
+    writes = [world.write(topic_id) for topic_id in range(1, 36)]
+    world.log.latch("no")
+    fails_in_turns(world, writes, few_answers)
+    assert all(isinstance(write.error, LogReadOnlyError) for write in writes)
+    world.close()
+
+
+def test_who_closes_a_log_that_has_failed_waits_for_the_answers_to_all(few_answers: int) -> None:
+    world = LogWorld()
+    writes = [world.write(topic_id) for topic_id in range(1, 36)]
+    world.log.latch("no")
+    assert any(write.commit is None for write in writes)
+    world.close()
+    assert all(isinstance(write.error, LogReadOnlyError) for write in writes)
+
+
 def test_callers_of_the_library_get_all_answers_in_the_pass_that_they_wait_in(few_answers: int) -> None:
     world = LogWorld()
     world.log.commit_in_place()

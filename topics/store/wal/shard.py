@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -74,7 +75,7 @@ _NEXT_BYTES_MAX = WINDOW_BYTES_MAX - 1
 _FILLED_BUT = 4
 """The part of a file that may be left over if a batch or a checkpoint moved the log to the next."""
 ANSWERS_A_PASS = 256
-"""Callbacks of a commit that a pass runs: of topics that are created they take some 35 us each."""
+"""Callbacks of batches that a pass runs: of topics that are created they take some 35 us each."""
 
 
 class Shard:
@@ -114,8 +115,8 @@ class Shard:
         self.exclusive = False
         self._has_callers = False
         """Whether callers drive the loop, see `commit_in_place`."""
-        self._unanswered = 0
-        """Number of callbacks of the last commit that later passes run."""
+        self._owed: deque[tuple[list[Done], Commit]] = deque()
+        """Callbacks of batches that were committed or have failed, which later passes run."""
         self._is_one_shard = is_one_shard
         self.waits_alone: Callable[[], bool] = _never
         """Whether no other call waits for the thread, which may then wait for a sync."""
@@ -244,7 +245,8 @@ class Shard:
     def queue_depth(self) -> int:
         """Number of callbacks that wait for their batch."""
         in_flight = self._in_flight
-        return self.staging.waiters + self._unanswered + (len(in_flight.waiters) if in_flight is not None else 0)
+        owed = sum([len(waiters) for waiters, _commit in self._owed])
+        return self.staging.waiters + owed + (len(in_flight.waiters) if in_flight is not None else 0)
 
     @property
     def _in_flight(self) -> Batch | None:
@@ -252,8 +254,8 @@ class Shard:
 
     @property
     def _is_busy(self) -> bool:
-        """Whether a commit is in flight, or was and is not answered."""
-        return self._commitment.batch is not None or self._unanswered > 0
+        """Whether a commit is in flight, or callbacks wait for their turn."""
+        return self._commitment.batch is not None or bool(self._owed)
 
     # --- committing --------------------------------------------------------------------------------------------------
     def flush(self) -> None:
@@ -671,8 +673,7 @@ class Shard:
             self._on_write_full(batch)
         else:
             self._moved.set()
-            self._fail(batch, self._admission.read_only_error())
-            self._fail_staged(self._admission.read_only_error())
+            self._fail(self._admission.read_only_error(), batch, *self.staging.take_all())
 
     def _on_committed(self, batch: Batch, commit: Commit) -> None:
         commitment = self._commitment
@@ -687,34 +688,48 @@ class Shard:
                 self._sync.report()
         waiters = batch.waiters
         self.staging.give_back(batch)
-        self._answer(waiters, commit)
+        self._answer((waiters, commit))
         if batch.prepared is not None:
             # releasing so much memory takes a turn, too
             self._loop.call_later(0, partial(_drop, batch))
 
-    def _answer(self, waiters: list[Done], commit: Commit) -> None:
-        """Run callbacks of a batch that was committed, and have the next passes run the others.
+    def _answer(self, *ended: tuple[list[Done], Commit]) -> None:
+        """Run callbacks of batches that have ended, and have the next passes run the others.
 
-        Callers that drive the loop wait for all of them. Until the last, no other batch is sent.
+        Those that wait come first. Callers that drive the loop wait for all of them. Until the
+        last, no other batch is sent.
         """
-        most = len(waiters) if self._has_callers else ANSWERS_A_PASS
-        some, others = waiters[:most], waiters[most:]
-        self._unanswered = len(others)
-        if others:
-            self._loop.call_soon(partial(self._answer_others, self._loop.passes, others, commit))
+        waited = bool(self._owed)
+        self._owed.extend(ended)
+        if not waited:
+            self._answer_some()
+
+    def _answer_some(self) -> None:
+        """Run some callbacks; the log is busy until the last ones are due."""
+        owed, due, left = self._owed, list[tuple[list[Done], Commit]](), ANSWERS_A_PASS
+        while owed and (left > 0 or self._has_callers):
+            waiters, commit = owed.popleft()
+            most = len(waiters) if self._has_callers else left
+            due.append((waiters[:most], commit))
+            left -= len(due[-1][0])
+            if len(waiters) > most:
+                owed.appendleft((waiters[most:], commit))
+        if owed:
+            self._loop.call_soon(partial(self._answer_others, self._loop.passes))
         else:
             self._moved.set()
         answering_ns = self._clock.monotonic_ns()
-        for done in some:
-            done(commit)
+        for some, commit in due:
+            for done in some:
+                done(commit)
         self._counters.answer.add(self._clock.monotonic_ns() - answering_ns)
 
-    def _answer_others(self, number: int, waiters: list[Done], commit: Commit) -> None:
+    def _answer_others(self, number: int) -> None:
         """Continue in a pass after that of this number, whose tasks may follow its completions."""
         if self._loop.passes == number:
-            self._loop.call_soon(partial(self._answer_others, -1, waiters, commit))
+            self._loop.call_soon(partial(self._answer_others, -1))
         else:
-            self._answer(waiters, commit)
+            self._answer_some()
 
     def _sync_in_time(self) -> None:
         """Begin a sync from half of the bound of unsynced bytes on, before commits wait for one."""
@@ -748,14 +763,13 @@ class Shard:
         if not self._is_busy:
             self._fail_staged(self._admission.read_only_error())
 
-    def _fail(self, batch: Batch, error: StorageError) -> None:
+    def _fail(self, error: StorageError, *batches: Batch) -> None:
+        """Fail the callbacks of batches, in turns as those of a commit have them."""
         commit = failed(error)
-        for done in batch.waiters:
-            done(commit)
+        self._answer(*[(batch.waiters, commit) for batch in batches if batch.waiters])
 
     def _fail_staged(self, error: StorageError) -> None:
-        for batch in self.staging.take_all():
-            self._fail(batch, error)
+        self._fail(error, *self.staging.take_all())
 
     def _on_no_file(self, error: StorageError) -> None:
         """Fail what is staged: there is no next file.
@@ -770,8 +784,7 @@ class Shard:
         assert self._end.file is not None, "a file is left only when nothing is in flight"
         self._space.note_full()
         self._leave(self._end.file)
-        self._fail(batch, self._admission.disk_full_error())
-        self._fail_staged(self._admission.disk_full_error())
+        self._fail(self._admission.disk_full_error(), batch, *self.staging.take_all())
 
     # --- from file to file -------------------------------------------------------------------------------------------
     def request_rotation(self) -> None:
