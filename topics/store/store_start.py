@@ -257,7 +257,7 @@ class StoreStart:
             directory,
             after=0,
             now_ms=loop.clock.now_ms(),
-            store=pack_store_part(part),
+            store=[pack_store_part(part)],
             catalog=self._catalog.checkpoints.snapshot(),
         )
 

@@ -13,7 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.amount import examples
+from tests.loop.walk import Walk
 from topics.errors import CorruptError, FormatError
+from topics.store.format import segment_format
 from topics.store.format.catalog import NO_TAG, RowColumns
 from topics.store.format.log_format import FLAG_FSYNC, FLAG_META, FLAG_NODE, FLAG_ROUTED, FLAG_TAG
 from topics.store.format.row_columns import index_of, select
@@ -34,7 +36,9 @@ from topics.store.format.segment_format import (
     file_number,
     index_path,
     numbered,
+    pack_snapshot,
     segment_path,
+    sum_in_steps,
 )
 
 SEGMENT = SegmentHeader(1, 2, 3, 4, b'{"name":"a"}')
@@ -210,3 +214,16 @@ def test_an_index_made_of_many_pieces_of_one_table_looks_at_each_tag_once_and_ha
 def test_the_name_of_a_segment_has_its_first_seq_and_its_edition(edition: int) -> None:
     path = segment_path(7, 345, edition)
     assert (file_number(path), edition_of(path.rpartition("/")[2])) == (345, edition)
+
+
+def test_the_sum_of_a_snapshot_is_taken_some_bytes_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both copies summed all of it in one step each: 18 ms with a million topics."""
+    monkeypatch.setattr(segment_format, "SUMMED_A_STEP", 100)
+    store, catalog = [bytes(30)] * 10, [b"x" * 250, b"", memoryview(b"y" * 99)]
+    walk = Walk(sum_in_steps(store, catalog))
+    steps = len(list(walk))
+    assert steps + 1 >= sum(map(len, [*store, *catalog])) // 200
+    packed = pack_snapshot(7, 8, store, catalog, walk.result)
+    assert packed == pack_snapshot(7, 8, store, catalog)
+    found = SnapshotFile.unpack(b"".join(packed), "snapshot")
+    assert (bytes(found.store), bytes(found.catalog)) == (b"".join(store), b"".join(catalog))

@@ -288,7 +288,7 @@ def test_a_file_of_a_newer_build_is_refused_by_version_not_by_checksum() -> None
 
 
 def test_a_large_snapshot_is_checked_by_its_size_whatever_its_first_bytes_say() -> None:
-    header = pack_snapshot(1, 0, b"store", [b"catalog"])[0][:64]
+    header = pack_snapshot(1, 0, [b"store"], [b"catalog"])[0][:64]
     size = 64 + len(b"storecatalog")
     rotten = b"XPSN" + header[4:]
     SnapshotFile.check_size(rotten, size, "snapshot")

@@ -194,11 +194,20 @@ def test_files_that_are_encoded_some_at_a_time_are_the_same_json() -> None:
     for each in packs:
         files.add_pack(each)
     rest = StorePart({0: ReplayStart(3)}, [], [], "boot", 1, clean=True)
-    files.put_into(rest)
-    assert pack_store_part(rest) == pack_store_part(part)
+    assert b"".join(files.packed_with(rest)) == pack_store_part(part)
     none = StorePart({}, [], [], "boot", 1)
-    PackedFiles().put_into(none)
-    assert pack_store_part(none) == pack_store_part(StorePart({}, [], [], "boot", 1))
+    assert b"".join(PackedFiles().packed_with(none)) == pack_store_part(none)
+
+
+def test_very_many_files_are_neither_one_piece_nor_very_many() -> None:
+    """They were joined to one text and that was copied three times: 49 ms with a million runs."""
+    files, segments = PackedFiles(), [segment(1, 4, topic_id=topic_id) for topic_id in range(1, 3001)]
+    for each in segments:
+        files.add_segments([each])
+    pieces = files.packed_with(StorePart({}, [], [], "boot", 1))
+    assert b"".join(pieces) == pack_store_part(StorePart({}, segments, [], "boot", 1))
+    assert len(pieces) < 20
+    assert max(map(len, pieces)) < 100_000
 
 
 def test_topics_with_files_are_named_once_each_while_files_are_dropped() -> None:

@@ -34,10 +34,11 @@ from topics.store.backup.backup_manifest import (
 from topics.store.checkpoint.capture import Capture, HeldFile
 from topics.store.disk.data_directory import make_with_parents, sync_parents
 from topics.store.disk.directory_format import Marker
+from topics.store.disk.time_slices import a_step_a_pass
 from topics.store.disk.uncached_reads import UncachedReads
 from topics.store.disk.whole_files import list_if_there, write_new_file
 from topics.store.format.log_format import BLOCK_BYTES
-from topics.store.format.segment_format import MARKER_NAME, index_path, pack_snapshot, snapshot_path
+from topics.store.format.segment_format import MARKER_NAME, index_path, pack_snapshot, snapshot_path, sum_in_steps
 from topics.store.segments.snapshot_files import COPIES
 
 _SETTLED_NS = 2_000_000_000
@@ -157,10 +158,11 @@ class BackupWriter:
 
     async def _write_snapshots(self) -> None:
         capture = self._capture
+        body_sum = await a_step_a_pass(self._loop.next_pass, sum_in_steps(capture.store, capture.catalog))
         for number in range(capture.snapshot_number, capture.snapshot_number + COPIES):
-            pieces = pack_snapshot(number, capture.taken_ms, capture.store, capture.catalog)
+            pieces = pack_snapshot(number, capture.taken_ms, capture.store, capture.catalog, body_sum)
             await self._write(snapshot_path(number), pieces)
-        capture.store, capture.catalog = b"", ()
+        capture.store = capture.catalog = ()
 
     async def _add_sealed(self, held: HeldFile) -> None:
         await self._add(held.path, held.name, held.size, may_link=held.is_sealed)

@@ -52,7 +52,7 @@ class Capture:
         """Number of its snapshot, above those in the directory."""
         self.taken_ms = 0
         """Unix ms of the instant."""
-        self.store = b""
+        self.store: Sequence[bytes] = ()
         """The store's part of the snapshot, as `write_snapshot` takes it."""
         self.catalog: Sequence[bytes | memoryview] = ()
         """The catalog's part."""

@@ -50,14 +50,14 @@ from topics.store.checkpoint.tiering import Tiering
 from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.disk.disk_space import lacks_space
 from topics.store.disk.open_files import OpenFiles
-from topics.store.disk.time_slices import TimeSlices
+from topics.store.disk.time_slices import TimeSlices, a_step_a_pass
 from topics.store.disk.whole_files import lacks_descriptors
 from topics.store.format.catalog import CheckpointCatalog, Deletions
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES, FrameType, wal_file_no
-from topics.store.format.segment_format import SECOND_DIRECTORY_FORMAT, index_path, snapshot_path
+from topics.store.format.segment_format import SECOND_DIRECTORY_FORMAT, index_path, snapshot_path, sum_in_steps
 from topics.store.read.reader import Reader
-from topics.store.segments.manifest import HOT, Manifest, PackedFiles, ReplayStart, Segment, StorePart, pack_store_part
+from topics.store.segments.manifest import HOT, Manifest, PackedFiles, ReplayStart, Segment, StorePart
 from topics.store.segments.snapshot_files import COPIES, snapshot_numbers, write_snapshot
 from topics.store.segments.tiers import Tiers
 from topics.store.wal.counters import CheckpointCounters
@@ -578,7 +578,7 @@ class Checkpointer:
         await self._prepare_snapshot()
         store = self._store_part(files, clean=clean, flagging=flagging)
         catalog = self._catalog.snapshot()
-        self._last_bytes = len(store) + sum(map(len, catalog))
+        self._last_bytes = sum(map(len, store)) + sum(map(len, catalog))
         await self._sync_log()
         self._snapshot = await write_snapshot(
             self._loop.files,
@@ -587,6 +587,7 @@ class Checkpointer:
             now_ms=self._loop.clock.now_ms(),
             store=store,
             catalog=catalog,
+            body_sum=await a_step_a_pass(self._loop.next_pass, sum_in_steps(store, catalog)),
         )
 
     async def _prepare_snapshot(self) -> None:
@@ -609,8 +610,8 @@ class Checkpointer:
                 await turns.rest()
         return files
 
-    def _store_part(self, files: PackedFiles, *, clean: bool, flagging: Collection[str]) -> bytes:
-        """Return the store's part of a snapshot of this instant, packed."""
+    def _store_part(self, files: PackedFiles, *, clean: bool, flagging: Collection[str]) -> list[bytes]:
+        """Return the store's part of a snapshot of this instant, packed, in pieces."""
         part = StorePart(
             replay=self._replay,
             segments=[],
@@ -620,8 +621,7 @@ class Checkpointer:
             clean=clean,
             flagging=sorted({*flagging, *self._doubtful}),
         )
-        files.put_into(part)
-        return pack_store_part(part)
+        return files.packed_with(part)
 
     async def _capture(self) -> Capture:
         """Return a capture of the end of a checkpoint, while nothing else changes or removes files.

@@ -45,14 +45,15 @@ fields, unknown members of the JSON parts.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Generator, Iterator, Sequence
+from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
+from topics.common.bounded_steps import result_of
 from topics.errors import VERSION_REMEDY, CorruptError, FormatError
 from topics.store.format.log_format import BLOCK_BYTES, FLAG_FSYNC, FLAG_ROUTED, align_up
 
@@ -643,6 +644,9 @@ SNAPSHOT_MAGIC = b"TPSN"
 _SNAPSHOT_HEADER = struct.Struct("<4sHHQQQQ16x")
 """magic, version, 0, number, created_ms, store bytes, catalog bytes; u64 checksum."""
 SNAPSHOT_HEADER_BYTES = _SNAPSHOT_HEADER.size + 8
+SUMMED_A_STEP = 1 << 20
+"""Bytes of a snapshot after which a step of its sum ends."""
+Pieces = Sequence[bytes | memoryview]
 SNAPSHOT_LARGE_BYTES = 64 << 20
 """A larger snapshot is not read in one step: its header is read first, which has its size."""
 assert SNAPSHOT_HEADER_BYTES == 64
@@ -657,7 +661,7 @@ class SnapshotFile(NamedTuple):
     catalog: bytes | memoryview
 
     def pack(self) -> bytes:
-        return b"".join(pack_snapshot(self.number, self.created_ms, self.store, [self.catalog]))
+        return b"".join(pack_snapshot(self.number, self.created_ms, [self.store], [self.catalog]))
 
     @staticmethod
     def check_size(header: bytes | memoryview, size: int, path: str) -> None:
@@ -717,13 +721,33 @@ def _is_sound(data: bytes | memoryview, kind: bytes, body_sum: int) -> bool:
 
 
 def pack_snapshot(
-    number: int, created_ms: int, store: bytes | memoryview, catalog: Sequence[bytes | memoryview]
+    number: int,
+    created_ms: int,
+    store: Pieces,
+    catalog: Pieces,
+    body_sum: int | None = None,
 ) -> list[bytes | memoryview]:
-    """Return a `SnapshotFile`, whose catalog comes in pieces, as pieces of the file."""
-    size = sum(map(len, catalog))
-    head = _SNAPSHOT_HEADER.pack(SNAPSHOT_MAGIC, SNAPSHOT_VERSION, 0, number, created_ms, len(store), size)
-    body = xxhash.xxh3_64(store)
-    for piece in catalog:
-        body.update(piece)
-    checksum = xxhash.xxh3_64_intdigest(head, seed=body.intdigest())
-    return [b"".join((head, checksum.to_bytes(8, "little"), store)), *catalog]
+    """Return a `SnapshotFile`, whose parts come in pieces, as pieces of the file.
+
+    body_sum: from `sum_in_steps`; None: it is computed here.
+    """
+    if body_sum is None:
+        body_sum = result_of(sum_in_steps(store, catalog))
+    sizes = sum(map(len, store)), sum(map(len, catalog))
+    head = _SNAPSHOT_HEADER.pack(SNAPSHOT_MAGIC, SNAPSHOT_VERSION, 0, number, created_ms, *sizes)
+    checksum = xxhash.xxh3_64_intdigest(head, seed=body_sum)
+    return [head + checksum.to_bytes(8, "little"), *store, *catalog]
+
+
+def sum_in_steps(store: Pieces, catalog: Pieces) -> Generator[None, None, int]:
+    """Return the sum of a snapshot's parts, some MiB a step: those of 10^6 topics have 90."""
+    body, summed = xxhash.xxh3_64(), 0
+    for piece in chain(store, catalog):
+        for at in range(0, len(piece), SUMMED_A_STEP):
+            if summed >= SUMMED_A_STEP:
+                summed = 0
+                yield
+            part = memoryview(piece)[at : at + SUMMED_A_STEP]
+            body.update(part)
+            summed += len(part)
+    return body.intdigest()

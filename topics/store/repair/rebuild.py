@@ -70,7 +70,7 @@ async def rebuild(loop: Loop, directory: str, cold: str = "") -> Rebuilt:
         directory,
         after=max(snapshot_numbers(loop.files, directory), default=0),
         now_ms=loop.clock.now_ms(),
-        store=pack_store_part(part),
+        store=[pack_store_part(part)],
         catalog=[catalog],
     )
     return result

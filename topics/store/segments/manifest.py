@@ -35,6 +35,9 @@ __all__ = [
 FILES_A_STEP = 1000
 """Segments, and runs in packs, that a start takes in a step."""
 
+_PIECE_BYTES = 1 << 16
+"""Bytes of members of a list that are joined to one piece."""
+
 
 class Segment(msgspec.Struct, omit_defaults=True, gc=False):
     """One segment file. JSON names are short because a snapshot may list thousands."""
@@ -314,27 +317,57 @@ class _CopiedUpto(Mapping[int, int]):
 
 
 class PackedFiles:
-    """Segments and packs as JSON, encoded some at a time.
+    """Segments and packs as JSON, encoded some at a time, in pieces.
 
-    The runs of a million topics take 90 ms.
+    The runs of a million topics take 90 ms, and joining them to one text 50.
     """
 
     def __init__(self) -> None:
-        self._segments: list[bytes] = []
-        self._packs: list[bytes] = []
+        self._segments = _ListPieces()
+        self._packs = _ListPieces()
 
     def add_segments(self, segments: Sequence[Segment]) -> None:
         if segments:
-            self._segments.append(msgspec.json.encode(segments)[1:-1])
+            self._segments.add(msgspec.json.encode(segments)[1:-1])
 
     def add_pack(self, pack: Pack) -> None:
-        self._packs.append(msgspec.json.encode(pack))
+        self._packs.add(msgspec.json.encode(pack))
 
-    def put_into(self, part: StorePart) -> None:
-        """Let a part, which has neither segments nor packs, be packed with these."""
-        for name, pieces in (("segments", self._segments), ("packs", self._packs)):
-            assert not getattr(part, name), "they are here"
-            setattr(part, name, msgspec.Raw(b"[%b]" % b",".join(pieces)))
+    def packed_with(self, part: StorePart) -> list[bytes]:
+        """Return what `pack_store_part` makes of a part without files that gets these."""
+        assert not [*part.segments, *part.packs], "they are here"
+        before, _, after = pack_store_part(part).partition(_NO_FILES)
+        begin, between, end = _NO_FILES.split(b"]")
+        return [before + begin, *self._segments.pieces(), b"]" + between, *self._packs.pieces(), b"]" + end + after]
+
+
+_NO_FILES = b'"segments":[],"packs":[]'
+
+
+class _ListPieces:
+    """Members of a JSON array, in pieces: many to a piece, since a million pieces take long."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._small: list[bytes] = []
+        self._size = 0
+
+    def add(self, some: bytes) -> None:
+        self._small.append(some)
+        self._size += len(some)
+        if self._size >= _PIECE_BYTES:
+            self._join()
+
+    def _join(self) -> None:
+        joined = b",".join(self._small)
+        self._pieces.append(b"," + joined if self._pieces else joined)
+        self._small.clear()
+        self._size = 0
+
+    def pieces(self) -> list[bytes]:
+        if self._small:
+            self._join()
+        return self._pieces
 
 
 def pack_store_part(part: StorePart) -> bytes:

@@ -8,12 +8,13 @@ disk, when one is.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import msgspec
 import xxhash
 
+from topics.common.bounded_steps import result_of
 from topics.errors import CorruptError, StorageError
 from topics.loop.tasks import Future
 from topics.store.disk.disk_space import is_full
@@ -31,10 +32,12 @@ from topics.store.format.segment_format import (
     SNAPSHOT_DIRECTORY,
     SNAPSHOT_HEADER_BYTES,
     SNAPSHOT_LARGE_BYTES,
+    Pieces,
     SnapshotFile,
     numbered,
     pack_snapshot,
     snapshot_path,
+    sum_in_steps,
 )
 from topics.store.segments.manifest import StorePart, unpack_in_steps, unpack_store_part
 
@@ -122,7 +125,14 @@ async def _newest(
 
 
 async def write_snapshot(
-    files: FileCalls, directory: str, *, after: int, now_ms: int, store: bytes, catalog: Sequence[bytes | memoryview]
+    files: FileCalls,
+    directory: str,
+    *,
+    after: int,
+    now_ms: int,
+    store: Pieces,
+    catalog: Pieces,
+    body_sum: int | None = None,
 ) -> int:
     """Write both copies durably, then remove older ones. Return the number of the newest.
 
@@ -130,13 +140,16 @@ async def write_snapshot(
     copy takes, and the next checkpoint writes two again. Without space for the first, the second
     copy of the previous snapshot is removed to make some.
 
-    store: from `pack_store_part`.
+    store: from `pack_store_part`, in pieces.
     catalog: from `CheckpointCatalog.snapshot`, of the same instant.
+    body_sum: from `sum_in_steps`; None: it is computed at once.
     Raises: OSError.
     """
     newest = after
+    if body_sum is None:
+        body_sum = result_of(sum_in_steps(store, catalog))
     for number in range(after + 1, after + 1 + COPIES):
-        path, data = f"{directory}/{snapshot_path(number)}", pack_snapshot(number, now_ms, store, catalog)
+        path, data = f"{directory}/{snapshot_path(number)}", pack_snapshot(number, now_ms, store, catalog, body_sum)
         try:
             try:
                 await replace_file(files, path, *data)
