@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from topics.common.near_names import suggestion
+from topics.common.values.near_names import suggestion
 from topics.config import OPTIONAL, Config, checked
 from topics.errors import UsageError
 

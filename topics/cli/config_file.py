@@ -9,7 +9,7 @@ import os
 import tomllib
 from dataclasses import fields
 
-from topics.common.near_names import suggestion
+from topics.common.values.near_names import suggestion
 from topics.config import OPTIONAL, SECRET, Config, checked
 from topics.errors import UsageError
 

@@ -13,7 +13,7 @@ from dataclasses import fields, replace
 from typing import NamedTuple
 
 from topics.cli.config_file import CONFIG_VARIABLE, NEVER, read_config_file
-from topics.common.near_names import bracketed
+from topics.common.values.near_names import bracketed
 from topics.config import OFF, ON, OPTIONAL, RANGES, Config, is_on
 from topics.errors import UsageError
 

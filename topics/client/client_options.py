@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from typing_extensions import TypedDict
 
-from topics.common.near_names import bracketed
 from topics.common.values import arguments
+from topics.common.values.near_names import bracketed
 from topics.errors import UsageError
 
 _EXAMPLE = "http://localhost:4000"

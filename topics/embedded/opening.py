@@ -15,9 +15,9 @@ from typing import Any, NoReturn, TypeVar
 
 from typing_extensions import Unpack
 
-from topics.common.near_names import bracketed
 from topics.common.settings import LogSettings
 from topics.common.values import arguments
+from topics.common.values.near_names import bracketed
 from topics.common.values.reader_config import Opening
 from topics.config import Config
 from topics.embedded.aio import AsyncLog

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from topics.common.near_names import bracketed
+from topics.common.values.near_names import bracketed
 from topics.errors import UsageError
 from topics.files import Location, Loss, Piece, TopicFiles, open_directory
 from topics.pipelines.values.pattern import compile_pattern

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from topics.common.near_names import nearest
+from topics.common.values.near_names import nearest
 from topics.spark.errors import OptionError
 from topics.spark.schema import BYTES, COLUMNS, LOSS, META
 

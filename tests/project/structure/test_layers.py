@@ -30,7 +30,7 @@ BELOW: dict[str, set[str]] = {
     "cli": {"server", "http", "pipelines", "bench", "bridge", "engine", "store", "loop", "uring", "client"},
 }
 INSIDE: dict[str, dict[str, set[str]]] = {
-    "common": {"values": {"near_names", "topic_names"}},
+    "common": {"values": {"topic_names"}},
     "embedded": {"appends": {"calls", "driver", "interrupts"}},
     "store": {
         "format": set(),

@@ -48,6 +48,8 @@ def test_whether_a_head_has_nothing_that_refuses_its_request_is_asked_in_one_pla
 
 def test_what_a_misspelt_name_probably_means_is_said_by_one_module() -> None:
     found = [name_of(source) for source in modules() if "get_close_matches" in source.read_text()]
-    assert found == ["common/near_names.py"], "`suggestion` and `bracketed` have the words, and a bound on names"
+    assert found == ["common/values/near_names.py"], "`suggestion` and `bracketed` have the words, and a bound on names"
     says_so = [name_of(source) for source in modules() if "did you mean {" in source.read_text()]
-    assert says_so == ["common/near_names.py", "spark/options.py"], "Spark's options have names of another spelling"
+    assert says_so == ["common/values/near_names.py", "spark/options.py"], (
+        "Spark's options have names of another spelling"
+    )

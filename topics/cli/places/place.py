@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import topics
 from topics.cli.environment import OF_COMMANDS, config_of
 from topics.cli.places.contexts import contexts_path, read_contexts
-from topics.common.near_names import suggestion
+from topics.common.values.near_names import suggestion
 from topics.config import Config
 from topics.errors import RequestError, TopicsError, UsageError
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from topics.common.near_names import suggestion
+from topics.common.values.near_names import suggestion
 from topics.config import DURABILITIES
 from topics.errors import UsageError
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from topics.common.near_names import LONGEST_COMPARED, suggestion
+from topics.common.values.near_names import LONGEST_COMPARED, suggestion
 from topics.engine.json.strict_json import JsonKind, Place, TooManyError, object_places
 from topics.errors import RequestError
 

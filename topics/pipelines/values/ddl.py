@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Union
 
-from topics.common.near_names import bracketed
+from topics.common.values.near_names import bracketed
 from topics.errors import UsageError
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from typing import Any
 
 import xxhash
 
-from topics.common.near_names import bracketed
+from topics.common.values.near_names import bracketed
 from topics.errors import UsageError
 from topics.pipelines.values.pattern import compile_pattern
 from topics.pipelines.values.pointer import MISSING, Pointer, find
