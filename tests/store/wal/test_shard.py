@@ -139,6 +139,36 @@ def test_a_log_that_fails_answers_what_is_staged_so_many_a_pass(few_answers: int
     world.close()
 
 
+def test_what_is_staged_between_the_turns_of_writes_that_fail_fails_after_them(few_answers: int) -> None:
+    """A delete of records whose write fails names seqs that are then given out again."""
+    faults = Faults()
+    world = LogWorld(faults=faults, config=lambda config: replace(config, commit_in_place_max_us=0))
+    world.write(topic_id=99)
+    world.settle()
+    faults.fail("write", errno.ENOSPC, path_part="wal-")
+    writes = [world.write(topic_id) for topic_id in range(1, 36)]
+    world.loop.run_until(lambda: writes[0].commit is not None)
+    assert isinstance(writes[0].error, DiskFullError)
+    assert writes[-1].commit is None
+    ended: list[bool] = []
+
+    def on_delete(commit: Commit) -> None:
+        assert isinstance(commit.error, DiskFullError)
+        ended.append(all(write.commit is not None for write in writes))
+
+    with world.log.use_reserve():
+        world.log.stage_control(35, 5, 1, 1, b"{}")
+        world.log.when_committed(35, True, on_delete)
+    world.settle()
+    assert ended == [True]
+    answers: list[Commit] = []
+    with world.log.use_reserve():
+        world.log.stage_control(99, 5, 1, 1, b"{}")
+        world.log.when_committed(99, True, answers.append)
+    world.advance(1000)
+    assert [commit.error for commit in answers] == [None], "the log goes on in another file"
+
+
 def test_who_closes_a_log_that_has_failed_waits_for_the_answers_to_all(few_answers: int) -> None:
     world = LogWorld()
     writes = [world.write(topic_id) for topic_id in range(1, 36)]

@@ -117,6 +117,8 @@ class Shard:
         """Whether callers drive the loop, see `commit_in_place`."""
         self._owed: deque[tuple[list[Done], Commit]] = deque()
         """Callbacks of batches that were committed or have failed, which later passes run."""
+        self._failing: Commit | None = None
+        """The failure that some of them get, and so does what is staged until the last has it."""
         self._is_one_shard = is_one_shard
         self.waits_alone: Callable[[], bool] = _never
         """Whether no other call waits for the thread, which may then wait for a sync."""
@@ -717,6 +719,7 @@ class Shard:
         if owed:
             self._loop.call_soon(partial(self._answer_others, self._loop.passes))
         else:
+            self._failing = None
             self._moved.set()
         answering_ns = self._clock.monotonic_ns()
         for some, commit in due:
@@ -729,6 +732,9 @@ class Shard:
         if self._loop.passes == number:
             self._loop.call_soon(partial(self._answer_others, -1))
         else:
+            if self._failing is not None:  # staged as if they were not to fail, and in their order
+                failing = self._failing
+                self._owed.extend((batch.waiters, failing) for batch in self.staging.take_all() if batch.waiters)
             self._answer_some()
 
     def _sync_in_time(self) -> None:
@@ -764,8 +770,11 @@ class Shard:
             self._fail_staged(self._admission.read_only_error())
 
     def _fail(self, error: StorageError, *batches: Batch) -> None:
-        """Fail the callbacks of batches, in turns as those of a commit have them."""
-        commit = failed(error)
+        """Fail the callbacks of batches, in turns as those of a commit have them.
+
+        What is staged between the turns fails with them: it may build on what they were to write.
+        """
+        self._failing = commit = failed(error)
         self._answer(*[(batch.waiters, commit) for batch in batches if batch.waiters])
 
     def _fail_staged(self, error: StorageError) -> None:
