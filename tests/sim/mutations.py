@@ -1039,7 +1039,7 @@ MUTANTS = (
     _one(
         "a batch sent before all callbacks of the one before it ran",
         "store/wal/shard.py",
-        "return self._commitment.batch is not None or bool(self._owed)",
+        "return self._commitment.batch is not None or self._unanswered > 0",
         "return self._commitment.batch is not None",
         "tests/store/wal/test_shard.py",
     ),

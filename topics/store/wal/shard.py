@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -75,7 +74,7 @@ _NEXT_BYTES_MAX = WINDOW_BYTES_MAX - 1
 _FILLED_BUT = 4
 """The part of a file that may be left over if a batch or a checkpoint moved the log to the next."""
 ANSWERS_A_PASS = 256
-"""Callbacks of batches that a pass runs: of topics that are created they take some 35 us each."""
+"""Callbacks of a commit that a pass runs: of topics that are created they take some 35 us each."""
 
 
 class Shard:
@@ -115,10 +114,8 @@ class Shard:
         self.exclusive = False
         self._has_callers = False
         """Whether callers drive the loop, see `commit_in_place`."""
-        self._owed: deque[tuple[list[Done], Commit]] = deque()
-        """Callbacks of batches that were committed or have failed, which later passes run."""
-        self._failing: Commit | None = None
-        """The failure that some of them get, and so does what is staged until the last has it."""
+        self._unanswered = 0
+        """Number of callbacks of the last commit that later passes run."""
         self._is_one_shard = is_one_shard
         self.waits_alone: Callable[[], bool] = _never
         """Whether no other call waits for the thread, which may then wait for a sync."""
@@ -247,8 +244,7 @@ class Shard:
     def queue_depth(self) -> int:
         """Number of callbacks that wait for their batch."""
         in_flight = self._in_flight
-        owed = sum([len(waiters) for waiters, _commit in self._owed])
-        return self.staging.waiters + owed + (len(in_flight.waiters) if in_flight is not None else 0)
+        return self.staging.waiters + self._unanswered + (len(in_flight.waiters) if in_flight is not None else 0)
 
     @property
     def _in_flight(self) -> Batch | None:
@@ -256,8 +252,8 @@ class Shard:
 
     @property
     def _is_busy(self) -> bool:
-        """Whether a commit is in flight, or callbacks wait for their turn."""
-        return self._commitment.batch is not None or bool(self._owed)
+        """Whether a commit is in flight, or was and is not answered."""
+        return self._commitment.batch is not None or self._unanswered > 0
 
     # --- committing --------------------------------------------------------------------------------------------------
     def flush(self) -> None:
@@ -675,7 +671,8 @@ class Shard:
             self._on_write_full(batch)
         else:
             self._moved.set()
-            self._fail(self._admission.read_only_error(), batch, *self.staging.take_all())
+            self._fail(batch, self._admission.read_only_error())
+            self._fail_staged(self._admission.read_only_error())
 
     def _on_committed(self, batch: Batch, commit: Commit) -> None:
         commitment = self._commitment
@@ -690,52 +687,34 @@ class Shard:
                 self._sync.report()
         waiters = batch.waiters
         self.staging.give_back(batch)
-        self._answer((waiters, commit))
+        self._answer(waiters, commit)
         if batch.prepared is not None:
             # releasing so much memory takes a turn, too
             self._loop.call_later(0, partial(_drop, batch))
 
-    def _answer(self, *ended: tuple[list[Done], Commit]) -> None:
-        """Run callbacks of batches that have ended, and have the next passes run the others.
+    def _answer(self, waiters: list[Done], commit: Commit) -> None:
+        """Run callbacks of a batch that was committed, and have the next passes run the others.
 
-        Those that wait come first. Callers that drive the loop wait for all of them. Until the
-        last, no other batch is sent.
+        Callers that drive the loop wait for all of them. Until the last, no other batch is sent.
         """
-        waited = bool(self._owed)
-        self._owed.extend(ended)
-        if not waited:
-            self._answer_some()
-
-    def _answer_some(self) -> None:
-        """Run some callbacks; the log is busy until the last ones are due."""
-        owed, due, left = self._owed, list[tuple[list[Done], Commit]](), ANSWERS_A_PASS
-        while owed and (left > 0 or self._has_callers):
-            waiters, commit = owed.popleft()
-            most = len(waiters) if self._has_callers else left
-            due.append((waiters[:most], commit))
-            left -= len(due[-1][0])
-            if len(waiters) > most:
-                owed.appendleft((waiters[most:], commit))
-        if owed:
-            self._loop.call_soon(partial(self._answer_others, self._loop.passes))
+        most = len(waiters) if self._has_callers else ANSWERS_A_PASS
+        some, others = waiters[:most], waiters[most:]
+        self._unanswered = len(others)
+        if others:
+            self._loop.call_soon(partial(self._answer_others, self._loop.passes, others, commit))
         else:
-            self._failing = None
             self._moved.set()
         answering_ns = self._clock.monotonic_ns()
-        for some, commit in due:
-            for done in some:
-                done(commit)
+        for done in some:
+            done(commit)
         self._counters.answer.add(self._clock.monotonic_ns() - answering_ns)
 
-    def _answer_others(self, number: int) -> None:
+    def _answer_others(self, number: int, waiters: list[Done], commit: Commit) -> None:
         """Continue in a pass after that of this number, whose tasks may follow its completions."""
         if self._loop.passes == number:
-            self._loop.call_soon(partial(self._answer_others, -1))
+            self._loop.call_soon(partial(self._answer_others, -1, waiters, commit))
         else:
-            if self._failing is not None:  # staged as if they were not to fail, and in their order
-                failing = self._failing
-                self._owed.extend((batch.waiters, failing) for batch in self.staging.take_all() if batch.waiters)
-            self._answer_some()
+            self._answer(waiters, commit)
 
     def _sync_in_time(self) -> None:
         """Begin a sync from half of the bound of unsynced bytes on, before commits wait for one."""
@@ -769,16 +748,14 @@ class Shard:
         if not self._is_busy:
             self._fail_staged(self._admission.read_only_error())
 
-    def _fail(self, error: StorageError, *batches: Batch) -> None:
-        """Fail the callbacks of batches, in turns as those of a commit have them.
-
-        What is staged between the turns fails with them: it may build on what they were to write.
-        """
-        self._failing = commit = failed(error)
-        self._answer(*[(batch.waiters, commit) for batch in batches if batch.waiters])
+    def _fail(self, batch: Batch, error: StorageError) -> None:
+        commit = failed(error)
+        for done in batch.waiters:
+            done(commit)
 
     def _fail_staged(self, error: StorageError) -> None:
-        self._fail(error, *self.staging.take_all())
+        for batch in self.staging.take_all():
+            self._fail(batch, error)
 
     def _on_no_file(self, error: StorageError) -> None:
         """Fail what is staged: there is no next file.
@@ -793,7 +770,8 @@ class Shard:
         assert self._end.file is not None, "a file is left only when nothing is in flight"
         self._space.note_full()
         self._leave(self._end.file)
-        self._fail(self._admission.disk_full_error(), batch, *self.staging.take_all())
+        self._fail(batch, self._admission.disk_full_error())
+        self._fail_staged(self._admission.disk_full_error())
 
     # --- from file to file -------------------------------------------------------------------------------------------
     def request_rotation(self) -> None:
