@@ -67,7 +67,7 @@ def test_the_bytes_are_fixed() -> None:
 def test_a_directory_of_one_core_has_none() -> None:
     ring, loop = begun()
     assert read(loop) is None
-    ring.put_file(PLACES[1], b"".join(bytes(part) for part in pack_snapshot(1, 0, b"{}", [b"[]"])))
+    ring.put_file(PLACES[1], b"".join(bytes(part) for part in pack_snapshot(1, 0, [b"{}"], [b"[]"])))
     assert read(loop) is None
     ring.corrupt_file(PLACES[1], 70)
     assert read(loop) is None
@@ -138,7 +138,7 @@ def test_while_directories_are_made_a_snapshot_may_be_in_the_place_of_the_copy()
     making = STORED._replace(state=MapState.MAKING)
     loop.run_task(write_without_copy(loop.files, DATA, making))
     assert read(loop) == FoundMap(making, [])
-    ring.put_file(PLACES[1], b"".join(bytes(part) for part in pack_snapshot(1, 0, b"{}", [b"[]"])))
+    ring.put_file(PLACES[1], b"".join(bytes(part) for part in pack_snapshot(1, 0, [b"{}"], [b"[]"])))
     assert read(loop) == FoundMap(making, [])
     ring.corrupt_file(PLACES[1], 0)
     assert read(loop) == FoundMap(making, [])
