@@ -7,7 +7,7 @@ import re
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -34,6 +34,16 @@ from topics.errors import UsageError
 _ID_CHARS = 200
 _ID = re.compile(rf"[A-Za-z0-9._-]{{1,{_ID_CHARS}}}")
 """With what is before it, a name of a topic of Kafka, which has 249 characters at most."""
+_NATS = ("nats", "tls")
+_OF_ONE_SIDE = (
+    ("--partitions", "partitions", ("kafka",), "--to"),
+    ("--replicas", "replicas", (), "--to"),
+    ("--stream", "stream", _NATS, ""),
+    ("--prefix", "prefix", _NATS, ""),
+    ("--values", "values", (), "--from"),
+    ("--adopt", "adopts", (), "--from"),
+)
+"""Options, their fields, and the schemes and the direction that they are for; empty: all."""
 _BATCHES = 4
 """Batches that are read before they are taken, as a share of the memory."""
 
@@ -61,9 +71,20 @@ class BridgeOptions:
     adopts: bool = False
 
     def __post_init__(self) -> None:
-        """Raises: UsageError, the positions cannot have that id."""
+        """Raises: UsageError, the positions cannot have that id, or an option has no effect."""
         if not _ID.fullmatch(self.id):
             raise UsageError(f"--id is {self.id[:200]!r}: use 1 to {_ID_CHARS} letters, digits and . _ -")
+        if bool(self.to) == bool(self.source):
+            return  # `carry` refuses both
+        here, url = ("--to", self.to) if self.to else ("--from", self.source)
+        scheme = urlsplit(url).scheme
+        if scheme not in {"kafka", *_NATS}:
+            return  # as it is said where the side is made
+        defaults = {each.name: each.default for each in fields(self)}
+        for option, name, schemes, direction in _OF_ONE_SIDE:
+            has_effect = direction in {"", here} and (not schemes or scheme in schemes)
+            if not has_effect and getattr(self, name) != defaults[name]:
+                raise UsageError(f"{option} has no effect with {here} {url}: leave it out")
 
 
 class SeenTarget(BridgeTarget, Protocol):
@@ -86,7 +107,7 @@ def target_of(options: BridgeOptions) -> SeenTarget:
             replicas=options.replicas,
             skips_oversize=options.skips_oversize,
         )
-    if scheme in {"nats", "tls"}:
+    if scheme in _NATS:
         place = NatsPlace.parse(options.to, options.settings)
         check_stream(options.stream, options.prefix)
         stream = StreamChoice(options.stream, options.prefix, options.replicas or 1)
@@ -126,7 +147,7 @@ def _opened(log: AnyLog, options: BridgeOptions, clock: Clock) -> Opened:
         return lambda mark: KafkaSource(
             kafka, patterns, mark, is_once=options.is_once, batch_messages=options.batch_records, clock=clock
         )
-    if scheme not in {"nats", "tls"}:
+    if scheme not in _NATS:
         raise UsageError(f"--from is {options.source!r}: use kafka://HOST:PORT or nats://HOST:PORT")
     place = NatsPlace.parse(options.source, options.settings)
     check_stream(options.stream, options.prefix)

@@ -24,6 +24,11 @@ from tests.cli.commands.command_runs import run
         (["--from", "nats://h", "--prefix", "shop"], "--prefix is 'shop': use parts that each end with a dot"),
         (["--from", "nats://h", "--id", ""], "--id is '': use 1 to 200 letters, digits and . _ -"),
         (["--to", "nats://h", "--id", "a b"], "--id is 'a b': use 1 to 200 letters, digits and . _ -"),
+        (["--to", "nats://h", "--partitions", "4"], "--partitions has no effect with --to nats://h: leave it out"),
+        (["--from", "kafka://h", "--stream", "s"], "--stream has no effect with --from kafka://h: leave it out"),
+        (["--from", "nats://h", "--replicas", "3"], "--replicas has no effect with --from nats://h: leave it out"),
+        (["--to", "kafka://h", "--adopt"], "--adopt has no effect with --to kafka://h: leave it out"),
+        (["--to", "nats://h", "--values", "json"], "--values has no effect with --to nats://h: leave it out"),
         (["--to", "nats://h", "--data-dir", "d"], "`topics bridge` needs a running server"),
     ],
 )
