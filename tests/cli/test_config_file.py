@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.cli.forked import run
-from topics.cli.config_command import lines
+from topics.cli.config_command import lines, show
 from topics.cli.environment import config_of, settled
 from topics.cli.root_command import app
 from topics.config import Config
@@ -133,6 +133,16 @@ def test_each_setting_is_shown_with_its_origin_and_keys_are_not_shown(
         'data_dir = "./topics-data"  # default',
     } <= set(shown)
     assert tomllib.loads("\n".join(shown))["max_limit"] == 3
+
+
+def test_what_serve_warns_of_is_said_beside_the_settings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TOPICS_PROT", "4001")
+    show()
+    shown = capsys.readouterr()
+    assert shown.err == "topics: TOPICS_PROT is not a setting (did you mean TOPICS_PORT?): it is ignored\n"
+    assert tomllib.loads(shown.out)["port"] == 4000
 
 
 def test_a_server_is_refused_for_its_file_and_fsck_reads_it(tmp_path: Path) -> None:

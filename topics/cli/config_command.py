@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from dataclasses import fields
 from typing import Annotated
 
 import typer
 
 from topics.cli.config_file import NEVER
-from topics.cli.environment import Settled, settled
+from topics.cli.environment import Settled, odd_variables, settled
 from topics.cli.serve import ConfigFile, as_variables
 from topics.config import SECRET, Config
 
@@ -29,10 +30,13 @@ def show(
 ) -> None:
     """Print all settings that `topics serve` would have here, as a file for --config.
 
-    Keys are not shown.
+    Keys are not shown. What serve would warn of is printed to stderr.
     """
-    for line in lines(settled(os.environ, as_variables({"CONFIG": config})), origin=origin):
+    given = as_variables({"CONFIG": config})
+    for line in lines(settled(os.environ, given), origin=origin):
         print(line)
+    for sentence in odd_variables({**os.environ, **given}):
+        print(f"topics: {sentence}", file=sys.stderr)
 
 
 def lines(found: Settled, *, origin: bool) -> list[str]:
