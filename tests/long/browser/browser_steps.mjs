@@ -155,7 +155,8 @@ for (const scheme of ["light", "dark"]) {
   await page.locator("#read_records input").fill("/v0/topics/hostile/diff");
   await page.locator("#read_records form button").click();
   await page.waitForSelector("#read_records output pre");
-  say("docs", { answer: await page.locator("#read_records output").innerText(), noted: page.noted });
+  const [call] = await page.locator("#read_records pre.call").allInnerTexts();
+  say("docs", { answer: await page.locator("#read_records output").innerText(), calls_here: call.includes(given.plain), noted: page.noted });
   await page.close();
 }
 

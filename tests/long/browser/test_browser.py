@@ -146,6 +146,7 @@ def test_names_and_payloads_of_markup_stay_text(steps: list[dict[str, Any]]) -> 
 
 def test_a_form_of_the_docs_sends_its_request(steps: list[dict[str, Any]]) -> None:
     answer = only(steps, "docs")["answer"]
+    assert only(steps, "docs")["calls_here"], "its example calls this server"
     assert answer.startswith("200\n{")
     assert MARKUP in answer
 

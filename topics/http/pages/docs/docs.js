@@ -34,6 +34,9 @@ document.addEventListener("submit", async (event) => {
   out.replaceChildren(shown);
 });
 
+// The examples call the server that this page is from.
+for (const example of document.querySelectorAll("pre.call")) example.textContent = example.textContent.replaceAll("http://127.0.0.1:4000", location.origin);
+
 // A link to an operation or a shape opens it.
 function openTarget() {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
