@@ -46,6 +46,7 @@ NOT_RUN = {
     ".venv/bin/python -m examples.flights": "downloads 330,000 flights; tests/project/test_flights.py has some",
     "from topics.spark": "needs Java; tests/spark runs the same calls",
     "cat data/topics.json": "of the directory of the block before",
+    "data/": "the layout of a directory",
     "submit and wait": "a drawing",
     "receive": "a drawing",
     "topic   window_start": "a table of numbers",
