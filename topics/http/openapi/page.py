@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from topics.http.openapi.api_examples import HOST
 from topics.http.openapi.contract_pages import section_link
 from topics.http.openapi.shapes import Schema
 from topics.http.pages.served_page import ServedPage, read_page
@@ -80,7 +81,7 @@ def _operation(method: str, path: str, operation: dict[str, Any], document: dict
         shape = document["components"]["schemas"][body["schema"]["$ref"].rpartition("/")[2]]
         lines.append(f"<h3>Body: {_type(body['schema'])}</h3>{_shape(shape)}")
     (sample,) = operation["x-codeSamples"]
-    lines.append(f"<h3>Example</h3><pre class='call'>{escape(sample['source'])}</pre>")
+    lines.append(f"<h3>Example</h3><pre class='call' data-host='{HOST}'>{escape(sample['source'])}</pre>")
     for status, response in operation["responses"].items():
         for content in response.get("content", {}).values():
             if int(status) < 300 and "example" in content:

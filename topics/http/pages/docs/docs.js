@@ -35,7 +35,7 @@ document.addEventListener("submit", async (event) => {
 });
 
 // The examples call the server that this page is from.
-for (const example of document.querySelectorAll("pre.call")) example.textContent = example.textContent.replaceAll("http://127.0.0.1:4000", location.origin);
+for (const example of document.querySelectorAll("pre.call")) example.textContent = example.textContent.replaceAll(example.dataset.host, location.origin);
 
 // A link to an operation or a shape opens it.
 function openTarget() {
