@@ -199,10 +199,11 @@ class Single:
             result = engine.append_rows_lone(topic, rows, self._on_committed)
         except TopicsError:
             result = None  # the lane's append words the error
-        if result is None and service.access_log is not None:
-            self.reason = MISS_LONE
-            return LEFT
         if result is None:
+            self._asked = None
+            if service.access_log is not None:
+                self.reason = MISS_LONE
+                return LEFT
             self._append_columns(conn, view, started_ns)
             return UNSETTLED
         if self._streak is None:
@@ -227,6 +228,7 @@ class Single:
             return False
         _conn, view, number, started_ns, _held_ns = self._asked = asked
         if streak.write(self._topics.names[number], data, len(view), self._on_committed) is None:
+            self._asked = None
             return False
         self._writes += 1
         self.writes_taken += 1
