@@ -28,6 +28,7 @@ from topics.store.cores.slot_map_file import (
     write_slot_map,
     write_without_copy,
 )
+from topics.store.disk.data_directory import SET_ASIDE
 from topics.store.disk.directory_format import CORES, Marker, refused_marker
 from topics.store.disk.whole_files import FileCalls, read_file, replace_file
 from topics.store.format.segment_format import (
@@ -51,7 +52,6 @@ OF_ONE_CORE = (
     "archive",
 )
 """Names in a directory of one core, beside its marker and its lock."""
-_ASIDE = "set-aside-"
 
 
 async def make_cores(loop: Loop, path: str, cores: int) -> CoreDirectories:
@@ -119,7 +119,7 @@ async def _hand_to_first(files: FileCalls, path: str) -> None:
 def _used(files: FileCalls, path: str) -> list[str]:
     """Return the names that one core has left in the data directory."""
     names = files.list_directory(path)
-    return [name for name in names if name in OF_ONE_CORE or name.startswith(_ASIDE)]
+    return [name for name in names if name in OF_ONE_CORE or name.startswith(SET_ASIDE)]
 
 
 async def _marker_of(files: FileCalls, path: str) -> Marker:

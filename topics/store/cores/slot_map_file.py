@@ -83,7 +83,9 @@ class StoredMap(NamedTuple):
             raise CorruptError(f"{path}: not a slot map", {"path": path})
         _magic, version, state, generation, cores, _zero, owner_id, _zeros = _HEADER.unpack_from(data)
         if version != MAP_VERSION:
-            raise FormatError(f"{path}: a slot map of version {version}; this build knows 1000: {VERSION_REMEDY}")
+            raise FormatError(
+                f"{path}: a slot map of version {version}; this build knows {MAP_VERSION}: {VERSION_REMEDY}"
+            )
         head, owners = data[: _HEADER.size], data[_HEADER_BYTES:]
         if len(data) != MAP_BYTES or _CHECKSUM.unpack_from(data, _HEADER.size)[0] != _sum_of(head, owners):
             raise CorruptError(f"{path}: the checksum of the slot map is wrong", {"path": path})

@@ -39,6 +39,8 @@ from topics.store.format.segment_format import (
 
 SIGNS = frozenset((MARKER_NAME, SLOT_MAP_NAME, SNAPSHOT_DIRECTORY, TOPICS_DIRECTORY, PACK_DIRECTORY, "wal"))
 """Names in a data directory: a directory with none of them is not one."""
+SET_ASIDE = "set-aside-"
+"""How the names of directories begin that have the damaged files of a rebuild."""
 PROBE_NAME = "doctor.tmp"
 """The file to which `topics doctor` writes, and which one that was killed leaves."""
 _BEFORE_SIGNS = frozenset(("lock", f"{MARKER_NAME}.tmp", "session", "session.tmp", PROBE_NAME, "lost+found"))

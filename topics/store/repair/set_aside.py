@@ -5,6 +5,7 @@ They are in `set-aside-<ms>` in the data directory.
 
 from __future__ import annotations
 
+from topics.store.disk.data_directory import SET_ASIDE
 from topics.store.disk.whole_files import FileCalls, write_new_file
 from topics.store.segments.manifest import COLD
 from topics.store.segments.tiers import Tiers
@@ -16,7 +17,7 @@ class SetAside:
     def __init__(self, files: FileCalls, tiers: Tiers, now_ms: int) -> None:
         self._files = files
         self._tiers = tiers
-        self._path = f"{tiers.hot}/set-aside-{now_ms}"
+        self._path = f"{tiers.hot}/{SET_ASIDE}{now_ms}"
         self.copies: list[str] = []
         """Paths of the copies."""
 
