@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.loop.fake_ring import fake_loop
+from tests.loop.fake_ring import Call, FakeRing, fake_loop
 from tests.loop.handlers import Recorder
 from topics.loop.connection import Connection
+from topics.loop.loop import Loop
 from topics.loop.ring import F_MORE
 from topics.loop.traffic import ONE_SENDER_PASSES
 
@@ -47,6 +48,16 @@ class Settling(Recorder):
     def receive_single(self, conn: Connection, view: memoryview) -> bool:
         self.receive([(conn, view)])
         return True
+
+
+def settled_connection() -> tuple[Loop, FakeRing, Settling, Call]:
+    """A loop with one connection, whose receives its handler settles, and their operation in the ring."""
+    loop, ring = fake_loop()
+    handler = Settling()
+    loop.listen("127.0.0.1", 0, handler)
+    ring.complete(ring.one("accept"), 10, F_MORE)
+    loop.run_pass(0)
+    return loop, ring, handler, ring.one("recv")
 
 
 def test_a_receive_that_its_handler_has_settled_needs_no_hooks_unless_the_pass_has_other_work() -> None:
@@ -107,12 +118,7 @@ def test_a_reader_that_waits_for_the_only_sender_is_sent_to_in_place_in_each_pas
 
 
 def test_a_receive_that_its_handler_has_settled_is_a_request_besides_writes() -> None:
-    loop, ring = fake_loop()
-    handler = Settling()
-    loop.listen("127.0.0.1", 0, handler)
-    ring.complete(ring.one("accept"), 10, F_MORE)
-    loop.run_pass(0)
-    recv = ring.one("recv")
+    loop, ring, handler, recv = settled_connection()
     ring.receive(recv, b"the head of a request")
     loop.run_pass(None)
     assert loop.requests_besides_writes == 0, "nothing is answered yet"
@@ -159,12 +165,7 @@ def test_receives_of_several_that_their_handlers_have_settled_need_no_hooks() ->
 
 
 def test_all_but_receives_that_left_nothing_count_as_interruptions() -> None:
-    loop, ring = fake_loop()
-    handler = Settling()
-    loop.listen("127.0.0.1", 0, handler)
-    ring.complete(ring.one("accept"), 10, F_MORE)
-    loop.run_pass(0)
-    recv = ring.one("recv")
+    loop, ring, handler, recv = settled_connection()
 
     def interruptions_of(timeout_ns: int | None = None) -> int:
         before = loop.interruptions
