@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands.command_runs import run
+from tests.long.bridge.bridge_rate import bridge_options
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,8 @@ def test_an_option_that_cannot_be_used_is_refused(options: list[str], sentence: 
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"topics: {sentence}"), ran.err
     assert ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("to", ["kafka://h", "nats://h"])
+def test_the_measurement_of_rates_gives_a_side_options_that_have_an_effect(to: str) -> None:
+    assert bridge_options(to, 1).to == to

@@ -15,6 +15,7 @@ import statistics
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,16 @@ _BATCH = 10_000
 _APPEND = 1000
 
 
+def bridge_options(to: str, number: int) -> BridgeOptions:
+    """Return the options of one round. Each side has a name by which it makes something new."""
+    plain = BridgeOptions(topics="orders", to=to, id=f"rate{number}", is_once=True)
+    if to.startswith("kafka:"):
+        return plain
+    return replace(plain, stream=f"rate{number}", prefix=f"rate{number}.")
+
+
 def bridge_seconds(url: str, to: str, number: int) -> float:
-    options = BridgeOptions(
-        topics="orders", to=to, id=f"rate{number}", stream=f"rate{number}", prefix=f"rate{number}.", is_once=True
-    )
+    options = bridge_options(to, number)
     began = time.perf_counter()
     with topics.connect(url) as log:
         carry(log, options, BridgeNumbers(), SystemClock(), threading.Event())
