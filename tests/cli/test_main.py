@@ -48,10 +48,3 @@ def test_an_option_that_is_empty_is_an_error_and_not_the_default(command: str) -
     done = CliRunner().invoke(app, [command, "--data-dir", ""])
     assert done.exit_code != 0
     assert "--data-dir is empty: give it a value, or leave it out" in done.output
-
-
-def test_a_number_out_of_range_on_the_command_line_is_refused() -> None:
-    for option, value in (("--sync-every-ms", "-5"), ("--sync-every-ms", "x"), ("--port", "70000")):
-        done = CliRunner().invoke(app, ["serve", option, value])
-        assert done.exit_code == 2
-        assert option in done.output

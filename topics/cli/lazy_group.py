@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
@@ -10,7 +11,9 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
+from topics.cli.exit_codes import USAGE, report
 from topics.cli.known_commands import COMMANDS
+from topics.cli.output.refused_words import RefusedWords, is_help, refusal
 from topics.cli.root_help import root_help
 from topics.errors import UsageError
 
@@ -53,13 +56,30 @@ class LazyGroup(TyperGroup):
         option = args[0].partition("=")[0] if args else ""
         if option in _OF_COMMANDS:
             raise UsageError(f"{option} is before the command: write it after, as in `topics ls {option} ...`")
-        return super().parse_args(ctx, args)
+        with _one_sentence():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        with _one_sentence():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         formatter.write(root_help() + "\n")
+
+
+@contextmanager
+def _one_sentence() -> Iterator[None]:
+    """Report an error of the parser as other errors are; the parser takes three lines for it."""
+    try:
+        yield
+    except RefusedWords as error:
+        if is_help(error):
+            raise
+        report(UsageError(refusal(error)))
+        raise typer.Exit(USAGE) from None
 
 
 def load(name: str) -> Any:
