@@ -523,6 +523,9 @@ class Config:
             raise UsageError(
                 f"max_log_bytes is {log_bytes}: use 0 (no limit), or {least} at least (wal_shards times 4096)"
             )
+        for name in ("cold_dir", "backup_dir", "archive_dir"):
+            if getattr(self, name):
+                _check_directory(name, getattr(self, name))
         if self.archive_dir:
             self._check_archive()
         if self.receive_buffers & (self.receive_buffers - 1):
@@ -543,6 +546,16 @@ class Config:
             raise UsageError(f"backup_dir is {self.backup_dir!r}, in the archive {self.archive_dir}: use another")
         if archive != os.path.abspath(self.archive_dir):  # files are not opened through links
             object.__setattr__(self, "archive_dir", archive)
+
+
+def _check_directory(name: str, path: str) -> None:
+    """Check that nothing but directories is on a path. Raises: UsageError."""
+    above = os.path.abspath(path)
+    while not os.path.lexists(above):
+        above = os.path.dirname(above)
+    if not os.path.isdir(above):
+        what = "which is no directory" if above == os.path.abspath(path) else f"and {above} is no directory"
+        raise UsageError(f"{name} is {path!r}, {what}: name a directory")
 
 
 def is_in(path: str, directory: str) -> bool:

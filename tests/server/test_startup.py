@@ -88,3 +88,17 @@ def test_a_name_that_no_host_can_have_is_an_error_that_names_it(host: str) -> No
     with pytest.raises(OSError, match="cannot resolve the address to listen on: no host has such a name") as caught:
         BlockingCalls().listen(host, 0, 1)
     assert caught.value.filename == host
+
+
+@pytest.mark.parametrize("name", ["cold_dir", "backup_dir", "archive_dir"])
+@pytest.mark.parametrize(("below", "what"), [("", "which is no directory"), ("/new", "and {} is no directory")])
+def test_a_directory_that_cannot_be_one_is_refused_before_a_start(
+    tmp_path: Path, name: str, below: str, what: str
+) -> None:
+    """R-LIFE-1."""
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(UsageError) as caught:
+        Config(**{name: f"{file}{below}"})  # type: ignore[arg-type]
+    assert str(caught.value) == f"{name} is '{file}{below}', {what.format(file)}: name a directory"
+    Config(**{name: str(tmp_path / "new" / "newer")})  # type: ignore[arg-type]
