@@ -87,11 +87,13 @@ def test_a_file_that_is_none_is_refused_with_its_name(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"^TOPICS_CONFIG /no/such cannot be read: No such file"):
         config_of({"TOPICS_CONFIG": "/no/such"})
     path = written(tmp_path, "port 1")
-    with pytest.raises(UsageError, match=rf"^TOPICS_CONFIG {path} is no TOML: .*line 1"):
+    with pytest.raises(UsageError, match=rf"^TOPICS_CONFIG {path} is no TOML: .*line 1.*: write lines such as"):
         config_of({"TOPICS_CONFIG": path})
-    Path(path).write_bytes(b"\xff")
-    with pytest.raises(UsageError, match="is no TOML"):
+    Path(path).write_bytes(b"port = 1\n# caf\xe9\n")
+    with pytest.raises(UsageError) as caught:
         config_of({"TOPICS_CONFIG": path})
+    told = "line 2 has the byte 0xe9, which is not UTF-8: save it as UTF-8, or name a file of settings"
+    assert str(caught.value) == f"TOPICS_CONFIG {path} is no TOML: {told}"
     Path(path).write_bytes(b"#" * ((1 << 20) + 1))
     with pytest.raises(UsageError, match="is over 1048576 bytes"):
         config_of({"TOPICS_CONFIG": path})

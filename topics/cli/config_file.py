@@ -37,8 +37,14 @@ def read_config_file(path: str, named_by: str = CONFIG_VARIABLE) -> dict[str, ob
         raise UsageError(f"{where} is over {_FILE_BYTES_MAX} bytes: name a file of settings")
     try:
         given = tomllib.loads(data.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{where} is no TOML: {error}") from None
+    except UnicodeDecodeError as error:
+        line, byte = data.count(b"\n", 0, error.start) + 1, data[error.start]
+        raise UsageError(
+            f"{where} is no TOML: line {line} has the byte 0x{byte:02x}, which is not UTF-8: save it as UTF-8, or "
+            "name a file of settings"
+        ) from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{where} is no TOML: {error}: write lines such as port = 4000, texts in quotes") from None
     values = {name: _value(where, name, value) for name, value in given.items()}
     secret = [name for name in SECRET if values.get(name)]
     if secret and mode & 0o007:
