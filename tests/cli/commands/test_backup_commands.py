@@ -26,7 +26,7 @@ def backups(tmp_path: Path) -> Path:
     assert made.code == 0, made
     assert json.loads(made.out)["path"].startswith(str(tmp_path / "backups"))
     assert refused.code == 1
-    assert f"to is '/etc': use {tmp_path}/backups, which is TOPICS_BACKUP_DIR" in refused.err
+    assert f"topics: --to is '/etc': use {tmp_path}/backups, which is TOPICS_BACKUP_DIR" in refused.err
     return tmp_path / "backups"
 
 
@@ -59,26 +59,26 @@ def test_a_damaged_backup_has_exit_code_1(backups: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["backup", "--to", ""], 2, "--to is '': name a directory"),
-        (["backup", "--to", "s3://b", "--staging", ""], 2, "--staging is '': name a directory"),
-        (["restore", "--from", "", "--to", "new"], 1, "--from is '': name a directory"),
-        (["restore", "--from", "/dev", "--to", ""], 1, "--to is '': name a directory"),
+        (["backup", "--to", ""], 2, "--to is '', which is no path: name a directory"),
+        (["backup", "--to", "s3://b", "--staging", ""], 2, "--staging is '', which is no path: name a directory"),
+        (["restore", "--from", "", "--to", "new"], 1, "--from is '', which is no path: name a directory"),
+        (["restore", "--from", "/dev", "--to", ""], 1, "--to is '', which is no path: name a directory"),
         (
             ["restore", "--from", "/dev/null", "--to", "new"],
             1,
             "--from is '/dev/null', which is no directory: name a directory",
         ),
-        (["verify", ""], 1, "BACKUP is '': name a directory"),
+        (["verify", ""], 1, "BACKUP is '', which is no path: name a directory"),
         (["verify", "/dev/null"], 1, "BACKUP is '/dev/null', which is no directory: name a directory"),
-        (["mirror", "http://h", "--to", ""], 1, "--to is '': name a directory"),
+        (["mirror", "http://h", "--to", ""], 1, "--to is '', which is no path: name a directory"),
         (
             ["mirror", "http://h", "--to", "/dev/null"],
             1,
             "--to is '/dev/null', which is no directory: name a directory",
         ),
-        (["mirror", "--status", "--to", ""], 1, "--to is '': name a directory"),
-        (["promote", "--from", "", "--to", "new"], 1, "--from is '': name a directory"),
-        (["promote", "--from", "/dev", "--to", ""], 1, "--to is '': name a directory"),
+        (["mirror", "--status", "--to", ""], 1, "--to is '', which is no path: name a directory"),
+        (["promote", "--from", "", "--to", "new"], 1, "--from is '', which is no path: name a directory"),
+        (["promote", "--from", "/dev", "--to", ""], 1, "--to is '', which is no path: name a directory"),
     ],
 )
 def test_a_path_that_is_empty_or_a_file_is_refused_by_its_option(

@@ -15,12 +15,12 @@ from topics.cli.backups.copy_command import send_once
 from topics.cli.backups.given_paths import check_directory_path, check_new_path
 from topics.cli.commands.beginning import time_of
 from topics.cli.commands.cli_call import CliCall, on_topics
-from topics.cli.exit_codes import start_or_refusal
+from topics.cli.exit_codes import exit_code_of, report, start_or_refusal
 from topics.cli.output.printer import bytes_text, count_text
 from topics.cli.output.record_text import time_text
 from topics.clock import SystemClock
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
-from topics.errors import UsageError
+from topics.errors import TopicsError, UsageError
 
 Backup = Annotated[
     str,
@@ -55,7 +55,14 @@ def backup(
         run_to_end(open_bucket(url, options).sizes(MANIFESTS))  # its faults come before the backup
         to = staging or (f"{call.place.data_dir.rstrip('/')}{BACKUPS}" if call.place.is_directory else None)
     with call.log(writes=True) as log:
-        made = log.backup(to)
+        try:
+            made = log.backup(to)
+        except TopicsError as error:
+            if not str(error).startswith("to is "):
+                raise
+            option = "--to" if staging is None else "--staging"
+            report(UsageError(f"{option}{str(error).removeprefix('to')}"))
+            raise typer.Exit(exit_code_of(error)) from None
     shared = f", {count_text(made.linked_files, 'file')} shared with the backup before" if made.linked_files else ""
     call.printer.said(
         made._asdict(),

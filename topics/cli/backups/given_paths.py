@@ -10,7 +10,7 @@ from topics.errors import UsageError
 def check_new_path(option: str, path: str) -> None:
     """Raises: UsageError, the path is empty, as of a variable of a shell that is not set."""
     if not path.strip():
-        raise UsageError(f"{option} is {path!r}: name a directory")
+        raise UsageError(f"{option} is {path!r}, which is no path: name a directory")
 
 
 def check_directory_path(option: str, path: str) -> None:
