@@ -13,26 +13,35 @@ from topics.engine.engine import Engine
 from topics.engine.recovery.engine_catalog import EngineCatalog
 from topics.engine.shared.stored_state import StoredState
 from topics.loop import Loop
+from topics.store.disk.data_directory import lock_directory
+from topics.store.disk.directory_format import NO_CORE
 from topics.store.store import Store
 
 
 class RealWorld(Harness):
     """One life after another of one data directory."""
 
-    def __init__(self, seed: int = 0, **config: Any) -> None:
+    def __init__(
+        self, seed: int = 0, *, ring: SimRing | None = None, core: int = NO_CORE, number: int = 0, **config: Any
+    ) -> None:
+        """ring: of a disk that is there already. core, number: as in `lock_directory`."""
+        self.core = core
+        self.number = number
         base = replace(
             tiny_config("data"), disk_low_water_bytes=0, disk_reserve_bytes=0, wal_file_bytes=65536, wal_spare_files=1
         )
         self.config: Config = replace(base, **config)
         self.answers: list[Answer] = []
-        self._open(SimRing(seed))
+        self._open(ring or SimRing(seed))
 
     def _open(self, ring: SimRing) -> None:
         self.ring = ring
         self.real_loop = self.loop = Loop(ring, ring.clock)  # type: ignore[assignment]
-        self.stored = StoredState(self.loop, self.config)
+        self.stored = StoredState(self.loop, self.config, self.number)
+        directory = lock_directory(ring, self.config, core=self.core, number=self.number)
         self.catalog = EngineCatalog(self.loop, self.stored)
-        self.store = self.real_loop.run_task(Store.open(self.real_loop, self.config, self.catalog))  # type: ignore[assignment]
+        opening = Store.open(self.real_loop, self.config, self.catalog, directory=directory)
+        self.store = self.real_loop.run_task(opening)  # type: ignore[assignment]
         self.engine = Engine(self.loop, self.config, self.stored, self.store)
         self.real_loop.on_pass_end(self.engine.flush, 10)
 

@@ -444,7 +444,7 @@ MUTANTS = (
     _one(
         "topic ids given out again after a checkpoint",
         "engine/recovery/engine_catalog.py",
-        "        registry.last_id = max(registry.last_id, image.last_id)\n",
+        "        registry.note_id(image.last_id)\n",
         "",
     ),
     _one(

@@ -248,7 +248,7 @@ class FakeCatalog:
     def snapshot(self) -> list[bytes]:
         names = ("topic_id", "name", "order", "config", "config_order", "head", "floor", "reserved", "gaps")
         topics = [{name: getattr(topic, name) for name in names} for topic in self.topics.values()]
-        return [json.dumps({"topics": topics}).encode()]
+        return [json.dumps({"topics": topics, "last_id": max(self.topics, default=0)}).encode()]
 
     def prepare_deletions(self) -> Iterator[None]:
         yield

@@ -101,7 +101,7 @@ class StoredEngine:
         directory, on_progress: as in `Store.open`. skipped_seqs, known_seqs: for a restored backup,
         see `EngineCatalog`. Raises: as `Store.open`.
         """
-        stored = StoredState(loop, config)
+        stored = StoredState(loop, config, 0 if directory is None else directory.number)
         catalog = EngineCatalog(loop, stored, skipped_seqs=skipped_seqs, known_seqs=known_seqs)
         store = await Store.open(loop, config, catalog, directory=directory, on_progress=on_progress)
         engine = Engine(loop, config, stored, store)

@@ -36,7 +36,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "format": set(),
         "disk": {"format"},
         "in_memory": {"format"},
-        "cores": {"disk", "format"},
+        "cores": {"disk", "format", "segments"},
         "segments": {"disk", "format"},
         "read": {"disk", "format", "in_memory"},
         "wal": {"disk", "format", "in_memory"},

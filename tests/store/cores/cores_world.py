@@ -8,10 +8,11 @@ from dataclasses import replace
 from tests.sim import SimRing, SimStoppedError
 from tests.store.fake_catalog import FakeCatalog
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
+from topics.config import Config
 from topics.loop import Loop
 from topics.store.cores.core_directories import CoreDirectories, read_cores
 from topics.store.cores.make_cores import make_cores
-from topics.store.disk.data_directory import lock_directory
+from topics.store.disk.data_directory import LockedDirectory, lock_directory
 from topics.store.store import Store
 
 
@@ -51,11 +52,16 @@ def layout(ring: SimRing) -> CoreDirectories | None:
     return loop.run_task(read_cores(loop.files, DIRECTORY))
 
 
+def locked(ring: SimRing, config: Config, core: int) -> LockedDirectory:
+    """Lock the directory of a core. Those of a new map have the numbers from 1 on."""
+    return lock_directory(ring, config, core=core, number=core + 1)
+
+
 def topics_in(ring: SimRing, path: str, core: int) -> dict[int, list[int]]:
     """Open the directory of a core; return the seqs of each topic that it has."""
     loop, catalog = Loop(ring, ring.clock), FakeCatalog()
     config = replace(small_config(), data_dir=path)
-    store = loop.run_task(Store.open(loop, config, catalog, directory=lock_directory(ring, config, core=core)))
+    store = loop.run_task(Store.open(loop, config, catalog, directory=locked(ring, config, core)))
     found = {topic_id: sorted(topic.rows) for topic_id, topic in catalog.topics.items()}
     loop.run_task(store.close())
     return found
@@ -65,7 +71,7 @@ def raised(ring: SimRing, path: str, core: int, number: int) -> None:
     """Open the directory of a core, and raise its format."""
     loop = Loop(ring, ring.clock)
     config = replace(small_config(), data_dir=path)
-    store = loop.run_task(Store.open(loop, config, FakeCatalog(), directory=lock_directory(ring, config, core=core)))
+    store = loop.run_task(Store.open(loop, config, FakeCatalog(), directory=locked(ring, config, core)))
     loop.run_task(store.format.raise_to(number))
     loop.run_task(store.close())
 

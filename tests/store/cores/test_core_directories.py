@@ -71,7 +71,14 @@ FAULTS = {
     "a log of one core": (marked(b'{"format":1,"cores":1}'), "^data/core-01 is of another data directory than data"),
     "without its marker": (
         lambda ring: ring.disk.unlink(f"{CORE_1}/topics.json"),
-        r'is missing or damaged: .* write this to it: {"format":3,"cores":2,"core":1,"of":"[0-9a-f]{32}"}$',
+        r'is missing or damaged: .* write this to it: {"format":3,"cores":2,"core":1,"of":"[0-9a-f]{32}","number":2}$',
+    ),
+    "an earlier one of its core": (
+        lambda ring: ring.put_file(
+            f"{CORE_1}/topics.json",
+            ring.file_bytes(f"{CORE_1}/topics.json").replace(b'"number":2', b'"number":1'),
+        ),
+        "^data/core-01 has the number 1 and is not the directory that core 1 has now, whose number is 2: put that one",
     ),
     "with a damaged marker": (marked(b"{"), "^data/core-01: the marker topics.json is missing or damaged"),
 }

@@ -33,7 +33,8 @@ def test_the_cores_of_a_new_directory_share_the_slots() -> None:
     assert ring.list_directory(DIRECTORY) == ["core-00", "core-01", "core-02", "slot-map", "snapshots", "topics.json"]
     of = cores.stored.id.hex()
     assert marker_of(ring, DIRECTORY) == {"format": 1, "cores": 3, "of": of}
-    assert marker_of(ring, cores.path_of(2)) == {"format": 1, "cores": 2, "core": 2, "of": of}
+    assert marker_of(ring, cores.path_of(2)) == {"format": 1, "cores": 2, "core": 2, "of": of, "number": 3}
+    assert ([cores.number_of(core) for core in range(3)], cores.stored.next_number) == ([1, 2, 3], 4)
     for core in range(3):
         assert topics_in(ring, cores.path_of(core), core) == {}
 
@@ -47,6 +48,32 @@ def test_what_one_core_has_written_is_that_of_core_0(clean: bool) -> None:
     assert topics_in(ring, cores.path_of(1), 1) == {}
     assert not {"wal", "topics", "packs", "session"} & set(ring.list_directory(DIRECTORY))
     assert made(ring, 2) == cores, "it is made once"
+
+
+def test_a_directory_that_had_several_cores_before_gets_other_numbers() -> None:
+    """Whether its newest topic is in a snapshot or only in the log."""
+    for last_id, numbers in ((5 << 48, (6, 7)), ((5 << 48) + 3, (6, 7)), ((6 << 48) - 1, (6, 7)), (5, (1, 2))):
+        world = StoreWorld().open()
+        world.create(last_id)
+        world.checkpoint()
+        world.create(last_id + 1 if last_id + 1 < 6 << 48 else 9)
+        cores = made(world.end(power_cut=False), 2)
+        assert (cores.stored.numbers, cores.stored.next_number) == (numbers, numbers[-1] + 1)
+
+
+def test_there_are_numbers_for_65535_core_directories() -> None:
+    for cores, last in ((3, 65532), (4, 65532)):
+        world = StoreWorld().open()
+        world.create(last << 48)
+        world.close()
+        ring = world.end(power_cut=False)
+        if cores == 3:
+            assert made(ring, cores).stored.numbers == (65533, 65534, 65535)
+            continue
+        before = ring.disk.contents(DIRECTORY)
+        with pytest.raises(StorageError, match="^the data directory has had 65532 core directories, and there are nu"):
+            made(ring, cores)
+        assert ring.disk.contents(DIRECTORY) == before
 
 
 def test_the_format_of_the_directory_is_that_of_core_0() -> None:

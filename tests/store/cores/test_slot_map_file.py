@@ -27,7 +27,7 @@ from topics.store.format.segment_format import SnapshotFile, pack_snapshot
 
 DATA = "data"
 PLACES = (f"{DATA}/slot-map", f"{DATA}/{COPY_PATH}")
-STORED = StoredMap(bytes(range(16)), 7, MapState.WHOLE, SlotMap.balanced(3))
+STORED = StoredMap(bytes(range(16)), 7, MapState.WHOLE, SlotMap.balanced(3), (1, 2, 5), 6)
 
 
 def begun() -> tuple[SimRing, Loop]:
@@ -52,16 +52,18 @@ def read(loop: Loop) -> FoundMap | None:
 def test_what_was_written_is_read() -> None:
     _ring, loop = written()
     assert read(loop) == FoundMap(STORED, [])
-    assert len(STORED.pack()) == MAP_BYTES == 64 + 2048
+    assert len(STORED.pack()) == MAP_BYTES == 64 + 4096
 
 
 def test_the_bytes_are_fixed() -> None:
     """Directories that exist have them."""
     data = STORED.pack()
     assert data[:20] == b"TPSN" + struct.pack("<HHQI", 1000, 2, 7, 3)
+    assert data[20:24] == struct.pack("<I", 6)
     assert data[24:40] == bytes(range(16))
     assert data[64:72] == struct.pack("<4H", 0, 1, 2, 0)
-    assert data[56:64].hex() == "dd58644d1bb087d0"
+    assert data[2112:2122] == struct.pack("<5H", 1, 2, 5, 0, 0)
+    assert data[56:64].hex() == "ba4d208b4db69c18"
 
 
 def test_a_directory_of_one_core_has_none() -> None:
@@ -147,7 +149,10 @@ def test_while_directories_are_made_a_snapshot_may_be_in_the_place_of_the_copy()
 @pytest.mark.parametrize("power_cut", [False, True])
 def test_a_crash_after_any_operation_leaves_the_old_map_or_the_new_one(power_cut: bool) -> None:
     """And with either file damaged it is not older than what was acknowledged."""
-    before, after = STORED, STORED._replace(generation=8, slots=SlotMap.balanced(4))
+    before, after = (
+        STORED,
+        STORED._replace(generation=8, slots=SlotMap.balanced(4), numbers=(1, 2, 5, 6), next_number=7),
+    )
     ring, loop = written()
     first = ring.effects
     loop.run_task(write_slot_map(loop.files, DATA, after))

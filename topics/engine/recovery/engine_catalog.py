@@ -140,7 +140,7 @@ class EngineCatalog:
             self._routers.take_image(router)
         for pair in image.ties:
             self._routers.tie(pair)
-        registry.last_id = max(registry.last_id, image.last_id)
+        registry.note_id(image.last_id)
         registry.last_order = max(registry.last_order, image.last_order)
         self._stored.lease_ids.restore(image.last_lease)
 
@@ -334,7 +334,7 @@ class EngineCatalog:
             self._stored.lease_ids.restore(seq)
             return
         if kind == FrameType.TOPIC_CREATE:
-            registry.last_id = max(registry.last_id, topic_id)
+            registry.note_id(topic_id)
             registry.last_order = max(registry.last_order, seq)
             if not registry.has_id(topic_id):
                 create = msgspec.json.decode(payload, type=CreatePayload)

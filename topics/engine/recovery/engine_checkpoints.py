@@ -274,12 +274,12 @@ class EngineCheckpoints:
         garbage would visit such a list.
         """
         registry = self._stored.registry
-        last_id, dormant_ids = registry.last_id, registry.dormant.sorted_ids()
+        last_id, end, dormant_ids = registry.last_id, registry.ids_end, registry.dormant.sorted_ids()
 
         def parts() -> Iterator[list[Topic]]:
             for topics in registry.by_id.lists():
                 for at in range(0, len(topics), step):
-                    made = [topic for topic in topics[at : at + step] if topic.id <= last_id]
+                    made = [topic for topic in topics[at : at + step] if not last_id < topic.id < end]
                     if len(dormant_ids):
                         ids = np.array([topic.id for topic in made], np.uint64)
                         places = np.minimum(np.searchsorted(dormant_ids, ids), len(dormant_ids) - 1)

@@ -89,7 +89,8 @@ class RouterRecovery:
         registry.last_order = max(registry.last_order, order)
         # Ids of topics whose creation a power cut took must not be reused: this router would be
         # theirs.
-        registry.last_id = max(registry.last_id, source_id, dest_id)
+        registry.note_id(source_id)
+        registry.note_id(dest_id)
         self.log_rows.tie(source_id, dest_id)
         router = routers.by_id.get(router_id)
         if router is not None:

@@ -116,10 +116,9 @@ class Dormant:
     def __len__(self) -> int:
         return self._count
 
-    @property
-    def last_id(self) -> int:
-        """The highest of the ids; 0 without topics."""
-        return int(self.ids.max(initial=0))
+    def last_id_below(self, end: int) -> int:
+        """Return the highest of the ids below `end`; 0 without any."""
+        return int(self.ids.max(initial=0, where=self.ids <= np.uint64(end - 1)))
 
     @property
     def last_order(self) -> int:

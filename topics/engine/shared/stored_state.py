@@ -22,7 +22,8 @@ from topics.store.in_memory.ephemeral import EphemeralFrames
 class StoredState:
     """Topics, routers and producers, with the files that their records are in."""
 
-    def __init__(self, loop: TimersPort, config: Config) -> None:
+    def __init__(self, loop: TimersPort, config: Config, directory_number: int = 0) -> None:
+        """directory_number: as in `Registry`."""
         self.files = FileTable()
         self.memory = EphemeralFrames(self.files)
         self.usage = Usage(
@@ -32,7 +33,7 @@ class StoredState:
             has_quota=config.max_total_bytes > 0,
             max_attempts=config.max_attempts,
         )
-        self.registry = Registry(self.usage)
+        self.registry = Registry(self.usage, directory_number)
         self.routers = Routers()
         self.producers = ProducerTotals(config)
         self.staged = StagedParts()

@@ -12,6 +12,7 @@ from topics.engine.shared.names_in_blocks import ByName, SortedNames, sorted_in_
 from topics.engine.state.topic import STAGING, Life, Topic
 from topics.engine.values.name_rules import Prefixes, starts_of
 from topics.engine.values.topic_config import TopicConfig
+from topics.store.disk.directory_format import DIRECTORY_SHIFT
 
 _MADE_A_STEP = 64
 
@@ -25,7 +26,8 @@ class Registry:
     find.
     """
 
-    def __init__(self, usage: Usage) -> None:
+    def __init__(self, usage: Usage, directory_number: int = 0) -> None:
+        """directory_number: that of the core directory; 0: it is the directory of one core."""
         self.by_name = ByName[Topic]()
         self.by_id = IdDict[Topic]()
         self._usage = usage
@@ -39,8 +41,12 @@ class Registry:
         """The visible queues."""
         self.with_readers: dict[Topic, None] = {}
         """The topics with named readers."""
-        self.last_id = 0
-        """The newest topic id; ids are never reused."""
+        self.last_id = directory_number << DIRECTORY_SHIFT
+        """The newest topic id that was given out here; ids are never reused."""
+        self.ids_end = (directory_number + 1) << DIRECTORY_SHIFT if directory_number else 1 << 64
+        """Ids given out here are below it. Those of topics from other core directories are below
+        all of them, or not below this.
+        """
         self.last_order = 0
         """The newest order number of create, config and delete frames, over all topics."""
 
@@ -55,6 +61,11 @@ class Registry:
     def take_id(self) -> int:
         self.last_id += 1
         return self.last_id
+
+    def note_id(self, topic_id: int) -> None:
+        """Note that an id was given out, here or in another core directory."""
+        if self.last_id < topic_id < self.ids_end:
+            self.last_id = topic_id
 
     def take_order(self) -> int:
         self.last_order += 1
@@ -98,7 +109,7 @@ class Registry:
         self._names = yield from sorted_in_steps(dormant.names)
         for durability, count in blocks.by_class.items():
             self.visible_by_class[durability] += count
-        self.last_id = max(self.last_id, dormant.last_id)
+        self.note_id(dormant.last_id_below(self.ids_end))
         self.last_order = max(self.last_order, dormant.last_order)
 
     def make_all(self) -> Iterator[None]:
@@ -117,7 +128,7 @@ class Registry:
             self.by_name[topic.name] = topic
             self._names.add(topic.name)
         self.by_id[topic.id] = topic
-        self.last_id = max(self.last_id, topic.id)
+        self.note_id(topic.id)
         self.last_order = max(self.last_order, topic.order)
         if topic.visible:
             self._count(topic, 1)

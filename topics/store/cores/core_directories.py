@@ -42,6 +42,10 @@ class CoreDirectories(NamedTuple):
         """Return the path of a core's directory."""
         return core_directory(self.path, core)
 
+    def number_of(self, core: int) -> int:
+        """Return the number of a core's directory."""
+        return self.stored.numbers[core]
+
 
 def core_directory(path: str, core: int) -> str:
     """Return the path of a core's directory below a data directory."""
@@ -90,7 +94,7 @@ async def read_cores(files: FileCalls, path: str) -> CoreDirectories | None:
                 "it was moved to, or make another directory of a backup by `topics restore`"
             )
     for name, core in expected.items():
-        await _check_core(files, path, name, core, stored.id.hex())
+        await _check_core(files, path, name, core_marker(DIRECTORY_FORMAT, core, stored))
     for name in sorted(names - expected.keys()):
         if name.startswith(CORE_PREFIX):
             raise StorageError(
@@ -100,34 +104,40 @@ async def read_cores(files: FileCalls, path: str) -> CoreDirectories | None:
     return CoreDirectories(path, stored, found.damage)
 
 
-async def _check_core(files: FileCalls, path: str, name: str, core: int, of: str) -> None:
+async def _check_core(files: FileCalls, path: str, name: str, wanted: Marker) -> None:
     """Check that a core directory is the one of its name and of this data directory.
 
+    wanted: the marker that it may have.
     Raises: StorageError.
     """
-    below = f"{path}/{name}"
+    below, core = f"{path}/{name}", wanted.core
     marker = await _marker_or_none(files, below)
     if marker is None:
-        text = msgspec.json.encode(core_marker(DIRECTORY_FORMAT, core, of)).decode()
+        text = msgspec.json.encode(wanted).decode()
         raise StorageError(
             f"{below}: the marker {MARKER_NAME} is missing or damaged: if the directory was never moved or copied, "
             f"write this to it: {text}"
         )
-    if marker.of != of:
+    if marker.of != wanted.of:
         raise StorageError(f"{below} is of another data directory than {path}: put that of core {core} in its place")
     if marker.core != core:
         raise StorageError(
             f"{below} holds core {marker.core}, which is there twice or has changed its place: put the directory of "
             f"core {core} in its place"
         )
+    if marker.number != wanted.number:
+        raise StorageError(
+            f"{below} has the number {marker.number} and is not the directory that core {core} has now, whose number "
+            f"is {wanted.number}: put that one in its place"
+        )
 
 
-def core_marker(number: int, core: int, of: str) -> Marker:
+def core_marker(directory_format: int, core: int, stored: StoredMap) -> Marker:
     """Return the marker of a core directory.
 
-    number: the format of the directory. of: the id of the directory above it, in hex digits.
+    stored: the slot map of the directory above it.
     """
-    return Marker(number, _NEVER_ONE, core, of)
+    return Marker(directory_format, _NEVER_ONE, core, stored.id.hex(), stored.numbers[core])
 
 
 _NEVER_ONE = 2

@@ -2,10 +2,11 @@
 
 Little-endian.
 
-    header     64 bytes: magic, u16 version, u16 state, u64 generation, u32 cores, 4 zeros, the id
-               of the directory (16 bytes), 16 zeros, u64 checksum of the header before it and
-               of the owners
+    header     64 bytes: magic, u16 version, u16 state, u64 generation, u32 cores, u32 number of
+               the next core directory, the id of the directory (16 bytes), 16 zeros, u64 checksum
+               of the header before it and of what follows it
     owners     u16 for each of the 1,024 slots: its core
+    numbers    u16 for each of 1,024 cores: the number of its directory; 0 after the last core
 
 One file is `slot-map`. Its copy is where a directory of one core has its snapshot, and both have
 the magic of a snapshot, with a version that no build reads as one. So a build from before there
@@ -36,9 +37,11 @@ MAP_VERSION = 1000
 ID_BYTES = 16
 _HEADER = struct.Struct("<4sHHQII16s16s")
 _CHECKSUM = struct.Struct("<Q")
-_OWNERS = struct.Struct(f"<{SLOTS}H")
+_COLUMN = struct.Struct(f"<{SLOTS}H")
 _HEADER_BYTES = _HEADER.size + _CHECKSUM.size
-MAP_BYTES = _HEADER_BYTES + _OWNERS.size
+MAP_BYTES = _HEADER_BYTES + 2 * _COLUMN.size
+NUMBERS_MAX = (1 << 16) - 1
+"""The highest number of a core directory."""
 COPY_PATH = snapshot_path(1)
 """Path of the copy, relative to the data directory."""
 
@@ -64,14 +67,19 @@ class StoredMap(NamedTuple):
     """Number of times it was written, from 1."""
     state: MapState
     slots: SlotMap
+    numbers: tuple[int, ...]
+    """Shape (cores,): the number of each core's directory, from 1. No other one ever has it."""
+    next_number: int
+    """The number that the next core directory gets; lower ones were given out."""
 
     def pack(self) -> bytes:
         """Return the bytes of the file."""
-        owners = _OWNERS.pack(*self.slots.owners)
+        cores = self.slots.cores
+        columns = _COLUMN.pack(*self.slots.owners) + _COLUMN.pack(*self.numbers, *[0] * (SLOTS - cores))
         head = _HEADER.pack(
-            SNAPSHOT_MAGIC, MAP_VERSION, self.state, self.generation, self.slots.cores, 0, self.id, bytes(16)
+            SNAPSHOT_MAGIC, MAP_VERSION, self.state, self.generation, cores, self.next_number, self.id, bytes(16)
         )
-        return head + _CHECKSUM.pack(_sum_of(head, owners)) + owners
+        return head + _CHECKSUM.pack(_sum_of(head, columns)) + columns
 
     @classmethod
     def unpack(cls, data: bytes, path: str) -> StoredMap:
@@ -81,20 +89,21 @@ class StoredMap(NamedTuple):
         """
         if len(data) < _HEADER.size or data[:4] != SNAPSHOT_MAGIC:
             raise CorruptError(f"{path}: not a slot map", {"path": path})
-        _magic, version, state, generation, cores, _zero, owner_id, _zeros = _HEADER.unpack_from(data)
+        _magic, version, state, generation, cores, next_number, owner_id, _zeros = _HEADER.unpack_from(data)
         if version != MAP_VERSION:
             raise FormatError(
                 f"{path}: a slot map of version {version}; this build knows {MAP_VERSION}: {VERSION_REMEDY}"
             )
-        head, owners = data[: _HEADER.size], data[_HEADER_BYTES:]
-        if len(data) != MAP_BYTES or _CHECKSUM.unpack_from(data, _HEADER.size)[0] != _sum_of(head, owners):
+        head, columns = data[: _HEADER.size], data[_HEADER_BYTES:]
+        if len(data) != MAP_BYTES or _CHECKSUM.unpack_from(data, _HEADER.size)[0] != _sum_of(head, columns):
             raise CorruptError(f"{path}: the checksum of the slot map is wrong", {"path": path})
         if state not in _STATES:
             raise FormatError(f"{path}: a slot map in state {state}, which this build does not know: {VERSION_REMEDY}")
-        owned = _OWNERS.unpack(owners)
+        owned, numbers = _COLUMN.unpack_from(columns), _COLUMN.unpack_from(columns, _COLUMN.size)
         if not max(owned) < cores <= SLOTS:
             raise CorruptError(f"{path}: the slot map of {cores} cores names core {max(owned)}", {"path": path})
-        return cls(owner_id, generation, MapState(state), SlotMap(cores, owned))
+        slots = SlotMap(cores, owned)
+        return cls(owner_id, generation, MapState(state), slots, numbers[:cores], next_number)
 
 
 class FoundMap(NamedTuple):
@@ -153,8 +162,8 @@ async def write_without_copy(files: FileCalls, directory: str, stored: StoredMap
     await replace_file(files, f"{directory}/{SLOT_MAP_NAME}", stored.pack())
 
 
-def _sum_of(head: bytes, owners: bytes) -> int:
-    return xxhash.xxh3_64_intdigest(head, seed=xxhash.xxh3_64_intdigest(owners))
+def _sum_of(head: bytes, columns: bytes) -> int:
+    return xxhash.xxh3_64_intdigest(head, seed=xxhash.xxh3_64_intdigest(columns))
 
 
 def _is_snapshot(data: bytes) -> bool:

@@ -56,14 +56,24 @@ class LockedDirectory:
 
     is_frozen: it is locked to be read, perhaps beside other readers: nothing in it changes.
     core: the number of the core whose directory it is, among several.
+    number: that of the directory, as its marker has it (see `Marker`).
     """
 
     def __init__(
-        self, ring: Ring, path: str, fd: int, made_in: list[str], *, is_frozen: bool = False, core: int = NO_CORE
+        self,
+        ring: Ring,
+        path: str,
+        fd: int,
+        made_in: list[str],
+        *,
+        is_frozen: bool = False,
+        core: int = NO_CORE,
+        number: int = 0,
     ) -> None:
         self._ring = ring
         self.path = path
         self.core = core
+        self.number = number
         self.is_frozen = is_frozen
         self.fd = fd
         self.made_in = made_in
@@ -76,12 +86,12 @@ class LockedDirectory:
             self._ring.unlock(fd)
 
 
-def lock_directory(ring: Ring, config: Config, *, core: int = NO_CORE) -> LockedDirectory:
+def lock_directory(ring: Ring, config: Config, *, core: int = NO_CORE, number: int = 0) -> LockedDirectory:
     """Create config.data_dir (mode 0700) if it is missing, check it and lock it.
 
     Blocking, before anything else is started.
 
-    core: it is the directory of this core.
+    core: it is the directory of this core. number: that of the directory, from the slot map.
     Raises: LockedError or StorageError with the sentence to print.
     """
     path = config.data_dir
@@ -93,7 +103,7 @@ def lock_directory(ring: Ring, config: Config, *, core: int = NO_CORE) -> Locked
         require_zstd("segment_codec zstd")
     try:
         made_in = make_with_parents(ring, path)
-        return LockedDirectory(ring, path, ring.lock(f"{path}/lock"), made_in, core=core)
+        return LockedDirectory(ring, path, ring.lock(f"{path}/lock"), made_in, core=core, number=number)
     except BlockingIOError as error:
         message = f"data directory {path} is in use, by another process or by this one: stop or close that first"
         raise LockedError(message) from error
@@ -242,7 +252,7 @@ async def check_marker(loop: Loop, locked: LockedDirectory) -> Marker:
         return marker
     except msgspec.DecodeError as error:
         raise FormatError(f"{path}: {error}: {FSCK_REMEDY}") from error
-    refusal = refused_marker(marker, locked.path, locked.core)
+    refusal = refused_marker(marker, locked.path, locked.core, locked.number)
     if not refusal and SLOT_MAP_NAME in names:
         refusal = has_slot_map(locked.path)
     if refusal:

@@ -24,6 +24,11 @@ CORES = 1
 """Number of engines that share a data directory."""
 NO_CORE = -1
 """In the place of a core's number: a directory that is no core directory."""
+DIRECTORY_SHIFT = 48
+"""The bits of a topic's id from this one on are the number of the core directory that gave it out.
+
+They are 0 in a directory of one core that never had several.
+"""
 SLOT_MAP_NAME = "slot-map"
 """Name of the file that says which core owns a topic. A directory of one core has none."""
 
@@ -41,18 +46,26 @@ class Marker(msgspec.Struct, omit_defaults=True):
     """The number of the core whose directory it is."""
     of: str = ""
     """The id that a directory of several cores and its core directories share, in hex digits."""
+    number: int = 0
+    """The number of a core directory, which no other one of the data directory has or had. It is
+    in the ids that the core gives to topics: see `DIRECTORY_SHIFT`.
+    """
 
 
-def refused_marker(marker: Marker, path: str, core: int = NO_CORE) -> str:
+def refused_marker(marker: Marker, path: str, core: int = NO_CORE, number: int = 0) -> str:
     """Return why a directory with this marker is not opened; "" if it may be.
 
-    core: the number of the core that opens its own directory.
+    core: the number of the core that opens its own directory. number: that of the directory.
     """
     if marker.format not in KNOWN_FORMATS:
         known = f"{KNOWN_FORMATS[0]} to {KNOWN_FORMATS[-1]}"
         return f"{path}: format {marker.format}; this build knows {known}: {VERSION_REMEDY}"
     if core != NO_CORE:
-        return "" if marker.core == core else f"{path}: its marker is not that of core {core}: {_NOT_A_CORE}"
+        return (
+            ""
+            if (marker.core, marker.number) == (core, number)
+            else f"{path}: its marker is not that of core {core}: {_NOT_A_CORE}"
+        )
     return refused_cores(marker, path)
 
 
