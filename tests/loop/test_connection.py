@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,7 +14,7 @@ from tests.loop.handlers import Recorder
 from topics.common import memory
 from topics.common.memory import MemoryReturns
 from topics.loop import Connection, StreamLimits
-from topics.loop.connection import LARGE_BYTES, LINGER_NS, PIECE_BYTES, PROBE_BYTES
+from topics.loop.connection import LARGE_BYTES, LINGER_NS, PIECE_BYTES, PROBE_BYTES, Row
 from topics.loop.ring import F_MORE
 from topics.loop.traffic import LARGE_SENDS_BYTES, ONE_SENDER_PASSES
 
@@ -324,6 +325,38 @@ def test_what_arrives_in_the_pass_in_which_a_completion_resumes_is_not_lost(on: 
     on.ring.receive(on.recv, b"c", more=False)
     assert on.run() == [("data", on.conn.id, b"c")]
     assert on.ring.one("recv").arguments == (10,)
+
+
+class CountedRows(list[Row]):
+    """Rows that are counted as they are looked at."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[Row]:
+        for row in super().__iter__():
+            self.looks += 1
+            yield row
+
+
+def test_resumes_of_a_pass_look_at_each_row_that_is_to_be_held_once(on: Setup) -> None:
+    """Each of a thousand resumes looked at the rows of all connections."""
+    on.loop._traffic.held = rows = CountedRows()
+    on.conn.pause_reading()
+
+    def resume(_res: int) -> None:
+        on.conn.resume_reading()
+        on.conn.pause_reading()
+
+    for _ in range(50):
+        on.loop.files.fdatasync_nowait(7, resume)
+    on.run()
+    for sync in on.ring.take("fsync"):
+        on.ring.receive(on.recv, b"a")
+        on.ring.complete(sync, 0)
+    assert on.run() == []
+    assert rows.looks == 50
+    on.conn.resume_reading()
+    assert on.run() == [("data", on.conn.id, b"a" * 50)]
 
 
 def test_a_pause_and_resume_without_data_costs_no_operation(on: Setup) -> None:

@@ -127,6 +127,8 @@ class ConnectionHost(Protocol):
 
     def send_now(self, conn: Connection, data: bytes) -> bytes | memoryview: ...
 
+    def hold(self) -> None: ...
+
     def withdraw(self, send_data: int) -> bool: ...
 
 
@@ -298,9 +300,11 @@ class Connection:
         if self.phase != OPEN or not self.paused:
             return
         self.paused = False
-        # A completion may resume while rows of this pass are still among those to be held.
-        if self._held or any(conn is self for conn, _view in self._traffic.held):
-            self._traffic.resumed.append(self)
+        traffic = self._traffic
+        if traffic.held:  # a completion resumes while rows of this pass are still to be held
+            traffic.hold()
+        if self._held:
+            traffic.resumed.append(self)
             return
         self.inbox = self.streams.inbox
         self.arm()

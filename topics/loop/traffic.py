@@ -208,9 +208,7 @@ class Traffic:
         """
         received, inputs, settled = len(self.used), 0, 0
         if self.held:
-            for conn, view in self.held:
-                conn.hold(view)
-            self.held.clear()
+            self.hold()
         resumed = self._take_resumed() if self.resumed else ()
         table = self.table
         begun = self.stats.sends + len(self.sends)
@@ -255,6 +253,12 @@ class Traffic:
             for conn in drained:
                 self._tell(conn.drained, "drained")
         return 0 < inputs == settled and not (unusual or self.sends or self.staged)
+
+    def hold(self) -> None:
+        """Have the connections hold the rows that arrived while they were paused."""
+        for conn, view in self.held:
+            conn.hold(view)
+        self.held.clear()
 
     def flush_sends(self) -> None:
         """Queue one gathered send for every connection that wrote, all in one call.
