@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from topics.config import Config
@@ -136,14 +136,13 @@ class Server:
         self.service.hosts.listens_on(self.address[0])
         self._sweep = Sweep(loop, config, self.service, self._up_to_date_connections)
 
-    def _up_to_date_connections(self) -> list[Connection]:
-        """Return all connections, updated with the lane's record of when they were last active."""
-        connections = self.listener.connections
-        if self.lane is not None:
-            for conn in connections:
-                if conn.owned:
-                    self.lane.refresh(conn)
-        return connections
+    def _up_to_date_connections(self) -> Iterator[Connection]:
+        """Yield all connections, each updated with the lane's record of when it was last active."""
+        lane = self.lane
+        for conn in self.listener.connections:
+            if lane is not None and conn.owned:
+                lane.refresh(conn)
+            yield conn
 
     @property
     def key_count(self) -> int:

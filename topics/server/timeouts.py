@@ -14,6 +14,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from email.utils import formatdate
+from heapq import merge
 
 from topics.common.memory import GrowthWatch
 from topics.config import Config
@@ -41,7 +42,8 @@ Steps = Generator[None, None, None]
 class Sweep:
     """Checks all `connections()` every second, or more often under shorter limits.
 
-    It also updates the Date header.
+    It also updates the Date header. Connections that may take work to look up are an iterator,
+    which is asked for some of them in each pass.
     """
 
     def __init__(
@@ -75,6 +77,8 @@ class Sweep:
         self._stopped = False
         self._looks: Steps | None = None
         """The look over all connections that is in progress."""
+        self._is_due = False
+        """Whether a second has passed meanwhile: another look follows."""
         self._growth: GrowthWatch | None = None
         if self._max_bytes:
             self._growth = GrowthWatch(self._max_bytes // _GROWTH_PARTS, self._on_growth)
@@ -95,9 +99,11 @@ class Sweep:
             return
         self._service.tick += 1
         self._set_date()
-        self._begin(self._check())
         self._loop.trim()
         self._loop.call_later(self._every_ms * 1_000_000, self._look)
+        self._is_due = True
+        if self._looks is None:
+            self._look_again()
 
     def _on_growth(self) -> None:
         """Look at the memory once this pass has ended: its work may be half done."""
@@ -105,19 +111,22 @@ class Sweep:
 
     def _look_at_memory(self) -> None:
         if not self._stopped and self._looks is None:
-            self._begin(self._shed(self._loop.pinned()))
+            self._go_on(self._shed(self._loop.pinned()))
 
-    def _begin(self, looks: Steps) -> None:
-        """Take the steps of a look, one a pass, instead of those of the look before."""
-        self._looks = looks
-        self._go_on(looks)
+    def _look_again(self) -> None:
+        self._is_due = False
+        self._go_on(self._check())
 
     def _go_on(self, looks: Steps) -> None:
-        if looks is self._looks and not self._stopped:
-            if next(looks, looks) is looks:
-                self._looks = None
-            else:
-                self._loop.call_later(0, lambda: self._go_on(looks))
+        """Take a step of a look, and the next one in another pass."""
+        if self._stopped:
+            return
+        self._looks = None  # in case the step fails by a bug of ours
+        if next(looks, looks) is not looks:
+            self._looks = looks
+            self._loop.call_later(0, lambda: self._go_on(looks))
+        elif self._is_due:
+            self._loop.call_later(0, self._look_again)
 
     def _set_date(self) -> None:
         self._service.writer.set_date(formatdate(self._loop.clock.now_ms() / 1000, usegmt=True).encode())
@@ -126,7 +135,7 @@ class Sweep:
         tick = self._service.tick
         pinned = self._loop.pinned()
         held = sum(pinned.values())
-        for number, conn in enumerate(list(self._connections()), 1):
+        for number, conn in enumerate(self._connections(), 1):
             if conn.phase < CLOSING:
                 try:
                     held += self._look_at(conn, tick)
@@ -168,25 +177,37 @@ class Sweep:
         """
         shares = SharedOut()
         rows: list[tuple[int, Connection]] = []
-        for number, conn in enumerate(list(self._connections()), 1):
+        for number, conn in enumerate(self._connections(), 1):
             if conn.phase < CLOSING:
                 shares.add(len(rows), conn)
                 rows.append((_held_for(conn) + pinned.get(conn.send_data, 0), conn))
             if number % CONNECTIONS_A_PASS == 0:
                 yield
-        corrections = shares.corrections()
-        sizes = [(max(size + corrections.get(row, 0), 0), conn) for row, (size, conn) in enumerate(rows)]
-        held = sum(size for size, _conn in sizes)
+        held = 0
+        lines: list[list[tuple[int, Connection]]] = []
+        for first in range(0, len(rows), CONNECTIONS_A_PASS):
+            line = [
+                (max(size + shares.correction(row), 0), conn)
+                for row, (size, conn) in enumerate(rows[first : first + CONNECTIONS_A_PASS], first)
+            ]
+            held += sum(size for size, _conn in line)
+            line.sort(key=_first_to_go, reverse=True)
+            lines.append(line)
+            yield
         if held <= self._max_bytes:
             return
-        dropped = 0
-        for size, conn in sorted(sizes, key=_first_to_go, reverse=True):
-            if held <= self._max_bytes or not size:
-                continue
-            held -= size
-            dropped += 1
-            conn.abort()
-            if dropped % DROPS_A_PASS == 0:
+        dropped = work = 0
+        for size, conn in merge(*lines, key=_first_to_go, reverse=True):
+            if held <= self._max_bytes:
+                break
+            work += 1
+            if size:
+                held -= size
+                dropped += 1
+                work += CONNECTIONS_A_PASS // DROPS_A_PASS - 1
+                conn.abort()
+            if work >= CONNECTIONS_A_PASS:
+                work = 0
                 yield
         if dropped:
             _log.warning("%d connections dropped: clients held over %d bytes of memory", dropped, self._max_bytes)
@@ -218,13 +239,10 @@ class SharedOut:
             self._users.update(id(whole) for whole, _size, _left in found)
             self._sends[row] = found
 
-    def corrections(self) -> dict[int, int]:
-        """Return the correction of each row that has one."""
+    def correction(self, row: int) -> int:
+        """Return the correction of a row; 0 for most. All rows have been added."""
         users = self._users
-        return {
-            row: sum(size // users[id(whole)] - left for whole, size, left in found)
-            for row, found in self._sends.items()
-        }
+        return sum(size // users[id(whole)] - left for whole, size, left in self._sends.get(row, ()))
 
 
 def _held_for(conn: Connection) -> int:

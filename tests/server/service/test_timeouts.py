@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from topics.common import memory
 from topics.common.memory import GrowingBytes, GrowthWatch, note_held
 from topics.config import tiny_config
 from topics.engine.values.results import DiffResult
-from topics.loop.connection import CLOSED, OPEN
+from topics.loop.connection import CLOSED, OPEN, Connection
 from topics.server.timeouts import CONNECTIONS_A_PASS, DROPS_A_PASS, Sweep
 
 DIFF = (
@@ -86,12 +87,76 @@ def test_a_look_takes_some_connections_a_pass_and_comes_to_all_of_them() -> None
     assert [peer.looks for peer in peers if peer.phase == OPEN] == [1] * (len(peers) - 1)
 
 
+def test_a_look_that_takes_longer_than_a_second_comes_to_all_before_another_begins() -> None:
+    """Each second another look began at the first connections, and none came to the last."""
+    peers = [Peer(number, 0) for number in range(8 * CONNECTIONS_A_PASS)]
+    _sweep, loop = swept(peers)
+    loop.advance_ms(1000)
+    for _ in range(8):
+        loop.advance_ms(400)
+    assert [peer.looks for peer in peers[-CONNECTIONS_A_PASS:]] == [1] * CONNECTIONS_A_PASS
+    assert peers[0].looks == 1
+    loop.advance_ms(0)
+    assert peers[0].looks == 2, "the next look was due meanwhile"
+
+
+def test_all_that_a_look_asks_of_connections_is_asked_of_some_a_pass() -> None:
+    """The lane's record of each connection was asked for, and all were sorted, in one pass."""
+    peers = [Peer(number, 1000) for number in range(5 * CONNECTIONS_A_PASS)]
+    sweep, loop = swept(peers, max_client_bytes=len(peers) * 1000 // 2)
+    asked = 0
+
+    def connections() -> Iterator[Peer]:
+        nonlocal asked
+        for peer in peers:
+            asked += 1
+            yield peer
+
+    class Admitted(SimpleNamespace):
+        @property
+        def admitted(self) -> bool:
+            nonlocal asked
+            asked += 1
+            return True
+
+    for peer in peers:
+        state = vars(peer.state)
+        del state["admitted"]
+        peer.state = Admitted(**state)
+    sweep._connections = cast(Any, connections)
+    a_pass = [0]
+    loop.advance_ms(1000)
+    while loop.waiting > 1:
+        a_pass.append(asked)
+        loop.advance_ms(0)
+    assert max(after - before for before, after in pairwise(a_pass)) <= 2 * CONNECTIONS_A_PASS
+    assert sum(peer.phase == CLOSED for peer in peers) == len(peers) // 2
+
+
+def test_a_server_refreshes_the_connections_of_its_lane_as_they_are_looked_at() -> None:
+    world = World().start()
+    clients = [world.connect() for _ in range(3)]
+    for client in clients:
+        client.ask(b"GET /v0/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    refreshed: list[Connection] = []
+    for conn in world.server.listener.connections:
+        conn.owned = True
+    world.server.lane = cast(Any, SimpleNamespace(refresh=refreshed.append))
+    looked_at = iter(world.server._up_to_date_connections())
+    first = next(looked_at)
+    assert refreshed == [first]
+    assert [first, *looked_at] == refreshed
+    assert len(refreshed) == len(clients)
+    for conn in refreshed:
+        conn.owned = False
+
+
 def test_connections_that_hold_too_much_are_dropped_some_a_pass() -> None:
     peers = [Peer(number, 1000) for number in range(5 * DROPS_A_PASS)]
     _sweep, loop = swept(peers, max_client_bytes=DROPS_A_PASS * 1000)
     dropped = [0]
     loop.advance_ms(1000)
-    for _ in range(10):
+    for _ in range(12):
         dropped.append(sum(peer.phase == CLOSED for peer in peers))
         loop.advance_ms(0)
     assert max(after - before for before, after in pairwise(dropped)) == DROPS_A_PASS
