@@ -186,6 +186,25 @@ def test_a_router_without_room_goes_on_for_who_reads_its_destination(monkeypatch
     assert work.stepped.count("router5") >= 3
 
 
+def test_routers_without_room_that_go_with_their_topic_are_taken_off_the_lists_in_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ten thousand were taken off in the pass that answers, each with a change of its state."""
+    world = held(4 * TRIES_A_ROUND)
+    forwarding = world.engine._routers._forwarding
+    listed = len(forwarding._held)
+    assert listed > 3 * TRIES_A_ROUND
+    deleted = Answer()
+    world.engine.delete_topic("source", if_empty=False, done=deleted)
+    world.until(lambda: deleted.given)
+    assert len(forwarding._held) > listed // 2, "the answer does not wait for the lists"
+    work = Work(monkeypatch)
+    world.until(lambda: len(world.engine._core.usage.reclaim) == 0)
+    world.advance_ms(2 * world.config.router_retry_ms)
+    assert (forwarding._held, forwarding._behind, forwarding._news) == ({}, {}, {})
+    assert work.stepped == [], "a deleted router is in no step (R-RTR-11)"
+
+
 def test_a_topic_s_routers_are_released_after_its_deletion_is_answered_and_no_request_finds_them() -> None:
     world = routed(300)
     world.put("other")

@@ -15,7 +15,7 @@ fewer steps. A step that finds no room is tried again after `router_retry_ms`, a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Protocol
@@ -38,6 +38,8 @@ STEPS_A_PASS = 32
 """Steps that a pass begins, so that other work is served."""
 TRIES_A_ROUND = 64
 """Tries of blocked routers in each `router_retry_ms`."""
+_FORGOTTEN_A_STEP = 64
+"""Routers that are gone and that one step takes off the lists."""
 _END_ROUNDS = 2 * HOPS_MAX
 """Rounds at the end: records in a cycle end after that many hops, and no new ones come by then."""
 _BUSY_DELAYS = 5
@@ -302,19 +304,30 @@ class Forwarding:
             router.enter(RouterWork.IDLE)
         self._release(router, everybody=True)
 
-    def forget(self, *gone: Router) -> None:
-        """Forget routers that are gone, perhaps 10,000. Readers may trim what these held."""
-        for routers in filter(None, (self._news, self._behind, self._held)):
-            for router in gone:
-                routers.pop(router, None)
+    def forget(self, *gone: Router) -> Iterator[None]:
+        """Forget routers that are gone, perhaps 10,000. Readers may trim what these held.
+
+        No reader waits for them when this returns. The steps take them off the lists of routers
+        with work; a router that is found there until then begins no step.
+        """
         for router in gone:
-            # A step ends by itself.
-            if router.work is not RouterWork.IDLE and router.work not in STEPPING:
-                router.enter(RouterWork.IDLE)
             if router.waiting:
                 self._release(router, everybody=True)
         for source in {router.source for router in gone}:
             trim(self._core, source)
+        return self._take_off(list(gone))
+
+    def _take_off(self, gone: list[Router]) -> Iterator[None]:
+        """Take routers off the lists, some a step, and their objects out of this one."""
+        while gone:
+            for router in gone[-_FORGOTTEN_A_STEP:]:
+                for routers in (self._news, self._behind, self._held):
+                    routers.pop(router, None)
+                # A step ends by itself.
+                if router.work is not RouterWork.IDLE and router.work not in STEPPING:
+                    router.enter(RouterWork.IDLE)
+            del gone[-_FORGOTTEN_A_STEP:], router
+            yield
 
 
 def is_awaited(topic: Topic) -> bool:

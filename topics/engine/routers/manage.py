@@ -223,7 +223,8 @@ class RouterManager:
             if error is None:
                 if router.life is not RouterLife.GONE:
                     core.routers.remove(router)
-                self._forwarding.forget(router)
+                for _ in self._forwarding.forget(router):
+                    pass
                 # The creation is in the source's shard, too, whose files may outlast those of this
                 # one.
                 answer = partial(done, RouterDeleted(True))

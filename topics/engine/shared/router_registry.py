@@ -88,7 +88,8 @@ class Routers:
 
     def of_topic(self, topic: Topic) -> list[Router]:
         """Return the routers with the topic as source or destination, by name."""
-        return sorted({*topic.routers, *topic.feeders}, key=attrgetter("name"))
+        # in the order of their creation, which their names often have, and a set has not
+        return sorted(dict.fromkeys((*topic.routers, *topic.feeders)), key=attrgetter("name"))
 
     def note_gone(self, pair: tuple[int, int]) -> None:
         """Note that a router between these topics is gone."""

@@ -5,7 +5,8 @@ Source: wire contract 7.1, 7.4, 7.17, R-REC, R-CFG, R-PATCH.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Protocol
 
 import msgspec
@@ -66,8 +67,8 @@ class TopicRouters(Protocol):
     def note(self, router: Router) -> bool:
         """Note that the router may lag."""
 
-    def forget(self, *gone: Router) -> None:
-        """Remove the state of deleted routers."""
+    def forget(self, *gone: Router) -> Iterator[None]:
+        """Let go who waits for deleted routers; return the steps that remove their state."""
 
 
 class Creation(Operation[LifecycleCore]):
@@ -159,13 +160,13 @@ class Removal(Operation[LifecycleCore]):
         routers = [router for router in self.routers if router.life is not gone]
         self.routers = []
         released = self.core.routers.remove_in_steps(routers)
-        self.forwarding.forget(*routers)
+        forgotten = self.forwarding.forget(*routers)
         self.done(DeleteTopicResult(True, [router.name for router in routers]))
         for waiter in list(topic.waiters):
             waiter.on_topic_gone()
         self._resume()
         del routers
-        self.core.usage.reclaim.run(released)
+        self.core.usage.reclaim.run(chain(released, forgotten))
 
     def fail(self, error: TopicsError) -> None:
         if self.topic.is_made:
