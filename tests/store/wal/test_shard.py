@@ -117,6 +117,21 @@ def test_a_log_that_fails_amid_answers_gives_the_others_and_then_fails_what_is_s
     world.close()
 
 
+def test_callbacks_that_wait_only_for_what_was_staged_before_them_take_turns_too(few_answers: int) -> None:
+    """Where nothing was staged all of them ran in one pass."""
+    world = LogWorld()
+    world.settle(world.write())
+    ended: list[int] = []
+    for number in range(35):
+        world.log.when_committed(1, False, lambda _commit, number=number: ended.append(number))  # type: ignore[misc]
+    seen = [0]
+    while seen[-1] < 35:
+        world.passes(1)
+        seen.append(len(ended))
+    assert max(np.diff(seen)) == few_answers
+    assert ended == list(range(35))
+
+
 def test_callers_of_the_library_get_all_answers_in_the_pass_that_they_wait_in(few_answers: int) -> None:
     world = LogWorld()
     world.log.commit_in_place()

@@ -602,10 +602,7 @@ class Shard:
         if batch.wants_sync and self._durable.unsynced:
             self._sync.start()
             return
-        self.staging.take()
-        self._moved.set()
-        for done in batch.waiters:
-            done(AT_ONCE)
+        self._answer(self.staging.take().waiters, AT_ONCE)
         self._loop.again()
 
     # --- the two drivers of a commitment -----------------------------------------------------------------------------
@@ -693,7 +690,7 @@ class Shard:
             self._loop.call_later(0, partial(_drop, batch))
 
     def _answer(self, waiters: list[Done], commit: Commit) -> None:
-        """Run callbacks of a batch that was committed, and have the next passes run the others.
+        """Run callbacks of a batch that has ended well, and have the next passes run the others.
 
         Callers that drive the loop wait for all of them. Until the last, no other batch is sent.
         """
