@@ -20,7 +20,7 @@ def test_a_directory_that_holds_files_of_others_is_refused(tmp_path: Path, name:
 
 def test_what_may_be_in_a_new_data_directory(tmp_path: Path) -> None:
     """R-LIFE-9: lost+found, names with a dot, what settings name, and what a killed start or doctor left."""
-    for name in (".keep", "lost+found", "lock", "topics.json.tmp", "doctor.tmp", "keys", "run"):
+    for name in (".keep", "lost+found", "lock", "topics.json.tmp", "cold-directory.tmp", "doctor.tmp", "keys", "run"):
         (tmp_path / name).mkdir(mode=0o700) if name in {"lost+found", "run"} else (tmp_path / name).touch()
     settings = {"api_keys_file": str(tmp_path / "keys"), "port_file": str(tmp_path / "run" / "port")}
     with topics.open(tmp_path, **settings) as log:

@@ -29,6 +29,7 @@ from topics.store.disk.directory_format import (
 from topics.store.disk.whole_files import read_file, replace_file
 from topics.store.format.compressed_segment import require_zstd
 from topics.store.format.segment_format import (
+    COLD_MARK_NAME,
     DIRECTORY_FORMAT,
     FIRST_DIRECTORY_FORMAT,
     MARKER_NAME,
@@ -43,7 +44,12 @@ SET_ASIDE = "set-aside-"
 """How the names of directories begin that have the damaged files of a rebuild."""
 PROBE_NAME = "doctor.tmp"
 """The file to which `topics doctor` writes, and which one that was killed leaves."""
-_BEFORE_SIGNS = frozenset(("lock", f"{MARKER_NAME}.tmp", "session", "session.tmp", PROBE_NAME, "lost+found"))
+_BEFORE_SIGNS = frozenset(
+    (
+        *("lock", f"{MARKER_NAME}.tmp", "session", "session.tmp", PROBE_NAME, "lost+found"),
+        *(COLD_MARK_NAME, f"{COLD_MARK_NAME}.tmp"),
+    )
+)
 """Names in a directory that may become one: a start or a doctor that was killed or failed, or a new
 file system, left them.
 """

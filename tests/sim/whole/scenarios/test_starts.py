@@ -39,6 +39,23 @@ def test_a_first_start_killed_anywhere_leaves_no_directory_that_a_power_cut_take
         world.close()
 
 
+def test_a_second_start_that_a_power_cut_ends_leaves_no_directory_that_a_third_refuses() -> None:
+    """R-LIFE-9. The first was killed before the name of its marker was durable, and the cut takes that name."""
+    for effects in range(10, 16):
+        for later in range(1, 16, stride(1)):
+            world = SimWorld(effects + later, cold_dir="/srv/cold")
+            world.ring.stop_at(effects)
+            with contextlib.suppress(SimStoppedError):
+                world.start()
+            world.crash()
+            world.ring.stop_at(later)
+            with contextlib.suppress(SimStoppedError):
+                world.start()
+            world.power_cut()
+            world.start()
+            world.close()
+
+
 def test_a_record_that_a_killed_start_with_other_shards_copied_is_copied_once() -> None:
     """R-DUR-13, R-DUR-15: `count`, `bytes`. The snapshot before the flags lists the copy, and the log has it, too."""
     for effects in range(60, 160, stride(4)):
