@@ -407,7 +407,7 @@ class LibraryMachine(Machine):
         if self._pauses or rng.random() >= _MEANWHILE:
             return
         assert log is not None
-        self._pauses = True
+        self._pauses, began_ns = True, self.ring.clock.monotonic_ns()
         try:
             self.counts["pauses of reads"] += 1
             if rng.random() < 0.3:
@@ -419,6 +419,7 @@ class LibraryMachine(Machine):
                     self._rest(_SHORT_NS)
         finally:
             self._pauses = False
+            self.meanwhile_ns += self.ring.clock.monotonic_ns() - began_ns
 
     def _rest(self, most_ns: int = 1 << 62) -> None:
         """Do the work that is due, and let time pass until other work is."""

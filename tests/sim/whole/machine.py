@@ -122,6 +122,8 @@ class Machine:
     def __init__(self, plan: Plan, say: Callable[[str], None] | None = None) -> None:
         self.plan = plan
         self.counts: Counter[str] = Counter()
+        self.meanwhile_ns = 0
+        """Time that calls of a library have paused for others, as the simulator chose."""
         self._say = say
         self.tracing = say is not None
         self.ring = SimRing(plan.seed, shuffle=True, split=plan.split, fd_limit=4096, **plan.ring_options)
@@ -295,6 +297,10 @@ class Machine:
         """
         failures = self.ring.faults.failures[self._failures_audited :]
         return self._excused or any(kind == "sync" and "/wal-" in path for kind, path in failures)
+
+    def waited_ns(self) -> int:
+        """Return the monotonic time without the pauses that the simulator chose."""
+        return self.ring.clock.monotonic_ns() - self.meanwhile_ns
 
     @property
     def log_is_short(self) -> bool:

@@ -56,6 +56,8 @@ every second.
 """
 _TURN_BYTES = 1000
 """A body that is taken in turns of fewer bytes takes long."""
+_TURNS_NS = 500_000_000
+"""Longer than the largest body takes in turns, beside other work."""
 _NO_FILE_NS = 1_500_000_000
 """Longer than a write waits for a file of the log that cannot be opened."""
 
@@ -96,6 +98,8 @@ class OwningClient(Client):
         self.machine.say(f"client {self.number}: connection lost")
         factor = self.machine.ring.sync_factor
         linger_ns = _LINGER_NS * (1 if factor == 1 else 3 * factor)
+        if self.machine.config.pass_body_bytes < _TURN_BYTES:
+            linger_ns += _TURNS_NS
         if self._may_lack_files and any(topic.limbo for topic in self.shared.topics):
             linger_ns += _NO_FILE_NS
         self._later(linger_ns, self._settle)
@@ -149,8 +153,7 @@ class OwningClient(Client):
 
     def _ask(self, wire: Wire, topic: OwnedTopic, operation: Operation) -> None:
         self._in_flight.append((topic, operation))
-        clock = self.machine.ring.clock
-        asked_ms, asked_ns = clock.now_ms(), clock.monotonic_ns()
+        asked_ms, asked_ns = self.machine.ring.clock.now_ms(), self.machine.waited_ns()
         if self.machine.tracing:
             self.machine.say(f"client {self.number} -> {topic.name}: {operation}")
         wire.ask(
@@ -245,9 +248,8 @@ class OwningClient(Client):
             producer = rng.choice("pq")
             newest = max((part.epoch for part in topic.sent if part.producer == producer), default=3)
             part = Part(producer, max(0, newest + rng.choice((-3, -1, 0, 0, 0, 1, 1, 2))), rng.randrange(3))
-        # Of two at the same time the second would take effect after what follows it, should the first fail.
-        is_free = all(not isinstance(op, Write) or op.part != part for op in self.under_way(topic))
-        return part if is_free else None
+        parts = [op.part for op in self.under_way(topic) if isinstance(op, Write) and op.part is not None]
+        return part if all(_may_follow(part, other) for other in parts) else None
 
     def _records_of(self, topic: OwnedTopic, part: Part, fresh: list[Record]) -> list[Record]:
         """Return the records that the part came with before, in any order; sometimes other ones."""
@@ -290,7 +292,7 @@ class OwningClient(Client):
     def _answered(
         self, topic: OwnedTopic, operation: Operation, asked: tuple[int, int], status: int, answer: Any
     ) -> None:
-        """asked: the time of the request, by the wall clock in ms and by the monotonic one in ns."""
+        """asked: the time of the request, by the wall clock in ms and by `Machine.waited_ns`."""
         machine = self.machine
         asked_ms, asked_ns = asked
         assert self._in_flight.popleft() == (topic, operation), "answers come in order"
@@ -298,13 +300,17 @@ class OwningClient(Client):
             machine.say(f"client {self.number} <- {topic.name}: {status} {short(answer)}   [{str(operation)[:50]}]")
         if status:
             self.begin()
-            self._check_late(topic, operation, machine.ring.clock.monotonic_ns() - asked_ns)
+            self._check_late(topic, operation, machine.waited_ns() - asked_ns)
         self.count("requests of owners", status, answer)
         is_read = not (operation.changes or isinstance(operation, Flush))
         if status == 500 and is_read and _is_for_changes(answer["error"]):
             raise machine.wrong(f"{topic.name}: {operation}: {status} {short(answer)}, but reads go on")
+        if status == 500 and isinstance(operation, Write):
+            topic.failed.append((operation, machine.waited_ns()))
         if status == 500 and _never_begun(answer["error"]):
             topic.burn([operation])
+        elif status == 422 and topic.was_full(operation, asked_ns):
+            self.machine.counts["refusals for writes that failed"] += 1
         elif status in {0, 500}:
             if operation.changes:
                 topic.limbo.append(operation)
@@ -374,11 +380,23 @@ class Owner(Clients):
         return {text[: text.index("~", 1) + 1].encode() for texts in found for text in texts}
 
 
+def _may_follow(part: Part, other: Part) -> bool:
+    """Return whether a part may be sent while another one is under way.
+
+    The same part would take effect after what follows it, should the first fail. Whether an epoch is
+    too old would depend on a newer one that may still fail (R-PROD-3).
+    """
+    return part != other and not (part.producer == other.producer and part.epoch < other.epoch)
+
+
 def _is_for_changes(refusal: dict[str, Any]) -> bool:
     """Check R-DUR-16: the log takes no writes, and everything in it is still readable."""
     return refusal.get("detail", {}).get("reason") in {"disk_full", "read_only"}
 
 
 def _never_begun(refusal: dict[str, Any]) -> bool:
-    """Check that a batch without space or file left nothing, not even a part."""
-    return refusal.get("detail", {}).get("reason") in {"disk_full", "no_log_file"}
+    """Check that nothing was left, not even a part: a batch had no space or file, or the format of
+    the directory was not raised for it.
+    """
+    is_format = "format of the data directory could not be raised" in refusal["message"]
+    return is_format or refusal.get("detail", {}).get("reason") in {"disk_full", "no_log_file"}

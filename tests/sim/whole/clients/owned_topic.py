@@ -57,6 +57,8 @@ class OwnedTopic:
         """
         self.has_failed = False
         """Whether a change in its limbo was answered 5xx."""
+        self.failed: list[tuple[Write, int]] = []
+        """Writes answered 500 since the last crash, and when (`Machine.waited_ns`)."""
         self.refuses = False
         """Whether the disk was full, or no file could be opened: a later change of its limbo may
         have happened without the earlier ones.
@@ -181,6 +183,20 @@ class OwnedTopic:
         has_caps = any(state.config["cap_records"] or state.config["cap_bytes"] for state in there)
         return any(op.changes and (has_caps or not isinstance(op, Write)) for op in operations)
 
+    def was_full(self, operation: Operation, asked_ns: int) -> bool:
+        """Return whether a write had no room beside writes that failed later (R-CAP-5).
+
+        asked_ns: when it was asked for. Those that had failed by then took no room.
+        """
+        beside = [write for write, failed_ns in self.failed if failed_ns >= asked_ns]
+        if not isinstance(operation, Write) or not beside:
+            return False
+        reached = list(self.states)
+        for write in [*beside, operation]:
+            before = reached
+            reached = [write.apply(state, self.instance + 1)[-1] for state in before]
+        return any(after is state for state, after in zip(before, reached, strict=True))
+
     # --- what happens to it ------------------------------------------------------------------------------------------
     def burn(self, operations: list[Operation]) -> None:
         """Note that these changes did not happen, but may have taken seqs."""
@@ -249,7 +265,7 @@ class OwnedTopic:
         self.durable = 0
         self.answered_ns = []
         self.refuses = self.has_failed = False
-        self.limbo, self.settled = [], []
+        self.limbo, self.settled, self.failed = [], [], []
         if self.tip is not None:
             self.instance = max(self.instance, self.tip.instance)
 

@@ -307,7 +307,9 @@ class _Watcher(Client):
 
     def forget(self) -> None:
         self.at: dict[str, tuple[int, int]] = {}
-        """By topic: the life and the seq of the last record that came."""
+        """By topic: the life and the seq of the last record that came. Life 0: one that began while
+        there was no stream, and had no record on this one.
+        """
         self.cursors: dict[str, int] = {}
         """The cursors of the last id."""
         self.resumed: set[str] = set()
@@ -407,7 +409,7 @@ class _Watcher(Client):
         lives = {int(row["data"].split("/")[1]) for row in data["records"]}
         texts = [f"{name}/{max(lives)}/{seq}" for seq in seqs]
         life, seen = self.at.get(name, (max(lives), 0))
-        if resumes and life != max(lives):
+        if (resumes or not life) and life != max(lives):
             self.others.add((name, max(lives)))
             seen = begin
         elif life != max(lives):

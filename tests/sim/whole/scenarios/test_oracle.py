@@ -13,11 +13,12 @@ import pytest
 
 from tests.sim.whole.clients.checkpoints import Checkpoints
 from tests.sim.whole.clients.operation import Configure, DeleteRecords, Drop, Look, Maybe, Write
-from tests.sim.whole.clients.owned import OwningClient
+from tests.sim.whole.clients.owned import OwningClient, _may_follow, _never_begun
 from tests.sim.whole.clients.owned_topic import OwnedTopic
 from tests.sim.whole.clients.reader_clients import Reading
-from tests.sim.whole.clients.state import CONFIG_DEFAULT, Record, State
+from tests.sim.whole.clients.state import CONFIG_DEFAULT, Part, Record, State
 from tests.sim.whole.clients.waiting import Waiting
+from tests.sim.whole.clients.watching import Event, Watching
 from tests.sim.whole.machine import Machine
 from tests.sim.whole.seed_plan import LONGEST_SHORT_LOG
 from topics.config import Config
@@ -164,3 +165,52 @@ def test_files_are_not_compared_with_a_topic_whose_delete_is_under_way(under_way
     machine.engine = SimpleNamespace(_core=SimpleNamespace(registry=SimpleNamespace(visible=lambda _: Mock(id=12))))
     asking = Checkpoints(machine, random.Random(0), [owner]).clients[0]
     assert [before.topic for before in asking._look()] == ([] if under_way else [topic])
+
+
+@pytest.mark.parametrize(("failed_ns", "is_right"), [(9, False), (11, True)])
+def test_writes_that_fail_take_room_until_then(failed_ns: int, is_right: bool) -> None:
+    """R-CAP-5: asked at 10, a write finds the room taken by those that fail at 11."""
+    topic = a_topic(cap_records=2, discard="reject")
+    topic.failed = [(a_write("1"), failed_ns), (a_write("2"), failed_ns)]
+    assert topic.was_full(a_write("3"), 10) == is_right
+    assert not topic.was_full(Look(), 10)
+    assert not a_topic(cap_records=3, discard="reject").was_full(a_write("3"), 10)
+
+
+def test_a_part_is_not_sent_beside_a_newer_epoch_that_may_fail() -> None:
+    """R-PROD-3: whether it is too old would depend on that one."""
+    part = Part("p", 3, 0)
+    assert [_may_follow(part, other) for other in (part, Part("p", 4, 0), Part("q", 4, 0), Part("p", 3, 1))] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_a_topic_that_was_created_again_meanwhile_may_have_its_first_record_later() -> None:
+    """R-REC-2: a watcher that comes back hears of the first at once, and of records when there are any."""
+    machine: Any = Mock(spec=Machine, counts=Counter(), wrong=AssertionError)
+    watcher = Watching(machine, random.Random(0)).watcher
+    watcher.at, watcher.resumed = {"w": (1, 1)}, {"w"}
+    row = {"$seq": 1, "data": "w/2/1"}
+    for name, told in (
+        ("tombstone", {"reason": "recreated"}),
+        ("caught-up", {}),
+        ("record", {"from_seq": 0, "to_seq": 1, "records": [row]}),
+    ):
+        watcher._event(Event(name, {"topic": "w", **told}, {}))
+    assert watcher.at == {"w": (2, 1)}
+
+
+def test_pauses_that_the_simulator_chose_are_no_time_that_a_call_took() -> None:
+    machine = Machine.__new__(Machine)
+    machine.ring = SimpleNamespace(clock=SimpleNamespace(monotonic_ns=lambda: 100))  # type: ignore[assignment]
+    machine.meanwhile_ns = 40
+    assert machine.waited_ns() == 60
+
+
+def test_a_write_for_which_the_format_was_not_raised_is_not_before_those_that_follow() -> None:
+    told = {"message": "storage failed: the format of the data directory could not be raised: (a file)", "detail": {}}
+    assert _never_begun(told)
+    assert not _never_begun({"message": "storage failed: a sync failed", "detail": {}})
