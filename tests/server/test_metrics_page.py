@@ -56,6 +56,8 @@ FAMILIES = {
     "topics_recovery_frames": "gauge",
     "topics_recovery_cut_bytes": "gauge",
 }
+OTHERWISE_IN_SECONDS = {"topics_uptime": "process_start_time", "topics_wal_fsync_latency": "topics_stage"}
+"""Times in ms or us, and the family that has them in seconds by another name; of a sync: its stage."""
 OF_PROCFS = {
     "process_cpu_seconds_total": "counter",
     "process_resident_memory_bytes": "gauge",
@@ -96,6 +98,13 @@ def test_every_family_has_help_and_type() -> None:
     assert FAMILIES.items() <= types.items()
     assert set(types) <= set(re.findall(r"^# HELP (\S+) ", text, re.MULTILINE))
     assert len(types) == text.count("# TYPE ")
+
+
+def test_every_time_is_there_in_seconds_too() -> None:
+    types = re.findall(r"^# TYPE (\S+) ", World().start().connect().get("/v0/metrics").body.decode(), re.MULTILINE)
+    times = {name.rpartition("_")[0] for name in types if name.endswith(("_ms", "_us"))}
+    assert len(times) > 6
+    assert {f"{OTHERWISE_IN_SECONDS.get(name, name)}_seconds" for name in times} <= set(types)
 
 
 def test_the_page_of_metrics_describes_every_family_with_its_type_and_labels() -> None:

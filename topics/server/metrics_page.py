@@ -377,6 +377,7 @@ def _checkpoint_families(checkpoints: CheckpointCounters) -> Iterator[Metric]:
 
 def _archive_families(archive: ArchiveStats) -> Iterator[Metric]:
     yield GaugeMetricFamily("topics_archive_lag_ms", "Age of the end of the archive; 0: there is none", archive.lag_ms)
+    yield GaugeMetricFamily("topics_archive_lag_seconds", "The same in seconds", archive.lag_ms / 1000)
     yield GaugeMetricFamily(
         "topics_archive_waiting_bytes", "Bytes of log files that wait to be archived", archive.waiting_bytes
     )
