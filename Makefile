@@ -127,7 +127,8 @@ bridge: venv ## a bridge to Kafka and NATS, killed; KILLS=n, SIDE=nats
 		dependency:copy-dependencies -DoutputDirectory=$(abspath $(VENV))/kafka || rm -rf $(VENV)/kafka; fi
 	$(BIN)/python -m tests.long.bridge.bridge_rounds --kills $(KILLS) $(if $(SIDE),--side $(SIDE)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-mirror: venv ## a server and its mirror, killed after every operation and at random; N=n, KILLS=n
+mirror: venv ## backups, and a server and its mirror, killed after every operation and at random; N=n, KILLS=n
+	$(BIN)/python -W ignore -m tests.store.backup.backup_sweep
 	$(BIN)/python -W ignore -m tests.store.mirror.mirror_sweep
 	$(BIN)/python -W ignore -m tests.store.mirror.mirror_world 0 $(N)
 	$(BIN)/python -m tests.long.mirror.mirror_rounds --kills $(KILLS) $(if $(SEED),--seed $(SEED))
