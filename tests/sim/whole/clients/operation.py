@@ -283,6 +283,9 @@ class Flush(Operation):
         return [state]
 
     def answered(self, state: Maybe, instance: int, burned: int, status: int, answer: Any) -> list[Maybe]:
+        if state is not None and self.seq is not None and self.seq > state.head:  # it was created again meanwhile
+            expect("status", status, 400)
+            return [state]
         state = exists(state, status)
         least = state.head if self.seq is None else self.seq
         if not least <= answer["synced_seq"] <= state.head:

@@ -12,7 +12,7 @@ from unittest.mock import Mock
 import pytest
 
 from tests.sim.whole.clients.checkpoints import Checkpoints
-from tests.sim.whole.clients.operation import Configure, DeleteRecords, Drop, Look, Maybe, Write
+from tests.sim.whole.clients.operation import Configure, DeleteRecords, Drop, Flush, Inconsistent, Look, Maybe, Write
 from tests.sim.whole.clients.owned import OwningClient, _may_follow, _never_begun
 from tests.sim.whole.clients.owned_topic import OwnedTopic
 from tests.sim.whole.clients.reader_clients import Reading
@@ -214,3 +214,10 @@ def test_a_write_for_which_the_format_was_not_raised_is_not_before_those_that_fo
     told = {"message": "storage failed: the format of the data directory could not be raised: (a file)", "detail": {}}
     assert _never_begun(told)
     assert not _never_begun({"message": "storage failed: a sync failed", "detail": {}})
+
+
+def test_a_flush_behind_a_delete_may_name_a_seq_of_the_topic_before() -> None:
+    (state,) = a_topic().states
+    assert Flush(42).answered(state, 1, 0, 400, {}) == [state]
+    with pytest.raises(Inconsistent, match="status is 200, not 400"):
+        Flush(42).answered(state, 1, 0, 200, {"synced_seq": 0})
