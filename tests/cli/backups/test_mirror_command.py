@@ -63,6 +63,39 @@ def test_a_mirror_that_was_killed_continues_and_is_promoted_after_its_server_was
         assert (lost.gap_from, lost.gap_to, lost.reason) == (4, first - 1, "crash")
 
 
+def test_a_mirror_has_topics_deletes_configurations_floors_readers_and_routers(pair: MirroredServer) -> None:
+    mirror = pair.follow()
+    with topics.connect(pair.url) as log:
+        log.put_topic("capped", cap_records=2, durability="fsync")
+        log.append("capped", [1, 2, 3, 4, 5])
+        log.append("orders", [{"n": n} for n in range(1, 7)], create=True)
+        log.delete("orders", before_seq=3)
+        log.patch_topic("orders", ttl_ms=90_000_000)
+        log.put_router("copies", "orders", "copies")
+        log.append("gone", [1])
+        with log.reader("orders", "billing", from_="first") as reader:
+            assert [record.seq for record in reader.read(limit=2)] == [3, 4]
+            reader.commit()
+        pair.caught_up()
+        log.delete_topic("gone")
+        pair.caught_up()
+        (billing,) = log.readers("orders")
+        configs = {name: log.state(name).config for name in ("capped", "orders")}
+        router = log.router("copies")
+    mirror.end()
+    assert pair.promote("new").code == 0
+    with topics.open(pair.home / "new") as log:
+        assert {state.name for state in log.topics()} == {"capped", "copies", "orders"}
+        assert {name: log.state(name).config for name in configs} == configs
+        capped = log.page("capped")
+        assert capped.tombstone is not None
+        assert (capped.tombstone.gap_to, capped.tombstone.reason) == (3, "cap")
+        assert [record.data for record in capped.records] == [4, 5]
+        assert [record.seq for record in log.page("orders").records] == [3, 4, 5, 6]
+        assert [(each.name, each.committed) for each in log.readers("orders")] == [("billing", billing.committed)]
+        assert log.router("copies").config == router.config
+
+
 def test_the_first_server_shows_how_late_its_mirror_is(pair: MirroredServer) -> None:
     """R-ARC-4: as late as what is on the mirror's disk."""
     mirror = pair.follow("--name", "the cellar")

@@ -11,7 +11,8 @@ from tests.sim.world.sim_file import SimFile
 from tests.store.archive.archive_world import ARCHIVE, ArchiveRun, archive_config, archived, held, restored, wait
 from tests.store.store_world import StoreWorld
 from topics.errors import CorruptError, UsageError
-from topics.store.archive.restore_point import END
+from topics.store.archive.archive_note import Hole
+from topics.store.archive.restore_point import END, check_outside
 from topics.store.archive.timelines import find_timelines
 from topics.store.archive.verify_archive import verify_timelines
 from topics.store.format.log_format import BATCH_MAGIC
@@ -57,6 +58,22 @@ def test_a_time_before_and_one_after_are_refused_with_the_bounds() -> None:
         restored(world, 1)
     with pytest.raises(UsageError, match=r"is not in the archive: name 2023-11-14T22:13:2\d\.\d+Z or earlier"):
         restored(world, times[-1] + 1_000_000)
+
+
+@pytest.mark.parametrize(
+    ("to_ms", "named"),
+    [
+        (None, "name 1970-01-01T00:00:01.000Z or earlier$"),
+        (3000, "name 1970-01-01T00:00:01.000Z or earlier, or 1970-01-01T00:00:03.000Z or later$"),
+    ],
+)
+def test_a_time_in_a_hole_is_refused_with_its_bounds(to_ms: int | None, named: str) -> None:
+    hole = Hole(1000, to_ms)
+    check_outside(hole, 1000)
+    if to_ms is not None:
+        check_outside(hole, to_ms)
+    with pytest.raises(UsageError, match=f"^at is 1970-01-01T00:00:02.000Z, which is not in the archive: {named}"):
+        check_outside(hole, 2000)
 
 
 def test_the_end_has_what_was_written_right_before_the_log_was_closed() -> None:
