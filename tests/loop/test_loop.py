@@ -45,6 +45,13 @@ def test_work_from_another_thread_wakes_the_ring_and_is_run() -> None:
 class Settling(Recorder):
     """A handler that leaves no work to the hooks, unless it writes."""
 
+    settles = False
+    """Whether it settles several receives, too."""
+
+    def receive(self, batch: list[tuple[Connection, memoryview]]) -> bool:
+        super().receive(batch)
+        return self.settles
+
     def receive_single(self, conn: Connection, view: memoryview) -> bool:
         self.receive([(conn, view)])
         return True
@@ -164,30 +171,58 @@ def test_receives_of_several_that_their_handlers_have_settled_need_no_hooks() ->
     assert hooks_of_a_pass() == 1, "bytes to send"
 
 
-def test_all_but_receives_that_left_nothing_count_as_interruptions() -> None:
+def test_all_but_receives_one_by_one_and_sends_that_left_nothing_count_as_interruptions() -> None:
     loop, ring, handler, recv = settled_connection()
 
-    def interruptions_of(timeout_ns: int | None = None) -> int:
+    def interrupts(timeout_ns: int | None = None) -> bool:
         before = loop.interruptions
         loop.run_pass(timeout_ns)
-        return loop.interruptions - before
+        return loop.interruptions != before
 
     for _ in range(3):
         ring.receive(recv, b"x")
-        assert interruptions_of() == 0
+        assert not interrupts()
     loop.call_soon(lambda: None)
-    assert interruptions_of() == 1
+    assert interrupts()
     loop.call_later(0, lambda: None)
-    assert interruptions_of() == 1
+    assert interrupts()
+    handler.settles = True
     for _ in range(2):
         ring.receive(recv, b"x")
-    assert interruptions_of() == 1, "two receives are a batch"
+    assert interrupts(), "two receives are a batch"
     handler.on_receive = lambda conn, data: conn.write(b"answer")
     ring.receive(recv, b"x")
-    assert interruptions_of() == 1, "bytes to send"
+    assert interrupts(), "bytes to send"
+    handler.on_receive = lambda conn, data: None
+    loop.run_pass(0)
+    ring.complete(ring.one("send"), 3)
+    assert interrupts(), "a short send"
     before = loop.interruptions
     loop.turn()
-    assert loop.interruptions == before + 1
+    assert loop.interruptions != before
+
+
+@pytest.mark.parametrize("comes_along", [False, True])
+def test_sends_that_have_completed_interrupt_nothing_by_themselves_and_beside_a_receive(comes_along: bool) -> None:
+    loop, ring, handler, recv = settled_connection()
+    for _ in range(3):
+        handler.conn.write(b"x")
+        loop.run_pass(0)
+        before, received = loop.interruptions, handler.data()
+        ring.complete(ring.one("send"), 1)
+        if comes_along:
+            ring.receive(recv, b"y")
+        loop.run_pass(None)
+        assert loop.interruptions == before
+        assert handler.data() == received + b"y" * comes_along
+    handler.conn.write(b"x")
+    loop.run_pass(0)
+    before = loop.interruptions
+    handler.on_receive = lambda conn, data: conn.write(b"answer")
+    ring.complete(ring.one("send"), 1)
+    ring.receive(recv, b"y")
+    loop.run_pass(None)
+    assert loop.interruptions != before, "the end of the pass had work"
 
 
 def test_a_receive_that_is_left_by_its_handler_is_dispatched_in_the_same_pass_and_offered_once() -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from tests.amount import amount, examples, seeds
 from tests.contract.requests.test_transport import MALFORMED
 from tests.contract.world.sim_world import SimWorld
+from tests.contract.world.sse_client import watch
 from tests.contract.world.world import Connection
 from tests.server.lane_streams import BODIES, KEYS, READS, STRICT, pieces, plain, plain_read, stream, without_chance
 from topics.errors import RequestError, UsageError
@@ -273,6 +274,29 @@ def test_the_writes_of_a_client_alone_form_a_streak_until_another_request_comes(
         conn.send(plain(name)).answer("POST")
     state = conn.request("GET", f"/v0/topics/{name}").json
     assert (state["count"], state["head_seq"]) == (2, before + 5)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_the_writes_of_a_client_alone_form_a_streak_beside_watchers_that_get_each_at_once(count: int) -> None:
+    """R-WATCH-9. Nothing but what comes wakes this world: what a pass leaves undone stays so."""
+    pair = Pair(single=True)
+    world, lane, conn = lone_client(pair, "t0-0")
+    head = world.state("t0-0")["head_seq"]
+    watchers = [watch(world, {"t0-0": {"from_seq": head}}) for _ in range(count)]
+    for watcher in watchers:
+        assert watcher.one().event == "caught-up"
+    for _ in range(2):
+        conn.send(plain("t0-0")).answer("POST")
+    for watcher in watchers:
+        watcher.frames(2 * 2)
+    streak = lane.single._streak
+    assert streak is not None
+    for seq in range(head + 3, head + 10):
+        assert streak._topic is not None, "the streak has ended"
+        assert conn.send(plain("t0-0")).answer("POST").status == 200
+        for watcher in watchers:
+            found = [frame for frame in watcher.frames(2, within_ms=5) if frame.event == "record"]
+            assert [record["$seq"] for record in found[-1].data["records"]] == [seq]
 
 
 def test_a_key_at_its_cap_is_refused_to_a_client_alone_too() -> None:

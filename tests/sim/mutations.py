@@ -951,9 +951,8 @@ MUTANTS = (
     _one(
         "readers that wait not told of a write that came by itself",
         "http/lane/single.py",
-        "        service.in_flight.answered_at_once(1)\n"
-        "        return SETTLED if engine.settle_lone() else UNSETTLED\n",
-        "        service.in_flight.answered_at_once(1)\n        return SETTLED\n",
+        "        if not engine.settle_lone():\n            return UNSETTLED\n",
+        "",
         "tests/server/test_lane.py::test_a_poll_that_waits_gets_the_write_of_a_client_alone_in_the_same_pass",
     ),
     _one(
@@ -1084,6 +1083,27 @@ MUTANTS = (
         " or core.loop.interruptions != self._interruptions:",
         ":",
         "tests/engine/write/test_write_streak.py",
+    ),
+    _one(
+        "a streak that goes on after two receives of a pass",
+        "loop/loop.py",
+        "if has_work or len(used) > 1:",
+        "if has_work:",
+        "tests/loop/test_loop.py",
+    ),
+    _one(
+        "a streak that goes on after the end of a pass",
+        "loop/loop.py",
+        "+= 1\n            self._run_hooks()\n            stats.pass_end.add(now() - ran_ns)",
+        "+= 0\n            self._run_hooks()\n            stats.pass_end.add(now() - ran_ns)",
+        "tests/loop/test_loop.py",
+    ),
+    _one(
+        "a write of a streak that no watcher is told of",
+        "http/lane/single.py",
+        "            return SETTLED if engine.settle_lone() else UNSETTLED\n",
+        "            return SETTLED\n",
+        "tests/server/test_lane.py",
     ),
     _one(
         "a streak past the reserved seqs",

@@ -72,8 +72,8 @@ class Loop:
         self._untimed = _SAMPLED - 1
         """Passes that leave nothing to the hooks until the next of them that is timed."""
         self.interruptions = 0
-        """A counter that grows whenever anything but a receive that left nothing to do was handled:
-        while it is unchanged, only such receives were, one after the other.
+        """A counter that grows whenever anything was handled but receives, one a pass, and sends,
+        which all left nothing to do.
         """
         self._again = False
         self._has_completed = False
@@ -148,7 +148,6 @@ class Loop:
                 if is_settled is not None:
                     self._end_single(is_settled, started_ns, waited_ns)
                     return
-        self.interruptions += 1
         if self._dispatch():  # else only sends completed, and the loop just waits again
             self._finish_pass(started_ns, waited_ns)
 
@@ -201,6 +200,7 @@ class Loop:
         stats.wait.add(waited_ns - started_ns)
         stats.receive.add(received_ns - waited_ns)
         if not is_settled:
+            self.interruptions += 1
             self._run_hooks()
             stats.pass_end.add(now() - ran_ns)
         if self._failure is not None:
@@ -465,7 +465,10 @@ class Loop:
                             operations.accepting[user_data].on_accept(res, flags)
                 self._has_completed = more_to_do
                 has_rows = table is not None and table.count != 0
-                return more_to_do or has_rows or bool(used or self._ready or self._from_threads) or self._traffic.busy
+                has_work = bool(more_to_do or has_rows or self._ready or self._from_threads) or self._traffic.busy
+                if has_work or len(used) > 1:
+                    self.interruptions += 1
+                return has_work or bool(used)
             except Exception as error:
                 self._report(error, "completion")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.amount import seeds
 from tests.engine.harness import records
 from tests.engine.real_world import RealWorld
-from tests.engine.write.test_append_lone import everything, world_with
+from tests.engine.write.test_append_lone import Follower, everything, world_with
 from topics.engine.json._records import ffi
 from topics.engine.values.results import AppendResult
 from topics.engine.write.write_columns import WriteColumns
@@ -44,7 +44,8 @@ class Client:
         assert rows is not None
         if topic is None or self.world.engine.append_rows_lone(topic, rows, self.answers.append) is None:
             return False
-        self.streak.begin(topic)
+        if self.world.engine.settle_lone():
+            self.streak.begin(topic)
         return True
 
     def begin(self, body: bytes = b'{"records":[{"data":1}]}') -> None:
@@ -169,6 +170,20 @@ def test_a_topic_with_a_reader_that_waits_has_no_streak() -> None:
     assert client.go_on() is None
     world.settle()
     assert answer.given
+
+
+def test_readers_that_stay_get_each_write_of_a_streak_once_and_in_order() -> None:
+    """R-WATCH-9: a topic with them has streaks as any other."""
+    client = client_of()
+    world = client.world
+    followers = [Follower(world), Follower(world), Follower(world, limit=1)]
+    passes = world.real_loop.stats().passes
+    for seq in range(5, 12):
+        assert client.go_on() is not None
+        assert world.engine.settle_lone()
+        assert {follower.cursors[-1] for follower in followers} == {seq}
+    assert world.real_loop.stats().passes == passes
+    assert [follower.cursors[-8:] for follower in followers] == [list(range(4, 12))] * 3
 
 
 def test_what_is_staged_without_a_pass_is_not_passed() -> None:

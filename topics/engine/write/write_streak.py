@@ -48,10 +48,10 @@ class WriteStreak:
         """Whether its writes wait for a sync."""
 
     def begin(self, topic: Topic) -> None:
-        """Note that a lone write was committed and published just now."""
+        """Note that a lone write was committed, published and delivered to its readers."""
         last, self._last = self._last, topic
         self._topic = None
-        if last is not topic or topic.pending or topic.waiters or topic.routers or not topic.writable:
+        if last is not topic or topic.pending or topic.routers or not topic.writable:
             return
         core, fsync = self._core, topic.stage_class == "fsync"
         found = core.log.next_place(topic.id, fsync=fsync)

@@ -206,9 +206,6 @@ class Single:
                 return LEFT
             self._append_columns(conn, view, started_ns)
             return UNSETTLED
-        if self._streak is None:
-            self._streak = engine.write_streak(self._columns, self._request)
-        self._streak.begin(topic)
         if parsed_ns:
             now_ns = service.now_ns()
             service.parse.add(parsed_ns - started_ns)
@@ -216,7 +213,12 @@ class Single:
             self._answers.writes.times.add_sample(now_ns - started_ns, _SAMPLED)
         self.writes_taken += 1
         service.in_flight.answered_at_once(1)
-        return SETTLED if engine.settle_lone() else UNSETTLED
+        if not engine.settle_lone():
+            return UNSETTLED
+        if self._streak is None:
+            self._streak = engine.write_streak(self._columns, self._request)
+        self._streak.begin(topic)
+        return SETTLED
 
     def _go_on(self, asked: _Asked, data: Any) -> bool:
         """Commit and answer a write of a streak; False: it is none, and nothing was done.
