@@ -32,7 +32,7 @@ def read_config_file(path: str, named_by: str = CONFIG_VARIABLE) -> dict[str, ob
             mode = os.fstat(file.fileno()).st_mode
             data = file.read(_FILE_BYTES_MAX + 1)
     except OSError as error:
-        raise UsageError(f"{where} cannot be read: {error.strerror}") from None
+        raise UsageError(f"{where} cannot be read: {error.strerror}: name a file of settings") from None
     if len(data) > _FILE_BYTES_MAX:
         raise UsageError(f"{where} is over {_FILE_BYTES_MAX} bytes: name a file of settings")
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,24 @@ def test_an_archive_that_is_verified_counts_the_records_of_its_log(tmp_path: Pat
     verified = run(["verify", str(archive)], tmp_path)
     assert (verified.code, verified.err) == (0, "")
     assert "0 records in the newest base and 3 records in the log, up to " in verified.out
+
+
+def test_a_restore_to_a_time_names_what_the_archive_has_beyond_it(tmp_path: Path) -> None:
+    archive = tmp_path / "archive"
+    with topics.open(tmp_path / "log", archive_dir=str(archive), archive_every_ms=10) as log:
+        while not list(archive.glob("*/bases/*Z")):
+            log.topics()
+        log.append("t", [1])
+        first_ms = time.time_ns() // 1_000_000
+        while time.time_ns() // 1_000_000 <= first_ms:
+            pass  # what follows has another time
+        log.append("t", [2, 3])
+    source = ["restore", "--from", str(archive), "--to"]
+    made = run([*source, str(tmp_path / "one"), "--seq", "t=1"], tmp_path)
+    assert (made.code, "1 topic, 1 record of " in made.out) == (0, True), made
+    assert "\nleft out: what the archive has from then to 20" in made.out
+    whole = run([*source, str(tmp_path / "all")], tmp_path)
+    assert (whole.code, "1 topic, 3 records of " in whole.out, "left out" in whole.out) == (0, True, False), whole
 
 
 def test_a_restore_names_the_option_that_is_wrong(tmp_path: Path) -> None:
