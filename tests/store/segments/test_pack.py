@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.store.segments.record_frames import DIRECTORY, Disk, record, records
@@ -9,6 +11,7 @@ from topics.errors import CorruptError
 from topics.store.format import codec
 from topics.store.format.catalog import NO_TAG, PackRows
 from topics.store.format.row_columns import split
+from topics.store.segments import pack
 from topics.store.segments.manifest import Pack, PackRun
 from topics.store.segments.pack import PackIndex, PackWriter, read_pack, scan_pack, scan_runs
 
@@ -119,6 +122,36 @@ def test_a_writer_knows_where_the_next_run_will_begin() -> None:
         _, place = writer.add_run(codec.scan_frames(frames), frames, b"1234")
         assert begins < place <= begins + 200
         assert writer.position == place + len(frames)
+
+
+def test_the_index_of_many_small_runs_is_made_of_a_thousand_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop with a million topics made columns of one row a million times: a tenth of its time."""
+    made: list[int] = []
+    columns_of = pack._columns_of
+
+    def counted(frames: codec.Frames, data: bytes | memoryview, first_seqs: Any) -> Any:
+        made.append(len(frames))
+        return columns_of(frames, data, first_seqs)
+
+    monkeypatch.setattr(pack, "_columns_of", counted)
+    writer = PackWriter(1, EPOCH, 50)
+    data, seqs = b"", {}
+    for topic_id in range(1, 2501):
+        seqs[topic_id] = (topic_id, topic_id + 2) if topic_id % 3 else (topic_id,)
+        frames = records(topic_id, seqs[topic_id], tag=b"%d" % (topic_id % 7) if topic_id % 5 else None)
+        writer.add_run(codec.scan_frames(frames), frames, b"")
+        if topic_id == 700:
+            data += writer.take()
+    data += writer.finish()
+    assert len(made) <= 1 + sum(made) // pack._INDEXED_ROWS + 1
+    assert max(made) <= pack._INDEXED_ROWS + 1
+    rows = scan_pack(data, "x").live(range(2500), 9)
+    tags = {topic_id: b"%d" % (topic_id % 7) if topic_id % 5 else None for topic_id in seqs}
+    assert found(rows) == {topic_id: [(seq, tags[topic_id]) for seq in its] for topic_id, its in seqs.items()}
+    ends = (rows.rows.offsets + rows.rows.lengths).tolist()
+    places = zip(rows.rows.offsets.tolist(), ends, strict=True)
+    written = [record(topic_id, seq, tag=tags[topic_id]) for topic_id, its in seqs.items() for seq in its]
+    assert [data[begin:end] for begin, end in places] == written
 
 
 # --- damaged, or another one ------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -90,6 +91,8 @@ class EngineCheckpoints:
         for chunk in reversed(topic.index.chunks) if topic is not None else ():
             if chunk.live and chunk.may_be_in(wanted):
                 rows = chunk.live_rows(0, chunk.count)
+                if chunk.file_id:
+                    return chunk.first + int(rows[-1])
                 for file_id, _start, end in reversed(list(_runs(chunk.file_ids[rows]))):
                     if file_id in wanted:
                         return chunk.first + int(rows[end - 1])
@@ -134,15 +137,15 @@ class EngineCheckpoints:
             # table.
             tags = np.where(numbers == NO_TAG, NO_TAG, places).astype(np.uint32)
         found = [(chunk, _where(rows)) for chunk, rows in parts]
-        seqs = np.concatenate([(rows + chunk.first).astype(np.uint64) for chunk, rows in parts])
+        seqs = _joined([(rows + chunk.first).astype(np.uint64) for chunk, rows in parts])
         return RowColumns(
             file_id,
             seqs,
-            np.concatenate([chunk.offsets[where] for chunk, where in found]),
-            np.concatenate([chunk.lengths[where] for chunk, where in found]),
-            np.concatenate([chunk.sizes[where] for chunk, where in found]),
-            np.concatenate([chunk.ts[where] for chunk, where in found]),
-            np.concatenate([chunk.flags[where] for chunk, where in found]),
+            _joined([chunk.offsets[where] for chunk, where in found]),
+            _joined([chunk.lengths[where] for chunk, where in found]),
+            _joined([chunk.sizes[where] for chunk, where in found]),
+            _joined([chunk.ts[where] for chunk, where in found]),
+            _joined([chunk.flags[where] for chunk, where in found]),
             tags,
             table,
             _times_of(topic, seqs),
@@ -175,16 +178,18 @@ class EngineCheckpoints:
             died[start:end] = ~alive
             if lengths is None:
                 alive &= self._are_in_log(chunk.file_ids[where])
+            which: slice | NDArray[np.intp] = slice(start, end)
             if not alive.all():
-                rows = rows[alive]
+                kept = np.flatnonzero(alive)
+                rows, which = rows[kept], kept + start
             if len(rows):
                 where = _where(rows)
                 self._stored.usage.left_files(chunk.file_ids[where])
                 self._stored.usage.placed(file_id, len(rows))
                 chunk.moved(where, file_id)
-                chunk.offsets[where] = offsets[start:end][alive]
+                chunk.offsets[where] = offsets[which]
                 if lengths is not None:
-                    chunk.lengths[where] = lengths[start:end][alive]
+                    chunk.lengths[where] = lengths[which]
                     chunk.set_flags(chunk.flags.copy())  # A search may hold the old array.
                     chunk.flags[where] &= np.uint8(~FLAG_COPY & 0xFF)
                     topic.index.table = None
@@ -353,7 +358,7 @@ def _parts_in(
     count = 0
     wanted = set(file_ids.tolist())
     for chunk, rows, here in topic.index.locations(first_seq, last_seq, wanted):
-        for file_id, start, end in _runs(here):
+        for file_id, start, end in _runs(here) if not chunk.file_id else ((chunk.file_id, 0, len(rows)),):
             if file_id in wanted:
                 yield file_id, chunk, rows[start:end]
                 count += end - start
@@ -369,6 +374,11 @@ def _times_of(topic: Topic, seqs: NDArray[np.uint64]) -> NDArray[np.uint64] | No
         return None
     zeros = np.zeros(len(seqs), np.uint64)
     return np.stack([zeros if dues is None else dues, zeros if ends is None else ends], axis=1)
+
+
+def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Return the rows of parts, mostly one, which the caller owns."""
+    return parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
 
 
 def _where(rows: NDArray[np.intp]) -> slice | NDArray[np.intp]:

@@ -110,15 +110,20 @@ class Evacuation:
         if topic_id in self._manifest.segments:
             await self._to_segments(topic_id, NO_RUNS, from_files, last_seq)
             return
-        found = catalog.bytes_in_files(topic_id, from_files, last_seq=last_seq)
-        before = self._runs_to_merge(topic_id, found.bytes, found.last_seq)
-        size = found.bytes + _bytes_of(before.rows)
-        wide = found.last_seq - found.first_seq >= SEQ_SPAN_MAX
-        if wide or size >= self._config.pack_run_bytes:
-            await self._to_segments(topic_id, before, from_files, found.last_seq)
+        rows = self._window(topic_id, from_files, 0, last_seq)
+        if sum([len(part.seqs) for part in rows]) < _WINDOW_ROWS:  # they are all
+            first_seq, last_seq, size = int(rows[0].seqs[0]), int(rows[-1].seqs[-1]), _bytes_of(rows)
+        else:
+            first_seq, last_seq, _count, size = catalog.bytes_in_files(topic_id, from_files, last_seq=last_seq)
+            rows = []
+        before = self._runs_to_merge(topic_id, size, last_seq)
+        total = size + _bytes_of(before.rows)
+        wide = last_seq - first_seq >= SEQ_SPAN_MAX
+        if wide or total >= self._config.pack_run_bytes:
+            await self._to_segments(topic_id, before, from_files, last_seq)
             return
-        small = catalog.rows_in_files(topic_id, from_files, last_seq=found.last_seq)
-        self.packs.add(SmallCopy(topic_id, small, before), size)
+        rows = rows or catalog.rows_in_files(topic_id, from_files, last_seq=last_seq)
+        self.packs.add(SmallCopy(topic_id, rows, before), total)
         if self.packs.collected_bytes >= self._budget or self.packs.collected_reads >= READS_A_CHUNK:
             await self.packs.flush()
 

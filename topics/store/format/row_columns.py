@@ -224,8 +224,8 @@ def joined_times(parts: Sequence[tuple[NDArray[np.uint64] | None, int]]) -> NDAr
 
 def contiguous(offsets: NDArray[np.uint32], lengths: NDArray[np.uint32]) -> list[tuple[int, int]]:
     """Return (offset, bytes) of the ranges that these frames fill without gaps, in order."""
-    if not len(offsets):
-        return []
+    if len(offsets) <= 1:
+        return list(zip(offsets.tolist(), lengths.tolist(), strict=True))
     starts = offsets.astype(np.int64)
     ends = starts + lengths
     cuts = np.flatnonzero(starts[1:] != ends[:-1])
