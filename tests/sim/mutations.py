@@ -44,6 +44,7 @@ _RESTORES = "tests/embedded/calls/test_backup_calls.py"
 _ARCHIVES = "tests/store/archive/test_archiver.py"
 _MIRRORS = "tests/store/mirror/test_mirror.py"
 _TIMES = "tests/store/archive/test_restore_archive.py"
+_CORES = "tests/store/cores/test_set_cores.py"
 _ACCESS_LOGS = "tests/server/service/test_access_log_lives.py"
 
 
@@ -2490,5 +2491,27 @@ MUTANTS = (
         "or self._may_follow == state.timeline != self._followed.timeline",
         "or state.timeline != self._followed.timeline",
         _MIRRORS,
+    ),
+    _one(
+        "a slot owned by two cores",
+        "engine/moves/moved_topics.py",
+        '        parts[owner].add(b"plain", _selected(block, some))\n',
+        "        for each in {owner, min(found.core, len(parts) - 1)}:\n"
+        '            parts[each].add(b"plain", _selected(block, some))\n',
+        _CORES,
+    ),
+    _one(
+        "names of files that move not synced before the move counts",
+        "engine/moves/set_cores.py",
+        "        await hand_over.sync()\n",
+        "",
+        _CORES,
+    ),
+    _one(
+        "a move that was cut short not taken back",
+        "engine/moves/set_cores.py",
+        "        if stored.state is MapState.MOVING:\n            await self._discard(stored)\n",
+        "",
+        f"{_CORES}::test_a_move_that_was_cut_short_is_taken_back_by_a_start_with_the_cores_before",
     ),
 )

@@ -184,3 +184,17 @@ class StoredEngine:
         await ended
         self.engine.verify()
         await self.store.close(checkpoint=True)
+
+
+async def recover_and_close(loop: Loop, config: Config, directory: LockedDirectory) -> None:
+    """Recover a directory and close it, without an engine: its log has nothing that its files lack.
+
+    Raises: as `Store.open`; OSError or StorageError, everything is closed, and something may be
+    only in the log.
+    """
+    catalog = EngineCatalog(loop, StoredState(loop, config, directory.number))
+    store = await Store.open(loop, config, catalog, directory=directory)
+    try:
+        await store.checkpointer.run(moves=False, whole=True)
+    finally:
+        await store.close()

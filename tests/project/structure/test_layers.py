@@ -37,7 +37,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "format": set(),
         "disk": {"format"},
         "in_memory": {"format"},
-        "cores": {"disk", "format", "segments"},
+        "cores": {"disk", "format", "recovery", "segments"},
         "segments": {"disk", "format"},
         "read": {"disk", "format", "in_memory"},
         "wal": {"disk", "format", "in_memory"},
@@ -63,6 +63,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "routers": {"index", "json", "read", "shared", "state", "values", "write"},
         "producers": {"queue", "read", "routers", "shared", "state", "values", "write"},
         "recovery": {"index", "queue", "routers", "shared", "state", "values", "write"},
+        "moves": {"shared", "state", "stored_engine"},
     },
     "http": {
         "wire": set(),

@@ -27,7 +27,7 @@ from topics.store.format.segment_format import SnapshotFile, pack_snapshot
 
 DATA = "data"
 PLACES = (f"{DATA}/slot-map", f"{DATA}/{COPY_PATH}")
-STORED = StoredMap(bytes(range(16)), 7, MapState.WHOLE, SlotMap.balanced(3), (1, 2, 5), 6)
+STORED = StoredMap(bytes(range(16)), 7, MapState.WHOLE, SlotMap.balanced(3), (1, 2, 5), 6, 3)
 
 
 def begun() -> tuple[SimRing, Loop]:
@@ -60,10 +60,11 @@ def test_the_bytes_are_fixed() -> None:
     data = STORED.pack()
     assert data[:20] == b"TPSN" + struct.pack("<HHQI", 1000, 2, 7, 3)
     assert data[20:24] == struct.pack("<I", 6)
+    assert data[40:56] == struct.pack("<I", 3) + bytes(12)
     assert data[24:40] == bytes(range(16))
     assert data[64:72] == struct.pack("<4H", 0, 1, 2, 0)
     assert data[2112:2122] == struct.pack("<5H", 1, 2, 5, 0, 0)
-    assert data[56:64].hex() == "ba4d208b4db69c18"
+    assert data[56:64].hex() == "ba8a1acd7d259da5"
 
 
 def test_a_directory_of_one_core_has_none() -> None:
@@ -130,8 +131,8 @@ def test_a_map_of_a_newer_version_is_refused_as_one(place: str) -> None:
 
 
 def test_so_is_a_state_that_this_build_does_not_know() -> None:
-    data = STORED._replace(state=3).pack()  # type: ignore[arg-type]
-    with pytest.raises(FormatError, match="a slot map in state 3, which this build does not know: use the version"):
+    data = STORED._replace(state=6).pack()  # type: ignore[arg-type]
+    with pytest.raises(FormatError, match="a slot map in state 6, which this build does not know: use the version"):
         StoredMap.unpack(data, "x")
 
 
@@ -151,7 +152,7 @@ def test_a_crash_after_any_operation_leaves_the_old_map_or_the_new_one(power_cut
     """And with either file damaged it is not older than what was acknowledged."""
     before, after = (
         STORED,
-        STORED._replace(generation=8, slots=SlotMap.balanced(4), numbers=(1, 2, 5, 6), next_number=7),
+        STORED._replace(generation=8, slots=SlotMap.balanced(4), numbers=(1, 2, 5, 6), next_number=7, directories=4),
     )
     ring, loop = written()
     first = ring.effects

@@ -11,13 +11,15 @@ core-00/ ...    one for each core: what a directory of one core holds; the marke
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import NamedTuple
 
 import msgspec
 
+from topics.config import Config
 from topics.errors import VERSION_REMEDY, FormatError, StorageError
 from topics.store.cores.slot_map import SlotMap
-from topics.store.cores.slot_map_file import MapState, StoredMap, read_slot_map
+from topics.store.cores.slot_map_file import FoundMap, MapState, StoredMap, read_slot_map
 from topics.store.disk.directory_format import Marker, has_slot_map, refused_cores
 from topics.store.disk.whole_files import FileCalls, read_file
 from topics.store.format.segment_format import DIRECTORY_FORMAT, MARKER_NAME
@@ -56,6 +58,12 @@ def core_name(core: int) -> str:
     return f"{CORE_PREFIX}{core:02d}"
 
 
+def core_config(config: Config, core: int) -> Config:
+    """Return the settings of a core: its own directories, and no archive, which none has yet."""
+    cold_dir = config.cold_dir and core_directory(config.cold_dir, core)
+    return replace(config, data_dir=core_directory(config.data_dir, core), cold_dir=cold_dir, archive_dir="")
+
+
 async def refuse_several_cores(files: FileCalls, path: str) -> None:
     """Check that a directory is none of several cores, and no core directory of one.
 
@@ -73,18 +81,26 @@ async def refuse_several_cores(files: FileCalls, path: str) -> None:
 async def read_cores(files: FileCalls, path: str) -> CoreDirectories | None:
     """Return the layout of a data directory; None if it is of one core.
 
-    Raises: StorageError, a core directory is missing, is there twice, is that of another core or
-    directory, or they are still being made; the errors of `read_slot_map`; OSError.
+    Raises: StorageError, core directories are being made, or slots moved; the errors of
+    `check_directories` and of `read_slot_map`.
     """
     found = await read_slot_map(files, path)
     if found is None:
         return None
+    state = found.stored.state
+    if state is not MapState.WHOLE:
+        what = "core directories are being made" if state is MapState.MAKING else "slots are being moved between cores"
+        raise StorageError(f"{path}: {what}, which was cut short: {VERSION_REMEDY}, whose next start completes it")
+    return await check_directories(files, path, found)
+
+
+async def check_directories(files: FileCalls, path: str, found: FoundMap) -> CoreDirectories:
+    """Return the layout of a data directory with this map, of any state in which cores have theirs.
+
+    Raises: StorageError, a core directory is missing, is there twice, or is that of another core or
+    directory; OSError.
+    """
     stored = found.stored
-    if stored.state is MapState.MAKING:
-        raise StorageError(
-            f"{path}: core directories are being made, which was cut short: {VERSION_REMEDY}, whose next start "
-            "completes it"
-        )
     names = set(files.list_directory(path))
     expected = {core_name(core): core for core in range(stored.slots.cores)}
     for name in expected:
@@ -95,7 +111,7 @@ async def read_cores(files: FileCalls, path: str) -> CoreDirectories | None:
             )
     for name, core in expected.items():
         await _check_core(files, path, name, core_marker(DIRECTORY_FORMAT, core, stored))
-    for name in sorted(names - expected.keys()):
+    for name in sorted(names - {core_name(core) for core in range(stored.directories)}):
         if name.startswith(CORE_PREFIX):
             raise StorageError(
                 f"{path}: {name} is there, and the slot map has {stored.slots.cores} cores: move it out of the data "

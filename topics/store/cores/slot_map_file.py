@@ -3,10 +3,10 @@
 Little-endian.
 
     header     64 bytes: magic, u16 version, u16 state, u64 generation, u32 cores, u32 number of
-               the next core directory, the id of the directory (16 bytes), 16 zeros, u64 checksum
-               of the header before it and of what follows it
+               the next core directory, the id of the directory (16 bytes), u32 core directories,
+               12 zeros, u64 checksum of the header before it and of what follows it
     owners     u16 for each of the 1,024 slots: its core
-    numbers    u16 for each of 1,024 cores: the number of its directory; 0 after the last core
+    numbers    u16 for each of 1,024 core directories: its number; 0 after the last one
 
 One file is `slot-map`. Its copy is where a directory of one core has its snapshot, and both have
 the magic of a snapshot, with a version that no build reads as one. So a build from before there
@@ -35,7 +35,7 @@ from topics.store.format.segment_format import SNAPSHOT_DIRECTORY, SNAPSHOT_MAGI
 MAP_VERSION = 1000
 """Far from the versions of snapshots, whose magic it shares."""
 ID_BYTES = 16
-_HEADER = struct.Struct("<4sHHQII16s16s")
+_HEADER = struct.Struct("<4sHHQII16sI12x")
 _CHECKSUM = struct.Struct("<Q")
 _COLUMN = struct.Struct(f"<{SLOTS}H")
 _HEADER_BYTES = _HEADER.size + _CHECKSUM.size
@@ -53,6 +53,18 @@ class MapState(IntEnum):
     """Core directories are being made; no core may be started."""
     WHOLE = 2
     """Every core directory is there, and holds the topics of its slots."""
+    MOVING = 3
+    """Slots are being moved. The owners are those before; what was made for those after does not
+    count.
+    """
+    MOVED = 4
+    """The owners are those after a move, whose old place is not removed yet."""
+    RETURNING = 5
+    """Core 0 owns everything, and its directory becomes that of one core."""
+
+
+HAS_NO_COPY = (MapState.MAKING, MapState.RETURNING)
+"""States in which the place of the copy may have a snapshot of one core."""
 
 
 _STATES = frozenset(map(int, MapState))
@@ -68,16 +80,28 @@ class StoredMap(NamedTuple):
     state: MapState
     slots: SlotMap
     numbers: tuple[int, ...]
-    """Shape (cores,): the number of each core's directory, from 1. No other one ever has it."""
+    """Shape (directories,): the number of each core's directory, from 1. No other one ever has
+    it.
+    """
     next_number: int
     """The number that the next core directory gets; lower ones were given out."""
+    directories: int
+    """How many core directories there may be: while slots move, those of the cores after or before,
+    of which there are more. Otherwise it is the number of cores.
+    """
 
     def pack(self) -> bytes:
         """Return the bytes of the file."""
-        cores = self.slots.cores
-        columns = _COLUMN.pack(*self.slots.owners) + _COLUMN.pack(*self.numbers, *[0] * (SLOTS - cores))
+        columns = _COLUMN.pack(*self.slots.owners) + _COLUMN.pack(*self.numbers, *[0] * (SLOTS - self.directories))
         head = _HEADER.pack(
-            SNAPSHOT_MAGIC, MAP_VERSION, self.state, self.generation, cores, self.next_number, self.id, bytes(16)
+            SNAPSHOT_MAGIC,
+            MAP_VERSION,
+            self.state,
+            self.generation,
+            self.slots.cores,
+            self.next_number,
+            self.id,
+            self.directories,
         )
         return head + _CHECKSUM.pack(_sum_of(head, columns)) + columns
 
@@ -89,7 +113,7 @@ class StoredMap(NamedTuple):
         """
         if len(data) < _HEADER.size or data[:4] != SNAPSHOT_MAGIC:
             raise CorruptError(f"{path}: not a slot map", {"path": path})
-        _magic, version, state, generation, cores, next_number, owner_id, _zeros = _HEADER.unpack_from(data)
+        _magic, version, state, generation, cores, next_number, owner_id, directories = _HEADER.unpack_from(data)
         if version != MAP_VERSION:
             raise FormatError(
                 f"{path}: a slot map of version {version}; this build knows {MAP_VERSION}: {VERSION_REMEDY}"
@@ -100,10 +124,10 @@ class StoredMap(NamedTuple):
         if state not in _STATES:
             raise FormatError(f"{path}: a slot map in state {state}, which this build does not know: {VERSION_REMEDY}")
         owned, numbers = _COLUMN.unpack_from(columns), _COLUMN.unpack_from(columns, _COLUMN.size)
-        if not max(owned) < cores <= SLOTS:
+        if not max(owned) < cores <= directories <= SLOTS:
             raise CorruptError(f"{path}: the slot map of {cores} cores names core {max(owned)}", {"path": path})
         slots = SlotMap(cores, owned)
-        return cls(owner_id, generation, MapState(state), slots, numbers[:cores], next_number)
+        return cls(owner_id, generation, MapState(state), slots, numbers[:directories], next_number, directories)
 
 
 class FoundMap(NamedTuple):
@@ -146,7 +170,7 @@ async def read_slot_map(files: ReadCalls, directory: str) -> FoundMap | None:
             "was put there from elsewhere; `topics restore` makes another directory of a backup"
         )
     newest = max(found, key=lambda each: each.generation)
-    return FoundMap(newest, [] if newest.state is MapState.MAKING else damage + missing)
+    return FoundMap(newest, [] if newest.state in HAS_NO_COPY else damage + missing)
 
 
 async def write_slot_map(files: FileCalls, directory: str, stored: StoredMap) -> None:

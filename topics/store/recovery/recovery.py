@@ -190,7 +190,7 @@ async def recover(
     await _Replay(catalog, manifest, loop.next_pass).run(list(shards.values()))
     batches = sum(shard.batches for shard in shards.values())
     if (batches or not store.clean) and not is_frozen:
-        await _sweep(loop, tiers, manifest)
+        await sweep(loop, tiers, manifest)
     return Recovered(loaded, manifest, surveys, shards, store.replay, batches)
 
 
@@ -314,7 +314,7 @@ async def _load_segment(
     return segment, found.rows
 
 
-async def _sweep(loop: Loop, tiers: Tiers, manifest: Manifest) -> None:
+async def sweep(loop: Loop, tiers: Tiers, manifest: Manifest) -> None:
     """Unlink segments and packs that the snapshot does not list.
 
     An interrupted checkpoint left them. Directories of topics without segments are removed, too:

@@ -1,0 +1,276 @@
+"""Files of topics that move to other cores: handed over, counted, and removed from the old place.
+
+While the map is `MOVING`, nothing changes that counts for the owners before:
+
+- Segments get a second name in the directory of their topic's new core. They are copied where that
+  is on another file system. Runs in packs are copied into packs of the new core.
+- Each core gets its next snapshot, in two copies as always, under another name.
+
+Once it is `MOVED`, the next snapshots get their real names. Only then is anything removed: earlier
+snapshots, the files that none lists any more, and the directories of cores that are given up.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Mapping, Sequence
+
+from topics.errors import CorruptError
+from topics.loop.loop import Loop
+from topics.store.disk.whole_files import (
+    FileCalls,
+    in_place,
+    list_if_there,
+    make_directories,
+    read_file,
+    replace_file,
+    unlink_if_there,
+    write_new_file,
+)
+from topics.store.format import codec
+from topics.store.format.codec import ScanStop
+from topics.store.format.segment_format import (
+    COLD,
+    HOT,
+    PACK_DIRECTORY,
+    RUN_HEADER_BYTES,
+    SNAPSHOT_DIRECTORY,
+    TOPICS_DIRECTORY,
+    Pieces,
+    RunHeader,
+    index_path,
+    numbered,
+    pack_snapshot,
+    snapshot_path,
+)
+from topics.store.recovery.recovery import sweep
+from topics.store.segments.manifest import Manifest, Pack, PackRun, Segment, StorePart, pack_store_part
+from topics.store.segments.pack import PackWriter, read_pack
+from topics.store.segments.snapshot_files import COPIES, Loaded, load_snapshot, snapshot_numbers
+from topics.store.segments.tiers import Tiers
+
+_NEXT = "next-"
+"""How the names of next snapshots begin."""
+_NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
+"""Errors of a link on a file system, or between two, that has none, or no more of a file."""
+_COPIED_AT_ONCE = 1 << 20
+_RUNS_A_PACK = 2048
+_ROWS_A_PACK = 1 << 15
+_PACK_BYTES = 64 << 20
+
+
+class CoreFiles:
+    """All that the directory of one core has, and gets: the next snapshot lists it."""
+
+    def __init__(self, tiers: Tiers, after: int, part: StorePart) -> None:
+        """after: the number of its newest snapshot; 0: it has none."""
+        self.tiers = tiers
+        self.after = after
+        self.part = part
+        self.manifest = Manifest.of(part)
+
+    @classmethod
+    def of(cls, tiers: Tiers, loaded: Loaded) -> CoreFiles:
+        """Return the files of a core that was closed."""
+        return cls(tiers, loaded.number, loaded.store)
+
+    @classmethod
+    def new(cls, tiers: Tiers, boot: str, shards: int) -> CoreFiles:
+        """Return the files of a core that has none yet."""
+        return cls(tiers, 0, StorePart({}, [], [], boot, shards))
+
+
+class HandOver:
+    """Files on their way to the directories of other cores."""
+
+    def __init__(self, loop: Loop, cores: Sequence[CoreFiles]) -> None:
+        self._loop = loop
+        self._files: FileCalls = loop.files
+        self._cores = cores
+        self._unsynced: dict[str, None] = {}
+        """Directories with new entries."""
+        self._packs: dict[int, _NewPack] = {}
+        """By core, the pack that is being collected."""
+
+    async def give(self, source: int, leaving: Mapping[int, int]) -> None:
+        """Give the files of topics to the cores that they belong to, all but their names' sync.
+
+        leaving: the new core of each topic that leaves this one, by id.
+        Raises: CorruptError, a run in a pack is damaged; OSError.
+        """
+        core = self._cores[source]
+        manifest = core.manifest
+        for topic_id, target in leaving.items():
+            for segment in manifest.segments.get(topic_id, ()):
+                await self._give_segment(core, segment, self._cores[target])
+            manifest.segments.pop(topic_id)
+        for number in sorted(manifest.packs):
+            await self._give_runs(core, manifest.packs[number], leaving)
+        for target in list(self._packs):
+            await self._end_pack(target)
+        for topic_id in leaving:
+            if topic_id in manifest.runs:
+                manifest.drop_runs(topic_id)
+        for pack in [pack for pack in manifest.packs.values() if not pack.runs]:
+            del manifest.packs[pack.number]
+
+    async def sync(self) -> None:
+        """Make all new names durable."""
+        for path in self._unsynced:
+            await in_place(self._files.sync_directory(path))
+        self._unsynced.clear()
+
+    async def _give_segment(self, source: CoreFiles, segment: Segment, target: CoreFiles) -> None:
+        old, new = source.tiers.path(segment), target.tiers.path(segment)
+        root = target.tiers.cold if segment.tier == COLD else target.tiers.hot
+        directory = os.path.dirname(segment.path)
+        make_directories(self._files, root, directory, self._unsynced)
+        self._unsynced[f"{root}/{directory}"] = None
+        await self._place(old, new)
+        if os.path.basename(index_path(old)) in self._files.list_directory(os.path.dirname(old)):
+            await self._place(index_path(old), index_path(new))
+        target.manifest.add_segment(segment)
+
+    async def _place(self, old: str, new: str) -> None:
+        """Give a file another name; copy it where that cannot be."""
+        try:
+            try:
+                self._files.link(old, new)
+            except FileExistsError:  # a power cut took back that it was removed
+                await self._files.unlink(new)
+                self._files.link(old, new)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            await _copy(self._files, old, new)
+
+    async def _give_runs(self, source: CoreFiles, pack: Pack, leaving: Mapping[int, int]) -> None:
+        runs = [run for run in pack.runs.values() if run.topic_id in leaving]
+        if not runs:
+            return
+        path = f"{source.tiers.hot}/{pack.path}"
+        table = (await read_pack(self._files, source.tiers.hot, pack)).table
+        data = memoryview(await read_file(self._files, path))
+        for run in sorted(runs, key=lambda run: run.number):
+            position = int(table["position"][run.number])
+            await self._give_run(leaving[run.topic_id], data[position:], f"{path}, byte {position}", pack.epoch, run)
+
+    async def _give_run(self, target: int, data: memoryview, where: str, epoch: int, run: PackRun) -> None:
+        header = RunHeader.unpack(data, where)
+        begin = RUN_HEADER_BYTES + len(header.description)
+        frames = data[begin : begin + header.frames_bytes]
+        scan = codec.scan_frames(frames)
+        is_whole = scan.reason is ScanStop.END and scan.sum == header.sum and len(scan.frames) == header.records
+        if not is_whole or (header.epoch, header.topic_id, header.first_seq) != (epoch, run.topic_id, run.first_seq):
+            raise CorruptError(
+                f"{where}: the records of topic {run.topic_id} are damaged, and cannot be copied to another core: "
+                "start with the number of cores as before"
+            )
+        new = self._packs.get(target)
+        if new is not None and (new.is_full or run.topic_id in new.topic_ids):
+            await self._end_pack(target)
+            new = None
+        if new is None:
+            manifest = self._cores[target].manifest
+            epoch = int.from_bytes(self._loop.ring.random_bytes(8), "little") | 1
+            new = self._packs[target] = _NewPack(PackWriter(manifest.next_pack, epoch, self._loop.clock.now_ms()))
+            manifest.next_pack += 1
+        added, _frames_at = new.writer.add_run(scan, frames, header.description)
+        new.runs[added.number] = added
+        new.rows += header.records
+        new.topic_ids.add(run.topic_id)
+
+    async def _end_pack(self, target: int) -> None:
+        new, core = self._packs.pop(target), self._cores[target]
+        before = new.writer.take()
+        rest = new.writer.finish()
+        make_directories(self._files, core.tiers.hot, PACK_DIRECTORY, self._unsynced)
+        pack = Pack(new.writer.number, new.writer.epoch, new.writer.position, new.runs)
+        await write_new_file(self._files, f"{core.tiers.hot}/{pack.path}", before, rest)
+        self._unsynced[f"{core.tiers.hot}/{PACK_DIRECTORY}"] = None
+        core.manifest.add_pack(pack)
+
+
+class _NewPack:
+    """A pack that is being collected in memory."""
+
+    def __init__(self, writer: PackWriter) -> None:
+        self.writer = writer
+        self.runs: dict[int, PackRun] = {}
+        self.rows = 0
+        self.topic_ids: set[int] = set()
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.runs) >= _RUNS_A_PACK or self.rows >= _ROWS_A_PACK or self.writer.position >= _PACK_BYTES
+
+
+async def _copy(files: FileCalls, old: str, new: str) -> None:
+    """Copy a file, and sync the copy."""
+    source = await files.open(old, os.O_RDONLY)
+    try:
+        target = await files.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        try:
+            buffer, at = memoryview(bytearray(_COPIED_AT_ONCE)), 0
+            while count := await files.read_into(source, buffer, at):
+                await files.write_all(target, buffer[:count], at)
+                at += count
+            await in_place(files.fsync(target))
+        finally:
+            await files.close(target)
+    finally:
+        await files.close(source)
+
+
+# --- snapshots --------------------------------------------------------------------------------------------------------
+
+
+async def write_next_snapshot(files: FileCalls, core: CoreFiles, catalog: Pieces, now_ms: int) -> None:
+    """Write a core's next snapshot durably, under a name that does not count yet.
+
+    Raises: OSError.
+    """
+    manifest, part = core.manifest, core.part
+    segments, packs = list(manifest.all_segments()), list(manifest.packs.values())
+    store = pack_store_part(StorePart(part.replay, segments, packs, part.boot, part.shards, clean=True))
+    directory = f"{core.tiers.hot}/{SNAPSHOT_DIRECTORY}"
+    if files.make_directory(directory):
+        await files.sync_directory(core.tiers.hot)
+    for number in range(core.after + 1, core.after + 1 + COPIES):
+        data = pack_snapshot(number, now_ms, [store], catalog)
+        await replace_file(files, f"{directory}/{_NEXT}{number:016x}", *data)
+
+
+async def take_next_snapshot(files: FileCalls, directory: str) -> None:
+    """Give a core's next snapshot its name, durably, and remove earlier ones."""
+    below = f"{directory}/{SNAPSHOT_DIRECTORY}"
+    for name in files.list_directory(below):
+        number = numbered(name, _NEXT)
+        if number is not None:
+            await files.rename(f"{below}/{name}", f"{directory}/{snapshot_path(number)}")
+    await files.sync_directory(below)
+    numbers = snapshot_numbers(files, directory)
+    for number in numbers[COPIES:]:
+        await unlink_if_there(files, f"{directory}/{snapshot_path(number)}")
+    await files.sync_directory(below)
+
+
+async def drop_next_snapshot(files: FileCalls, directory: str) -> None:
+    """Remove what a move that was cut short has left of a next snapshot."""
+    below = f"{directory}/{SNAPSHOT_DIRECTORY}"
+    for name in list_if_there(files, below):
+        if name.startswith(_NEXT):
+            await files.unlink(f"{below}/{name}")
+
+
+async def remove_unlisted(loop: Loop, tiers: Tiers) -> None:
+    """Remove the segments and packs of a core that its snapshot does not list, durably."""
+    loaded = await load_snapshot(loop.files, tiers.hot)
+    assert loaded is not None, "the core was closed, or has got a snapshot"
+    await sweep(loop, tiers, Manifest.of(loaded.store))
+    for tier, root in tiers.roots():
+        names = list_if_there(loop.files, root)
+        for name in (TOPICS_DIRECTORY, PACK_DIRECTORY) if tier == HOT else (TOPICS_DIRECTORY,):
+            if name in names:
+                await loop.files.sync_directory(f"{root}/{name}")
