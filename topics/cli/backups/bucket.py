@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 from topics.cli.backups.bucket_errors import failure, is_bucket_missing
 from topics.common.extras import install_command
-from topics.errors import UsageError
+from topics.errors import StorageError, UsageError
 
 SCHEME = "s3://"
+_NO_URL = re.compile(r"[\x00-\x20\x7f]")
+_REGION = re.compile(r"[A-Za-z0-9-]+")
+_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION")
 R = TypeVar("R")
 
 
@@ -77,9 +82,8 @@ def open_bucket(url: str, options: BucketOptions) -> Bucket:
         from obstore.store import S3Store  # noqa: PLC0415 - an extra
     except ImportError:
         raise UsageError(f"{url} needs the package obstore: {install_command('s3')}") from None
-    endpoint = options.endpoint or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    if endpoint is not None and not endpoint.startswith(("http://", "https://")):
-        raise UsageError(f"--endpoint is {endpoint!r}: use a URL, such as https://s3.example.com")
+    endpoint = _endpoint(options)
+    _check_text(options)
     config: dict[str, Any] = {"checksum_algorithm": "SHA256"}
     config |= {"endpoint": endpoint} if endpoint else {}
     config |= {"region": options.region} if options.region else {}
@@ -101,6 +105,35 @@ def open_bucket(url: str, options: BucketOptions) -> Bucket:
     except (BaseError, ValueError) as error:
         raise failure(url, "connection", error, options.timeout_s) from None
     return StoreBucket(store, f"{SCHEME}{name}/{prefix.strip('/')}".rstrip("/"), options.timeout_s)
+
+
+def _endpoint(options: BucketOptions) -> str | None:
+    """Return the URL of the store; None: that of AWS. Raises: UsageError."""
+    variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+    given = [("--endpoint", options.endpoint), *((name, os.environ.get(name)) for name in variables)]
+    name, endpoint = next(((name, value) for name, value in given if value), ("", None))
+    if endpoint is None:
+        return None
+    try:
+        parts = urlsplit(endpoint)
+        is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # no port has that number, or the brackets of an address are not closed
+        is_url = False
+    if not is_url or not endpoint.isascii() or _NO_URL.search(endpoint):
+        raise UsageError(f"{name} is {endpoint!r}: use a URL, such as https://s3.example.com")
+    return endpoint
+
+
+def _check_text(options: BucketOptions) -> None:
+    """Refuse what no header of a request can have. The values of keys are not shown.
+
+    Raises: UsageError.
+    """
+    if options.region is not None and not _REGION.fullmatch(options.region):
+        raise UsageError(f"--region is {options.region!r}: use a name, such as eu-central-1")
+    for name in _KEYS:
+        if not os.environ.get(name, "").isprintable():
+            raise UsageError(f"{name} has a character that no key has, such as the end of a line: set it without")
 
 
 class StoreBucket:
@@ -170,8 +203,9 @@ async def in_thread(work: Callable[[], R]) -> R:
     def run() -> None:
         try:
             setter, value = future.set_result, work()
-        except Exception as error:
-            setter, value = future.set_exception, error  # type: ignore[assignment]
+        except BaseException as error:  # a panic of obstore is no Exception
+            told = error if isinstance(error, Exception) else StorageError(f"the client of the object store: {error}")
+            setter, value = future.set_exception, told  # type: ignore[assignment]
         with suppress(RuntimeError):  # the caller was interrupted
             loop.call_soon_threadsafe(settle, setter, value)
 

@@ -25,13 +25,26 @@ R = TypeVar("R")
 FETCHED = ".fetched"
 """Suffix of the directory in which a restore puts what it reads from a bucket."""
 
+_SECONDS_MAX = 604_800
+"""The longest time in an option: a week."""
 _DEFAULTS = BucketOptions()
 _OPTIONS: dict[str, tuple[Any, Any]] = {
     "endpoint": (str | None, typer.Option(help="URL of the object store; else AWS_ENDPOINT_URL, or AWS itself.")),
     "region": (str | None, typer.Option(help="Region of the bucket; else AWS_REGION.")),
-    "request_timeout": (float, typer.Option(min=0.1, help="Seconds that a request to the bucket may take.")),
-    "retries": (int, typer.Option(min=0, help="Repetitions of a request that failed, after longer and longer pauses.")),
-    "retry_for": (float, typer.Option(min=0, help="Seconds after which a request is not repeated any more.")),
+    "request_timeout": (
+        float,
+        typer.Option(min=0.1, max=_SECONDS_MAX, help="Seconds that a request to the bucket may take."),
+    ),
+    "retries": (
+        int,
+        typer.Option(
+            min=0, max=1_000_000, help="Repetitions of a request that failed, after longer and longer pauses."
+        ),
+    ),
+    "retry_for": (
+        float,
+        typer.Option(min=0, max=_SECONDS_MAX, help="Seconds after which a request is not repeated any more."),
+    ),
     "parallel": (int, typer.Option(min=1, max=256, help="Requests to the bucket at the same time.")),
     "part_bytes": (int, typer.Option(min=4096, max=1 << 30, help="Bytes of an object, at most.")),
 }
@@ -91,17 +104,25 @@ def fetched(url: str, to: str, options: BucketOptions, at_ms: int | None, *, all
     if os.path.lexists(target):
         raise UsageError(f"{target} exists: restore to a path where nothing is, and move it there then")
     directory = f"{target}{FETCHED}"
+    if os.path.lexists(directory):
+        raise UsageError(
+            f"{directory} exists, and a restore from a bucket makes it anew: remove it if a restore that was killed "
+            "has left it, or restore to another path"
+        )
 
     async def run() -> str:
         path, needed = needed_parts(await look_at_copy(url, options), at_ms, all_bases=all_bases)
-        shutil.rmtree(directory, ignore_errors=True)
+        os.makedirs(directory)  # one that another process made meanwhile is not removed below
+        made.append(directory)
         await fetch(needed, directory, options)
         return f"{directory}/{path}".rstrip("/")
 
+    made: list[str] = []
     try:
         yield run_to_end(run())
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        for each in made:
+            shutil.rmtree(each, ignore_errors=True)
 
 
 def verified_bucket(url: str, options: BucketOptions) -> VerifiedCopy:

@@ -31,7 +31,7 @@ def copy_backup(
     to: Annotated[str, typer.Argument(metavar="TO", help="s3://BUCKET/PREFIX; or a directory, for one from a bucket.")],
     options: BucketOptions,
     every: Annotated[
-        float | None, typer.Option(min=0.1, help="Continue, and copy what is new every so many seconds.")
+        float | None, typer.Option(min=0.1, max=604_800, help="Continue, and copy what is new every so many seconds.")
     ] = None,
     reread: Annotated[
         bool, typer.Option("--reread", help="Read all of it back, and send again what the bucket has damaged.")
