@@ -523,11 +523,11 @@ class Config:
             raise UsageError(
                 f"max_log_bytes is {log_bytes}: use 0 (no limit), or {least} at least (wal_shards times 4096)"
             )
+        if self.archive_dir:
+            self._check_archive()
         for name in ("cold_dir", "backup_dir", "archive_dir"):
             if getattr(self, name):
                 _check_directory(name, getattr(self, name))
-        if self.archive_dir:
-            self._check_archive()
         if self.receive_buffers & (self.receive_buffers - 1):
             raise UsageError(f"receive_buffers is {self.receive_buffers}: use a power of two")
 
@@ -550,6 +550,8 @@ class Config:
 
 def _check_directory(name: str, path: str) -> None:
     """Check that nothing but directories is on a path. Raises: UsageError."""
+    if "://" in path:
+        raise UsageError(f"{name} is {path!r}, and the server writes to a disk: name a directory")
     above = os.path.abspath(path)
     while not os.path.lexists(above):
         above = os.path.dirname(above)

@@ -30,11 +30,11 @@ from topics.store.archive.timelines import (
     line_of,
     timelines_beside,
 )
-from topics.store.backup.backup_files import NOTE_NAME, remove_tree
-from topics.store.backup.backup_manifest import MANIFEST_NAME
+from topics.store.backup.backup_files import remove_tree
+from topics.store.backup.backup_manifest import is_backup_name
+from topics.store.backup.places import holder, occupied
 from topics.store.backup.restore_backup import copy_backup, find_backup
 from topics.store.disk.data_directory import lock_to_read, make_with_parents
-from topics.store.format.segment_format import MARKER_NAME
 
 _RESTORING = ".restoring"
 _LATEST_MS = 253_402_300_799_999
@@ -87,7 +87,7 @@ def restore(
         CorruptError, what is needed is damaged; FormatError; StorageError. Nothing is at `to` then.
     """
     source, target = os.path.realpath(arguments.path(backup, "backup")), _new_path(to)
-    _check_apart(source, target)
+    _check_apart(target)
     skipped_seqs = arguments.count("skipped_seqs", skipped_seqs, least=1, most=SKIPPED_SEQS_MAX)
     at_ms = _time(at)
     if at is not None and upto is not None:
@@ -103,6 +103,9 @@ def restore(
                 f"{source} is no archive (TOPICS_ARCHIVE_DIR): a backup has one time, so leave out `at` and `upto`"
             )
         return _restore_backup(source, target, skipped_seqs)
+    if backups := sorted(filter(is_backup_name, os.listdir(source))):
+        timeline = os.path.basename(timelines[-1].path)
+        raise UsageError(f"{source} has backups, such as {backups[-1]}, and a log, {timeline}: name one of them")
     return _restore_archive(source, target, timelines, at_ms, upto, skipped_seqs)
 
 
@@ -171,22 +174,16 @@ def _new_path(to: str | os.PathLike[str]) -> str:
     return target
 
 
-def _check_apart(source: str, target: str) -> None:
+def _check_apart(target: str) -> None:
     """Check that a new directory is in no other one that it would become a part of.
 
     Raises: UsageError.
     """
     above = os.path.dirname(target)
-    for root in (source, os.path.dirname(source)):  # of one timeline, the archive is around it
-        names = os.listdir(root) if f"{above}/".startswith(f"{root}/") and os.path.isdir(root) else []
-        if any(map(is_timeline_name, names)):
-            raise UsageError(f"{target} is in {root}, which is an archive: name a path elsewhere")
-    while above not in ("", "/"):
-        kinds = {MARKER_NAME: "a data directory", MANIFEST_NAME: "a backup", NOTE_NAME: "of an archive"}
-        for name, kind in kinds.items():
-            if os.path.lexists(f"{above}/{name}"):
-                raise UsageError(f"{target} is in {above}, which is {kind}: name a path elsewhere")
-        above = os.path.dirname(above)
+    if found := occupied(above):
+        raise UsageError(f"{target} is {found}: name a path elsewhere")
+    if archive := holder(above, is_timeline_name):
+        raise UsageError(f"{target} is in {archive}, which is an archive: name a path elsewhere")
 
 
 def _exists(target: str) -> UsageError:

@@ -236,3 +236,27 @@ def test_a_directory_that_is_no_mirror_is_left_as_it_is(tmp_path: Path) -> None:
         assert (ended.code, sentence in ended.err) == (1, True), ended
     assert sorted((tmp_path / "data").rglob("*")) == before
     assert not (tmp_path / "mirror").exists()
+
+
+def test_a_mirror_is_made_in_no_archive_and_not_among_backups(tmp_path: Path) -> None:
+    """By no path to it: a restore of the backups would take the mirror for them."""
+    timeline, backup = (
+        tmp_path / "ar" / "2026-11-29T04-29-11Z-7b577a33",
+        tmp_path / "bk" / "2026-11-29T04-29-11Z",
+    )
+    for directory in (timeline, backup):
+        directory.mkdir(parents=True)
+    for to, sentence in (
+        (tmp_path / "ar" / "m", "which has backups or an archive: name a path elsewhere"),
+        (tmp_path / "bk" / "m", "which has backups or an archive: name a path elsewhere"),
+        (tmp_path / "m1" / ".." / "bk", "has '2026-11-29T04-29-11Z', and is no mirror"),
+    ):
+        ran = run(["mirror", "http://127.0.0.1:9", "--to", str(to)], tmp_path)
+        assert (ran.code, sentence in ran.err) == (1, True), ran.err
+    assert not (tmp_path / "m1").exists()
+
+
+@pytest.mark.parametrize("command", [["mirror", "http://127.0.0.1:9"], ["promote", "--from", "."]])
+def test_a_bucket_is_no_directory_of_a_mirror(command: list[str], tmp_path: Path) -> None:
+    ran = run([*command, "--to", "s3://b/q"], tmp_path)
+    assert "--to is 's3://b/q', which is on no disk: name a directory (`topics copy-backup` copies" in ran.err

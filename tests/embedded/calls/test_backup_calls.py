@@ -149,14 +149,42 @@ def test_a_directory_of_an_archive_takes_no_backups(tmp_path: Path) -> None:
             log.append("t", [1])
         for to in (archive, archive / "below"):
             with pytest.raises(UsageError, match="which is the archive: name a directory elsewhere"):
-                log.backup(to)
+                backup_when_free(log, to)
     (note,) = archive.glob("*/archive.json")
     with topics.open(tmp_path / "other", **SMALL) as log:
         log.append("t", [1])
-        with pytest.raises(StorageError, match="which is of an archive: name a directory elsewhere"):
+        with pytest.raises(UsageError, match="which is of an archive: name a directory elsewhere"):
             log.backup(note.parent / "bases")
     with pytest.raises(UsageError, match="backup_dir is .*, in the archive .*: use another"):
         topics.open(tmp_path / "third", archive_dir=str(archive), backup_dir=str(archive / "backups"), **SMALL)
+
+
+def backup_when_free(log: topics.Log, to: Path) -> None:
+    """Make a backup once the archive writes no base."""
+    while True:
+        try:
+            log.backup(to)
+        except RequestError as error:
+            if error.code != "backup_running":
+                raise
+        else:
+            return
+
+
+def test_a_backup_below_another_one_or_below_another_log_is_refused(backups: Path, tmp_path: Path) -> None:
+    """It would be damage of the one, and unknown files of the other."""
+    (first, *_) = [each for each in backups.iterdir() if (each / "backup.json").exists()]
+    topics.open(tmp_path / "third", **SMALL).close()
+    with topics.open(tmp_path / "other", **SMALL) as log:
+        for to, kind in ((first, "a backup"), (first / "below", "a backup"), (tmp_path / "third", "a data directory")):
+            with pytest.raises(UsageError, match=f"which is {kind}: name a directory elsewhere"):
+                log.backup(to)
+
+
+def test_nothing_is_restored_into_a_backup(backups: Path) -> None:
+    (first, *_) = [each for each in backups.iterdir() if (each / "backup.json").exists()]
+    with pytest.raises(UsageError, match="which is a backup: name a path elsewhere"):
+        topics.restore(first, first / "below" / "new")
 
 
 def test_what_cannot_be_restored_is_refused_with_the_remedy(backups: Path) -> None:

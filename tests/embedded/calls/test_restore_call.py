@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -311,7 +312,7 @@ def test_a_restore_into_what_it_would_become_a_part_of_is_refused(archive: Archi
     with pytest.raises(UsageError, match="which is an archive: name a path elsewhere"):
         topics.restore(source, source / "new")
     timeline = next(source.glob("*Z-*"))
-    with pytest.raises(UsageError, match="which is an archive: name a path elsewhere"):
+    with pytest.raises(UsageError, match="which is of an archive: name a path elsewhere"):
         topics.restore(timeline, timeline / "log" / "new")
     with pytest.raises(UsageError, match="which is an archive: name a path elsewhere"):
         topics.restore(timeline, source / "new")
@@ -323,3 +324,21 @@ def test_a_restore_into_what_it_would_become_a_part_of_is_refused(archive: Archi
         topics.restore(source, "/proc/new")
     assert not (source / "new").exists()
     assert not (tmp_path / "other" / "new").exists()
+
+
+def test_nothing_is_restored_into_an_archive_of_another_log(archive: Archived, tmp_path: Path) -> None:
+    copy = shutil.copytree(archive.path, tmp_path / "copy")
+    for to in (archive.path / "new", archive.path / "below" / "new"):
+        with pytest.raises(UsageError, match="which is an archive: name a path elsewhere"):
+            topics.restore(copy, to)
+
+
+def test_a_directory_with_backups_beside_an_archive_is_refused_with_both(archive: Archived, tmp_path: Path) -> None:
+    (archive.path / "2026-11-29T04-29-11Z").mkdir()
+    with pytest.raises(UsageError, match="has backups, such as 2026-11-29T04-29-11Z, and a log, .*: name one of them"):
+        topics.restore(archive.path, tmp_path / "new")
+
+
+def test_an_archive_in_a_bucket_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="archive_dir is 's3://b/x', and the server writes to a disk"):
+        topics.open(tmp_path / "data", archive_dir="s3://b/x")

@@ -12,7 +12,7 @@ from topics.cli.backups.bucket import BucketOptions, is_bucket_url, open_bucket
 from topics.cli.backups.bucket_calls import fetched, run_to_end, verified_bucket, with_bucket
 from topics.cli.backups.bucket_manifest import MANIFESTS
 from topics.cli.backups.copy_command import send_once
-from topics.cli.backups.given_paths import check_directory_path, check_new_path
+from topics.cli.backups.given_paths import check_directory_path, check_given, check_new_path
 from topics.cli.commands.beginning import time_of
 from topics.cli.commands.cli_call import CliCall, on_topics
 from topics.cli.exit_codes import exit_code_of, report, start_or_refusal
@@ -47,7 +47,7 @@ def backup(
     """Make a backup of all topics, of one instant, beside what the server does."""
     for option, path in (("--to", to), ("--staging", staging)):
         if path is not None:
-            check_new_path(option, path)
+            check_given(option, path)
     url = to if to is not None and is_bucket_url(to) else None
     if url is None and staging is not None:
         raise UsageError("--staging is for a backup to a bucket: leave it out, or give --to s3://BUCKET/PREFIX")

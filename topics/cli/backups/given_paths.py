@@ -7,10 +7,18 @@ import os
 from topics.errors import UsageError
 
 
-def check_new_path(option: str, path: str) -> None:
+def check_given(option: str, path: str) -> None:
     """Raises: UsageError, the path is empty, as of a variable of a shell that is not set."""
     if not path.strip():
         raise UsageError(f"{option} is {path!r}, which is no path: name a directory")
+
+
+def check_new_path(option: str, path: str) -> None:
+    """Raises: UsageError, the path is empty, or that of a bucket."""
+    check_given(option, path)
+    if "://" in path:
+        remedy = "name a directory (`topics copy-backup` copies one to a bucket)"
+        raise UsageError(f"{option} is {path!r}, which is on no disk: {remedy}")
 
 
 def check_directory_path(option: str, path: str) -> None:

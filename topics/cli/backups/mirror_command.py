@@ -96,7 +96,7 @@ def mirror(  # noqa: PLR0917 - typer makes options of them
     name = name or os.uname().nodename
     client = ArchiveClient(url, key_of(key_file, os.environ) or None, mirror=name, quiet_seconds=timeout)
     source = _HttpSource(client)
-    check_free(to)
+    to = check_free(to)
     with locked_mirror(to) as loop:
         follower = Mirror(loop, source, to, retain_ms=retain_ms)
         loop.run_task(follower.open(timeline))

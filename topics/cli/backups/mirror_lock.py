@@ -13,22 +13,34 @@ from topics.config import Config
 from topics.errors import LockedError, UsageError
 from topics.loop.choose import open_ring
 from topics.loop.loop import Loop
+from topics.store.archive.archive_note import is_timeline_name
+from topics.store.backup.backup_manifest import is_backup_name
+from topics.store.backup.places import FOLLOWED_NAME, holder, occupied
 from topics.store.disk.data_directory import make_with_parents
-from topics.store.mirror.mirror import FOLLOWED_NAME
 
 _LOCK_NAME = "lock"
 _EMPTY = re.compile(f"{_LOCK_NAME}|({re.escape(STATUS_NAME)}|{re.escape(FOLLOWED_NAME)}).*")
 """Files of a mirror to which the server has not answered yet."""
 
 
-def check_free(directory: str) -> None:
-    """Check that a directory is a mirror, or has nothing. Raises: UsageError, with what it has."""
+def check_free(given: str) -> str:
+    """Check that a directory is a mirror, or has nothing; return its path without links.
+
+    Raises: UsageError, with what it has, or what it is in.
+    """
+    directory = os.path.realpath(given)
+    above = os.path.dirname(directory)
+    if found := occupied(above):
+        raise UsageError(f"{given} is {found}: name a path elsewhere")
+    if copies := holder(above, lambda name: is_timeline_name(name) or is_backup_name(name)):
+        raise UsageError(f"{given} is in {copies}, which has backups or an archive: name a path elsewhere")
     names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
     others = [name for name in names if not _EMPTY.fullmatch(name)]
     if others and FOLLOWED_NAME not in names:
         raise UsageError(
             f"{directory} has {others[0]!r}, and is no mirror: name an empty directory, or a path where nothing is"
         )
+    return directory
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from topics.errors import DiskFullError, RequestError, StorageError, TopicsError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.backup.backup_counters import BackupCounters
-from topics.store.backup.backup_files import NOTE_NAME
+from topics.store.backup.places import occupied
 from topics.store.backup.write_backup import BackupWriter
 from topics.store.checkpoint.capture import Capture
 from topics.store.checkpoint.checkpointer import Checkpointer
@@ -125,7 +125,7 @@ class Backups:
     def _real_root(self, root: str, is_base: bool) -> str:
         """Return the directory that backups are made in, as files in it are opened: without links.
 
-        Raises: UsageError, no backup can be there; StorageError, it is in the archive of any log.
+        Raises: UsageError, no backup can be there.
         """
         for mine in filter(None, (self._config.data_dir, self._config.cold_dir)):
             if is_in(root, mine):
@@ -135,20 +135,16 @@ class Backups:
             raise UsageError(f"backups cannot be in {archive}, which is the archive: name a directory elsewhere")
         if (real := os.path.realpath(root)) != os.path.abspath(root):
             root = real
-        if not is_base:
-            self._refuse_timeline(root)
+        if not is_base and (found := occupied(root, self._is_there)):
+            raise UsageError(f"backups cannot be {found}: name a directory elsewhere")
         return root
 
-    def _refuse_timeline(self, root: str) -> None:
-        """Refuse to write into the archive of any log. Raises: StorageError."""
-        at = root
-        while at and at != "/":
-            try:
-                self._loop.ring.lstat(f"{at}/{NOTE_NAME}")
-            except OSError:
-                at = os.path.dirname(at)
-            else:
-                raise StorageError(f"backups cannot be in {at}, which is of an archive: name a directory elsewhere")
+    def _is_there(self, path: str) -> bool:
+        try:
+            self._loop.ring.lstat(path)
+        except OSError:
+            return False
+        return True
 
     async def _write(self, root: str, *, is_base: bool) -> BackupResult:
         capture = await self._capture()

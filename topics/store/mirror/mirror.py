@@ -29,6 +29,7 @@ from topics.store.archive.archive_note import (
 from topics.store.archive.archive_retention import remove_old
 from topics.store.backup.backup_files import pack_description, time_name, unpack_description
 from topics.store.backup.backup_manifest import backup_names, read_manifest
+from topics.store.backup.places import FOLLOWED_NAME
 from topics.store.disk.data_directory import make_with_parents, sync_parents
 from topics.store.disk.whole_files import FileCalls, read_file, replace_file
 from topics.store.mirror.base_pull import BasePull
@@ -36,7 +37,6 @@ from topics.store.mirror.log_pull import ChainEnd, LogPull
 from topics.store.mirror.mirror_source import MirrorSource, MissingPartError
 from topics.store.mirror.promotion import note_promotion, promotion_of
 
-FOLLOWED_NAME = "mirror.json"
 _FOLLOWED_VERSION = 1
 _REMEDY = "Begin a mirror in another directory; `topics promote` uses this one as it is"
 _BASE_NAME = re.compile(r"[0-9TZ-]{20,40}", re.ASCII)
