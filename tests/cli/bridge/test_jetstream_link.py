@@ -21,3 +21,13 @@ def test_a_server_that_cannot_be_reached_is_named_with_the_reason(listens: bool,
         port = server.getsockname()[1]
         with pytest.raises(TargetDownError, match=rf"^nats://127.0.0.1:{port} does not answer: .*{reason}"):
             JetStreamLink(NatsPlace(f"nats://127.0.0.1:{port}", {}), connect_s=0.2)
+
+
+def test_an_error_shows_no_password() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        port = server.getsockname()[1]
+        with pytest.raises(TargetDownError) as caught:
+            JetStreamLink(NatsPlace(f"nats://user:s3cret@127.0.0.1:{port}", {}), connect_s=0.2)
+    assert str(caught.value).startswith(f"nats://127.0.0.1:{port} does not answer: ")
+    assert "s3cret" not in str(caught.value)

@@ -44,6 +44,12 @@ class NatsPlace(NamedTuple):
         return cls(url, options)
 
 
+def shown_url(url: str) -> str:
+    """Return a URL without a user, password or token."""
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
 def check_stream(name: str, prefix: str) -> None:
     """Check the name of a stream and the beginning of its subjects. Raises: UsageError."""
     if not _STREAM.fullmatch(name):
@@ -78,7 +84,8 @@ class JetStreamLink:
 
     @property
     def url(self) -> str:
-        return self._place.url
+        """The URL as errors show it."""
+        return shown_url(self._place.url)
 
     def run(self, call: Coroutine[Any, Any, R], timeout_s: float = _ANSWER_S + 1) -> R:
         """Run a call. Raises: TargetDownError; errors of JetStream's answers as they are."""
@@ -101,7 +108,7 @@ class JetStreamLink:
         try:
             await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not waiting.done():
-                raise TargetDownError(f"{self._place.url} has closed the connection")
+                raise TargetDownError(f"{self.url} has closed the connection")
             return waiting.result()
         finally:
             gone.cancel()
@@ -118,7 +125,7 @@ class JetStreamLink:
 
     def _down(self, error: BaseException) -> TargetDownError:
         reason = str(error) or str(self._told) or "no answer in time"
-        return TargetDownError(f"{self._place.url} does not answer: {reason}")
+        return TargetDownError(f"{self.url} does not answer: {reason}")
 
     async def _connect(self) -> Any:
         import nats  # noqa: PLC0415 - an optional package
