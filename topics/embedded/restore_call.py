@@ -32,7 +32,7 @@ from topics.store.archive.timelines import (
 )
 from topics.store.backup.backup_files import remove_tree
 from topics.store.backup.backup_manifest import is_backup_name
-from topics.store.backup.places import holder, occupied
+from topics.store.backup.free_places import holder, occupied
 from topics.store.backup.restore_backup import copy_backup, find_backup
 from topics.store.disk.data_directory import lock_to_read, make_with_parents
 

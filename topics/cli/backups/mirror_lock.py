@@ -15,7 +15,7 @@ from topics.loop.choose import open_ring
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import is_timeline_name
 from topics.store.backup.backup_manifest import is_backup_name
-from topics.store.backup.places import FOLLOWED_NAME, holder, occupied
+from topics.store.backup.free_places import FOLLOWED_NAME, holder, occupied
 from topics.store.disk.data_directory import make_with_parents
 
 _LOCK_NAME = "lock"

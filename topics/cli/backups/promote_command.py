@@ -15,7 +15,7 @@ from topics.cli.output.record_text import time_text
 from topics.clock import SystemClock
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
 from topics.errors import UsageError
-from topics.store.backup.places import FOLLOWED_NAME
+from topics.store.backup.free_places import FOLLOWED_NAME
 from topics.store.mirror.mirror import check_not_promoted, newest_timeline
 from topics.store.mirror.promotion import Promotion, note_promotion
 

@@ -11,7 +11,7 @@ from topics.errors import DiskFullError, RequestError, StorageError, TopicsError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.backup.backup_counters import BackupCounters
-from topics.store.backup.places import occupied
+from topics.store.backup.free_places import occupied
 from topics.store.backup.write_backup import BackupWriter
 from topics.store.checkpoint.capture import Capture
 from topics.store.checkpoint.checkpointer import Checkpointer

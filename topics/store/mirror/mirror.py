@@ -29,7 +29,7 @@ from topics.store.archive.archive_note import (
 from topics.store.archive.archive_retention import remove_old
 from topics.store.backup.backup_files import pack_description, time_name, unpack_description
 from topics.store.backup.backup_manifest import backup_names, read_manifest
-from topics.store.backup.places import FOLLOWED_NAME
+from topics.store.backup.free_places import FOLLOWED_NAME
 from topics.store.disk.data_directory import make_with_parents, sync_parents
 from topics.store.disk.whole_files import FileCalls, read_file, replace_file
 from topics.store.mirror.base_pull import BasePull
