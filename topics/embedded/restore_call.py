@@ -103,7 +103,8 @@ def restore(
                 f"{source} is no archive (TOPICS_ARCHIVE_DIR): a backup has one time, so leave out `at` and `upto`"
             )
         return _restore_backup(source, target, skipped_seqs)
-    if backups := sorted(filter(is_backup_name, os.listdir(source))):
+    backups = [name for name in sorted(os.listdir(source)) if is_backup_name(name) and not is_timeline_name(name)]
+    if backups:
         timeline = os.path.basename(timelines[-1].path)
         raise UsageError(f"{source} has backups, such as {backups[-1]}, and a log, {timeline}: name one of them")
     return _restore_archive(source, target, timelines, at_ms, upto, skipped_seqs)

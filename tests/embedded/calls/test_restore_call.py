@@ -339,6 +339,12 @@ def test_a_directory_with_backups_beside_an_archive_is_refused_with_both(archive
         topics.restore(archive.path, tmp_path / "new")
 
 
+def test_a_timeline_whose_id_has_only_decimal_digits_is_no_backup(archive: Archived, tmp_path: Path) -> None:
+    (archive.path / "2026-11-29T05-27-21Z-56272417").mkdir()
+    topics.restore(archive.path, tmp_path / "new")
+    assert numbers(tmp_path / "new") == [1, 2, 3, 4, 5, 6]
+
+
 def test_an_archive_in_a_bucket_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="archive_dir is 's3://b/x', and the server writes to a disk"):
         topics.open(tmp_path / "data", archive_dir="s3://b/x")
