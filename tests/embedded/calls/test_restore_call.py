@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from datetime import UTC, datetime
@@ -331,6 +332,23 @@ def test_nothing_is_restored_into_an_archive_of_another_log(archive: Archived, t
     for to in (archive.path / "new", archive.path / "below" / "new"):
         with pytest.raises(UsageError, match="which is an archive: name a path elsewhere"):
             topics.restore(copy, to)
+
+
+def test_a_directory_above_that_may_not_be_listed_is_passed(
+    archive: Archived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Mode 0711 lets a user through: root, who runs these tests, could list it, too."""
+    unlisted, names_of = list[str](), os.listdir
+
+    def listdir(path: str) -> list[str]:
+        if path == str(tmp_path):
+            unlisted.append(path)
+            raise PermissionError(13, "Permission denied", path)
+        return names_of(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
+    topics.restore(archive.path, tmp_path / "new")
+    assert (numbers(tmp_path / "new"), bool(unlisted)) == ([1, 2, 3, 4, 5, 6], True)
 
 
 def test_a_directory_with_backups_beside_an_archive_is_refused_with_both(archive: Archived, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 from topics.store.backup.backup_files import NOTE_NAME
 from topics.store.backup.backup_manifest import MANIFEST_NAME
@@ -40,10 +41,13 @@ def occupied(path: str, is_there: Callable[[str], bool] = os.path.lexists) -> st
 def holder(path: str, is_one: Callable[[str], bool]) -> str:
     """Return the directory at or above a path that has an entry of such a name; "" if none has.
 
+    A directory that this user may not list, such as /home of some systems, counts as one without.
+
     is_one: whether a name is, for example, that of a timeline.
     """
     while path not in ("", "/"):
-        if os.path.isdir(path) and any(map(is_one, os.listdir(path))):
-            return path
+        with suppress(PermissionError):
+            if os.path.isdir(path) and any(map(is_one, os.listdir(path))):
+                return path
         path = os.path.dirname(path)
     return ""
