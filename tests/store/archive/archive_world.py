@@ -29,8 +29,8 @@ Held = dict[int, list[int]]
 
 def archive_config(**changes: Any) -> Config:
     """Return a config of small files and a step every 500 ms: ten seconds pass before a base after a hole."""
-    small = {"archive_every_ms": 500, "segment_max_events": 10, "pack_run_bytes": 512}
-    return small_config(archive_dir=ARCHIVE, **(small | changes))
+    small = {"archive_dir": ARCHIVE, "archive_every_ms": 500, "segment_max_events": 10, "pack_run_bytes": 512}
+    return small_config(**(small | changes))
 
 
 def held(world: StoreWorld) -> Held:

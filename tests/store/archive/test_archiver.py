@@ -441,6 +441,16 @@ def test_the_lag_of_an_archive_that_never_worked_counts_from_the_start() -> None
     assert "No such file" in stats(world).error
 
 
+def test_an_archive_below_a_directory_that_is_missing_begins_once_it_is_made() -> None:
+    world = StoreWorld(config=archive_config(archive_dir="disk/archive")).open()
+    wait(world, 1_000)
+    assert stats(world).error == "disk is not there: mount its disk, or make it (mkdir -p disk)"
+    world.ring.make_directory("disk")
+    wait(world, 30_000)
+    assert stats(world).error == ""
+    assert stats(world).lag_ms < 2_000
+
+
 def test_a_close_waits_for_the_step_that_was_just_begun() -> None:
     world = filled()
     archiver = world.store.archiver

@@ -371,11 +371,15 @@ class Archiver:
     async def _make_timeline(self, timeline: str) -> None:
         """Make the directory of a timeline, durably, and that of the archive, but none above it.
 
-        What is above it is there, unless a disk is not mounted.
+        What is above it is there, unless a disk is not mounted. Raises: OSError, StorageError.
         """
         files, archive = self._files, os.path.dirname(timeline)
-        is_new = await files.to_thread(files.make_directory, archive)
-        made_in = [os.path.dirname(archive) or "."] if is_new else []
+        above = os.path.dirname(archive) or "."
+        try:
+            is_new = await files.to_thread(files.make_directory, archive)
+        except FileNotFoundError as error:
+            raise StorageError(f"{above} is not there: mount its disk, or make it (mkdir -p {above})") from error
+        made_in = [above] if is_new else []
         await files.to_thread(files.make_directory, timeline)
         await sync_parents(self._loop, timeline, [archive, *made_in])
 
