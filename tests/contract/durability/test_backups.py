@@ -67,7 +67,8 @@ def test_a_backup_may_be_made_in_a_folder_of_its_own(world: SimWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    "to", ["", "/srv", "/srv/backups-of-others", f"{ROOT}/../other", "hourly", f"{ROOT}/a\0b", 5, ["x"], "/"]
+    "to",
+    ["", "/srv", "/srv/backups-of-others", f"{ROOT}/../other", "hourly", f"{ROOT}/a\0b", f"{ROOT}/a\nb", 5, ["x"], "/"],
 )
 def test_another_place_is_refused_with_the_one_that_may_be_used(world: SimWorld, to: Any) -> None:
     """7.18/3."""

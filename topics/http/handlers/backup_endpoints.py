@@ -42,8 +42,11 @@ def _root(allowed: str, wished: str) -> str:
     if not wished:
         return allowed
     allowed, root = os.path.abspath(allowed), os.path.normpath(wished)
-    if "\0" in wished or not os.path.isabs(wished) or not f"{root}/".startswith(f"{allowed}/"):
+    has_control = any(character < " " or character == "\x7f" for character in wished)
+    if has_control or not os.path.isabs(wished) or not f"{root}/".startswith(f"{allowed}/"):
         message = f"to is {wished[:200]!r}: use {allowed}, which is TOPICS_BACKUP_DIR, or an absolute path below it"
+        if has_control:
+            message += ", without control characters"
         raise RequestError("invalid_request", message)
     return root
 
