@@ -18,7 +18,7 @@ from topics.engine.recovery.known_seqs import IdAndHead, KnownSeqs
 from topics.engine.stored_engine import StoredEngine
 from topics.errors import TopicsError, UsageError
 from topics.loop.loop import Loop
-from topics.store.archive.archive_note import OwnTimeline, is_timeline_name, name_timeline
+from topics.store.archive.archive_note import OwnTimeline, name_timeline
 from topics.store.archive.restore_archive import copy_point
 from topics.store.archive.restore_point import END, point_at
 from topics.store.archive.timelines import (
@@ -30,9 +30,9 @@ from topics.store.archive.timelines import (
     line_of,
     timelines_beside,
 )
-from topics.store.backup.backup_files import remove_tree
+from topics.store.backup.backup_files import is_timeline_name, remove_tree
 from topics.store.backup.backup_manifest import is_backup_name
-from topics.store.backup.free_places import holder, occupied
+from topics.store.backup.free_places import occupied
 from topics.store.backup.restore_backup import copy_backup, find_backup
 from topics.store.disk.data_directory import lock_to_read, make_with_parents
 
@@ -180,11 +180,8 @@ def _check_apart(target: str) -> None:
 
     Raises: UsageError.
     """
-    above = os.path.dirname(target)
-    if found := occupied(above):
+    if found := occupied(os.path.dirname(target)):
         raise UsageError(f"{target} is {found}: name a path elsewhere")
-    if archive := holder(above, is_timeline_name):
-        raise UsageError(f"{target} is in {archive}, which is an archive: name a path elsewhere")
 
 
 def _exists(target: str) -> UsageError:

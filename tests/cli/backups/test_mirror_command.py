@@ -247,8 +247,8 @@ def test_a_mirror_is_made_in_no_archive_and_not_among_backups(tmp_path: Path) ->
     for directory in (timeline, backup):
         directory.mkdir(parents=True)
     for to, sentence in (
-        (tmp_path / "ar" / "m", "which has backups or an archive: name a path elsewhere"),
-        (tmp_path / "bk" / "m", "which has backups or an archive: name a path elsewhere"),
+        (tmp_path / "ar" / "m", "which is an archive: name a path elsewhere"),
+        (tmp_path / "bk" / "m", "which has backups: name a path elsewhere"),
         (tmp_path / "m1" / ".." / "bk", "has '2026-11-29T04-29-11Z', and is no mirror"),
     ):
         ran = run(["mirror", "http://127.0.0.1:9", "--to", str(to)], tmp_path)

@@ -218,6 +218,16 @@ def test_one_backup_at_a_time_and_none_in_the_log_itself() -> None:
             finished(world, begun(world, root))
 
 
+def test_no_backup_is_made_in_the_archive_of_another_log() -> None:
+    world = filled()
+    world.ring.make_directory("archives")
+    world.ring.make_directory("archives/2026-11-27T12-13-14Z-5f3a9c01")
+    for root in ("archives", "archives/backups"):
+        with pytest.raises(UsageError, match="cannot be in .*archives, which is an archive: name a directory"):
+            finished(world, begun(world, root))
+    assert world.ring.list_directory("archives") == ["2026-11-27T12-13-14Z-5f3a9c01"]
+
+
 def test_a_log_that_is_closed_ends_its_backup() -> None:
     world = filled()
     task = begun(world)

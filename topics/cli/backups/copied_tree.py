@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from topics.errors import CorruptError, StorageError, UsageError
-from topics.store.archive.archive_note import BASES, ArchiveNote, is_timeline_name, unpack_note
+from topics.store.archive.archive_note import BASES, ArchiveNote, unpack_note
 from topics.store.archive.archived_log import archived_directory
-from topics.store.backup.backup_files import NOTE_NAME
+from topics.store.backup.backup_files import NOTE_NAME, is_timeline_name
 from topics.store.backup.backup_manifest import (
     MANIFEST_NAME,
     BackupManifest,

@@ -30,8 +30,8 @@ from topics.clock import SystemClock
 from topics.common.values.archive_state import ArchiveState
 from topics.errors import RequestError, TopicsError, UsageError
 from topics.loop.loop import Loop
-from topics.store.archive.archive_note import is_timeline_name
 from topics.store.archive.known_mirrors import NAME_CHARS_MAX
+from topics.store.backup.backup_files import is_timeline_name
 from topics.store.disk.disk_space import is_full
 from topics.store.mirror.mirror import Mirror
 from topics.store.mirror.mirror_source import MissingPartError

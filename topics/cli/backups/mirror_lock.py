@@ -13,7 +13,6 @@ from topics.config import Config
 from topics.errors import LockedError, UsageError
 from topics.loop.choose import open_ring
 from topics.loop.loop import Loop
-from topics.store.archive.archive_note import is_timeline_name
 from topics.store.backup.backup_manifest import is_backup_name
 from topics.store.backup.free_places import FOLLOWED_NAME, holder, occupied
 from topics.store.disk.data_directory import make_with_parents
@@ -32,8 +31,8 @@ def check_free(given: str) -> str:
     above = os.path.dirname(directory)
     if found := occupied(above):
         raise UsageError(f"{given} is {found}: name a path elsewhere")
-    if copies := holder(above, lambda name: is_timeline_name(name) or is_backup_name(name)):
-        raise UsageError(f"{given} is in {copies}, which has backups or an archive: name a path elsewhere")
+    if copies := holder(above, is_backup_name):
+        raise UsageError(f"{given} is in {copies}, which has backups: name a path elsewhere")
     names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
     others = [name for name in names if not _EMPTY.fullmatch(name)]
     if others and FOLLOWED_NAME not in names:

@@ -13,13 +13,19 @@ line only, because logs of several servers may share an archive.
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 import msgspec
 
 from topics.loop.loop import Loop
-from topics.store.backup.backup_files import NOTE_NAME, UnixMs, pack_description, time_name, unpack_description
+from topics.store.backup.backup_files import (
+    NOTE_NAME,
+    UnixMs,
+    is_timeline_name,
+    pack_description,
+    time_name,
+    unpack_description,
+)
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file, read_slow_file, replace_file
 
 TIMELINE_NAME = "archive"
@@ -30,7 +36,6 @@ _LOST = "lost"
 _NEW = "new"
 _REMEDY = f"Name another timeline of the archive, or one of its {BASES} as a backup; `topics verify` shows all damage"
 NOTE_VERSION = 1
-_TIMELINE = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}Z-[0-9a-f]{8}", re.ASCII)
 
 
 class ShardEnd(msgspec.Struct, array_like=True, frozen=True):
@@ -89,11 +94,6 @@ class ArchiveNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def new_timeline(loop: Loop) -> str:
     """Return a name for a timeline that begins now."""
     return f"{time_name(loop.clock.now_ms())}-{loop.ring.random_bytes(4).hex()}"
-
-
-def is_timeline_name(name: str) -> bool:
-    """Return whether a directory of this name may be a timeline."""
-    return _TIMELINE.fullmatch(name) is not None
 
 
 def timeline_names(files: FileCalls, archive: str) -> list[str]:

@@ -15,9 +15,9 @@ from typing import NamedTuple
 from topics.common.values.archive_state import ArchivedEnd, ArchiveState
 from topics.errors import RequestError, StorageError, TopicsError
 from topics.loop.loop import Loop
-from topics.store.archive.archive_note import is_timeline_name
 from topics.store.archive.archiver import Archiver
 from topics.store.archive.known_mirrors import KnownMirrors
+from topics.store.backup.backup_files import is_timeline_name
 
 _PATH_BYTES_MAX = 512
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]*"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, NamedTuple, Protocol, TypeVar
@@ -18,6 +19,7 @@ UnixMs = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]
 """A time of a description: before the year 10000, which is the last one that a datetime has."""
 NOTE_NAME = "archive.json"
 """The description of a timeline of an archive: a directory that has it takes no other backups."""
+_TIMELINE = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}Z-[0-9a-f]{8}", re.ASCII)
 _CHUNK_BYTES = 256 << 10
 _CHECKSUM = b',"xxh3":"'
 """Before the checksum at the end of a description."""
@@ -49,6 +51,11 @@ class Original(NamedTuple):
 def time_name(ms: int) -> str:
     """Return the name of a directory that was begun at a time (Unix ms), to the second."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+
+
+def is_timeline_name(name: str) -> bool:
+    """Return whether a directory of this name may be a timeline of an archive."""
+    return _TIMELINE.fullmatch(name) is not None
 
 
 def pack_description(description: Versioned) -> bytes:

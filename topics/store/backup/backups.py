@@ -135,7 +135,7 @@ class Backups:
             raise UsageError(f"backups cannot be in {archive}, which is the archive: name a directory elsewhere")
         if (real := os.path.realpath(root)) != os.path.abspath(root):
             root = real
-        if not is_base and (found := occupied(root, self._is_there)):
+        if not is_base and (found := occupied(root, self._is_there, self._loop.ring.list_directory)):
             raise UsageError(f"backups cannot be {found}: name a directory elsewhere")
         return root
 

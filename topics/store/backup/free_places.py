@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 
-from topics.store.backup.backup_files import NOTE_NAME
+from topics.store.backup.backup_files import NOTE_NAME, is_timeline_name
 from topics.store.backup.backup_manifest import MANIFEST_NAME
 from topics.store.format.segment_format import MARKER_NAME
 
@@ -24,30 +24,44 @@ _MARKS = {
 """Files by which a directory is known. A backup has the last one, too."""
 
 
-def occupied(path: str, is_there: Callable[[str], bool] = os.path.lexists) -> str:
+def _listed(path: str) -> list[str]:
+    return os.listdir(path)
+
+
+def occupied(
+    path: str,
+    is_there: Callable[[str], bool] = os.path.lexists,
+    list_directory: Callable[[str], list[str]] = _listed,
+) -> str:
     """Return which directory at or above a path takes what is made at the path for its own.
 
-    path: absolute, without links. is_there: whether there is a file.
+    path: absolute, without links. is_there: whether there is a file. list_directory: its entries.
     Returns: the end of a sentence, such as "in /b, which is a backup"; "" if there is none.
     """
     while path not in ("", "/"):
         for name, kind in _MARKS.items():
             if is_there(f"{path}/{name}"):
                 return f"in {path}, which is {kind}"
+        if _has_entry(path, is_timeline_name, list_directory):
+            return f"in {path}, which is an archive"
         path = os.path.dirname(path)
     return ""
 
 
 def holder(path: str, is_one: Callable[[str], bool]) -> str:
-    """Return the directory at or above a path that has an entry of such a name; "" if none has.
-
-    A directory that this user may not list, such as /home of some systems, counts as one without.
-
-    is_one: whether a name is, for example, that of a timeline.
-    """
+    """Return the directory at or above a path that has an entry of such a name; "" if none has."""
     while path not in ("", "/"):
-        with suppress(PermissionError):
-            if os.path.isdir(path) and any(map(is_one, os.listdir(path))):
-                return path
+        if _has_entry(path, is_one, _listed):
+            return path
         path = os.path.dirname(path)
     return ""
+
+
+def _has_entry(path: str, is_one: Callable[[str], bool], list_directory: Callable[[str], list[str]]) -> bool:
+    """Return whether a directory has an entry of such a name.
+
+    One that this user may not list, such as /home of some systems, counts as one without.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+        return any(map(is_one, list_directory(path)))
+    return False

@@ -21,13 +21,12 @@ from topics.store.archive.archive_note import (
     ArchiveNote,
     Hole,
     ShardEnd,
-    is_timeline_name,
     read_note,
     timeline_names,
     write_note,
 )
 from topics.store.archive.archive_retention import remove_old
-from topics.store.backup.backup_files import pack_description, time_name, unpack_description
+from topics.store.backup.backup_files import is_timeline_name, pack_description, time_name, unpack_description
 from topics.store.backup.backup_manifest import backup_names, read_manifest
 from topics.store.backup.free_places import FOLLOWED_NAME
 from topics.store.disk.data_directory import make_with_parents, sync_parents
