@@ -4,12 +4,13 @@ and packs.
 The process before it was stopped well, so that everything is in segments and packs. All live
 records exist again, and no others: none that was deleted, and none of a deleted topic. A file
 states a topic's config and floors at the time it was written (docs/operations.md): only records
-below a floor may return, and a cap or a ttl that was raised or switched off since may remove
-records, up to the floor that this leaves.
+below a floor may return, and a cap or a ttl that was raised or switched off since, or that has
+become one that rejects writes, may remove records, up to the floor that this leaves.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from tests.sim import SimRing
@@ -63,11 +64,15 @@ def rebuild_without_snapshots(machine: Machine) -> None:
 
 
 def _has_lower_limit(config: TopicConfig, than: TopicConfig) -> bool:
-    """Return whether a cap or the ttl of a config removes records that the other one leaves. 0: no
-    such limit.
-    """
-    limits = ((config.ttl_ms, than.ttl_ms), (config.cap_records, than.cap_records), (config.cap_bytes, than.cap_bytes))
-    return any(limit > 0 and (other == 0 or limit < other) for limit, other in limits)
+    """Return whether a cap or the ttl of a config removes records that the other one leaves."""
+    return any(0 < limit < other for limit, other in zip(_limits(config), _limits(than), strict=True))
+
+
+def _limits(config: TopicConfig) -> tuple[float, float, float]:
+    """Return the ttl, and the caps that remove records: a topic that rejects writes may hold more than its caps."""
+    caps = (config.cap_records, config.cap_bytes) if config.discard == "old" else (0, 0)
+    ttl_ms, records, size = (limit or math.inf for limit in (config.ttl_ms, *caps))
+    return ttl_ms, records, size
 
 
 def _stopped(ring: SimRing, config: Config) -> _Found:

@@ -20,9 +20,11 @@ from tests.sim.whole.clients.state import CONFIG_DEFAULT, Part, Record, State
 from tests.sim.whole.clients.waiting import Waiting
 from tests.sim.whole.clients.watching import Event, Watching
 from tests.sim.whole.machine import Machine
+from tests.sim.whole.rebuilt import _has_lower_limit
 from tests.sim.whole.seed_plan import LONGEST_SHORT_LOG
 from topics.config import Config
 from topics.engine.state import topic_numbers
+from topics.engine.values.topic_config import TopicConfig
 
 
 def a_topic(**config: Any) -> OwnedTopic:
@@ -221,3 +223,22 @@ def test_a_flush_behind_a_delete_may_name_a_seq_of_the_topic_before() -> None:
     assert Flush(42).answered(state, 1, 0, 400, {}) == [state]
     with pytest.raises(Inconsistent, match="status is 200, not 400"):
         Flush(42).answered(state, 1, 0, 200, {"synced_seq": 0})
+
+
+@pytest.mark.parametrize(
+    ("stated", "last", "is_lower"),
+    [
+        ({"cap_records": 1}, {"cap_records": 1}, False),
+        ({"cap_records": 1}, {"cap_records": 2}, True),
+        ({"cap_records": 2}, {"cap_records": 1}, False),
+        ({"cap_records": 1}, {"cap_records": 1, "discard": "reject"}, True),
+        ({"cap_records": 1, "discard": "reject"}, {"cap_records": 2}, False),
+        ({"cap_bytes": 9}, {}, True),
+        ({"ttl_ms": 9}, {"ttl_ms": 0, "discard": "reject"}, True),
+        ({"ttl_ms": 0}, {"ttl_ms": 9}, False),
+    ],
+)
+def test_a_config_that_a_file_states_may_remove_what_a_later_one_kept(
+    stated: dict[str, Any], last: dict[str, Any], is_lower: bool
+) -> None:
+    assert _has_lower_limit(TopicConfig(**stated), TopicConfig(**last)) == is_lower
