@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from functools import partial
 from typing import Any, Protocol
 
 from topics.engine.read.plain_reads import PlainReads
@@ -215,10 +216,11 @@ class Answers:
             many = self._end_many(many, finished)
         written: list[tuple[Group, AppendResult]] = []
         for group, result in finished:
-            service.in_flight.leave(group.principal, group.taken)
             if isinstance(result, TopicsError):
                 self._refuse(group, result)
-            elif service.closing:
+                continue
+            service.in_flight.leave(group.principal, group.taken)
+            if service.closing:
                 self._close_with(group, result)
             elif result.deduped:
                 self._repeat(group, result)
@@ -398,23 +400,27 @@ class Answers:
             conn.state.answer(data, last=last)
 
     def _refuse(self, group: Group, error: TopicsError) -> None:
-        """Answer each request with the error, as the general path words it."""
-        service = self.service
-        service.refused_total += group.taken
-        refusal = as_request_error(error)
-        status, body, headers = status_of(refusal), envelope(refusal), extra_headers(refusal)
-        self.writes.count(status, group.taken)
-        last = service.closing
-        usual, strict = (
-            service.writer.render(status, body, headers=headers + applied, connection=b"close" if last else b"")
-            for applied in (b"", APPLIED)
-        )
-        answers: dict[int, bytes] = {}
+        """Answer each request with the error, as the general path words it.
+
+        The connections take turns. Until its turn, each takes no other request.
+        """
+        preferences: dict[int, list[bytes]] = {}
         for ref, _count, flags in group.requests():
-            answer = strict if flags & STRICT else usual
-            answers[ref] = answers.get(ref, answer) if last else answers.get(ref, b"") + answer
-        for ref, answer in answers.items():
-            self._one(ref, answer, last=last)
+            preferences.setdefault(ref, []).append(applied(flags))
+        for ref, headers in preferences.items():
+            self.service.failures.answer(partial(self._refuse_one, group.principal, error, ref, headers))
+
+    def _refuse_one(self, principal: Principal | None, error: TopicsError, ref: int, applied: list[bytes]) -> None:
+        """Answer the requests of one connection. applied: a header line for each, or b""."""
+        service, refusal = self.service, as_request_error(error)
+        status = status_of(refusal)
+        service.in_flight.leave(principal, len(applied))
+        service.refused_total += len(applied)
+        self.writes.count(status, len(applied))
+        body, headers, last = envelope(refusal), extra_headers(refusal), service.closing
+        close = b"close" if last else b""
+        answers = [service.writer.render(status, body, headers=headers + line, connection=close) for line in applied]
+        self._one(ref, answers[0] if last else b"".join(answers), last=last)
 
     def _repeat(self, group: Group, result: AppendResult) -> None:
         """Answer duplicates with the result of the original write.

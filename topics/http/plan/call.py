@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Protocol, TypeVar
 
 from topics.engine.json.strict_json import FIELDS_MAX
@@ -10,7 +11,7 @@ from topics.engine.values.durations import milliseconds
 from topics.engine.values.json_fields import Fields, read_object
 from topics.engine.values.results import Done
 from topics.engine.write.long_bodies import Work
-from topics.errors import TopicsError, as_request_error
+from topics.errors import StorageError, TopicsError, as_request_error
 from topics.http.access.principal import Principal
 from topics.http.access.routes import Body
 from topics.http.openapi.known_keys_of import body_keys
@@ -179,7 +180,17 @@ class Call:
         exchange.respond_in_parts((before, shared, after), headers)
 
     def fail(self, error: BaseException) -> None:
-        """Answer with the error envelope of any exception."""
+        """Answer with the error envelope of any exception.
+
+        Storage may have failed for thousands of requests at once, so their answers take turns.
+        """
+        if isinstance(error, StorageError):
+            self.on_disconnect = None  # what it would end has ended
+            self.service.failures.answer(partial(self._fail, error))
+        else:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
         request_error = as_request_error(error)
         # The frames hold the body, which holds the violation found in it.
         error.__traceback__ = None

@@ -24,6 +24,7 @@ from topics.http.openapi.description import Description
 from topics.http.plan.access_log import AccessLog
 from topics.http.plan.answered import Answered
 from topics.http.plan.engine_api import EngineApi
+from topics.http.plan.failure_turns import FailureTurns
 from topics.http.plan.in_flight import InFlight
 from topics.http.plan.plan import Plan, Planner
 from topics.http.plan.request_turns import RequestTurns
@@ -88,6 +89,7 @@ class Service:
         self._timers = timers
         self.heartbeats = Heartbeats(timers)
         self.turns = RequestTurns(timers, self.now_ns, config.pass_requests_us)
+        self.failures = FailureTurns(timers)
         self.long_bodies = LongBodies(config, timers)
         self.long_commands = LongBodies(config, timers)
         """Turns of small bodies that take long to unpack, so that they wait for no megabytes."""

@@ -1,0 +1,113 @@
+"""Goal: answers to writes that fail together take turns, in every way that a write comes."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from tests.contract.world.sim_world import SimWorld
+from tests.contract.world.world import Connection
+from topics.http.plan import failure_turns
+from topics.server.app import Server
+
+FEW = 4
+_BODY = b'{"records":[{"data":1}]}'
+
+
+@pytest.fixture(autouse=True)
+def _few_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(failure_turns, "FAILURES_A_PASS", FEW)
+
+
+def write(name: str) -> bytes:
+    head = b"POST /v0/topics/%b HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n" % name.encode()
+    return head + b"Content-Length: %d\r\n\r\n%b" % (len(_BODY), _BODY)
+
+
+def failing(world: SimWorld, requests: list[bytes]) -> tuple[Server, list[Connection]]:
+    """Send each request on a connection of its own; return once the first one has failed."""
+    server = world.server
+    assert server is not None
+    conns = [world.connect() for _ in requests]
+    world.settle()
+    world.fail_storage("write", errno.ENOSPC, path_part="wal")
+    for conn, request in zip(conns, requests, strict=True):
+        conn.send(request)
+    world.wait_until(lambda: server.service.refused_total > 0, 1000)
+    return server, conns
+
+
+def refused_a_pass(world: SimWorld, server: Server, all_of_them: int) -> list[int]:
+    """Run passes until so many requests were refused; return how many each of them refused."""
+    loop, counts = world.loop, [server.service.refused_total]
+    assert loop is not None
+    while sum(counts) < all_of_them:
+        assert server.service.in_flight.requests == all_of_them - sum(counts), "a stop waits for the others"
+        before = server.service.refused_total
+        loop.run_pass(0)
+        counts.append(server.service.refused_total - before)
+    return counts
+
+
+@pytest.mark.parametrize("in_lane", [False, True])
+@pytest.mark.parametrize("kind", ["one topic", "a topic each", "creations"])
+def test_so_many_writes_that_fail_together_are_answered_in_a_pass(in_lane: bool, kind: str) -> None:
+    """10,000 of them were answered in one pass."""
+    world = SimWorld(0 if in_lane else 1, all_in_lane=in_lane)
+    world.start()
+    names = ["t" if kind == "one topic" else f"t{number}" for number in range(30)]
+    if kind != "creations":
+        for name in names:
+            world.connect().send(write(name)).answer("POST")
+    server, conns = failing(world, [write(name) for name in names])
+    counts = refused_a_pass(world, server, len(names))
+    assert max(counts) <= 2 * FEW, "at its beginning, and again at its end"
+    world.settle()
+    assert [conn.answer("POST").status for conn in conns] == [500] * len(names)
+    assert server.service.in_flight.requests == 0
+    world.heal_storage()
+    world.advance_ms(5000)
+    assert conns[0].send(write(names[0])).answer("POST").status in {200, 201}
+
+
+@pytest.mark.parametrize("in_lane", [False, True])
+def test_a_connection_whose_failure_waits_for_its_turn_gets_its_answers_in_order(in_lane: bool) -> None:
+    world = SimWorld(0 if in_lane else 1, all_in_lane=in_lane)
+    world.start()
+    world.connect().send(write("t")).answer("POST")
+    _server, conns = failing(world, [write("t") for _ in range(20)])
+    world.heal_storage()
+    for conn in conns:
+        conn.send(b"GET /v0/health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    world.advance_ms(100)
+    for conn in conns:
+        assert conn.answer("POST").status == 500
+        assert conn.answer("GET").status == 200
+
+
+@pytest.mark.parametrize("in_lane", [False, True])
+def test_a_client_that_leaves_before_its_turn_delays_nobody(in_lane: bool) -> None:
+    world = SimWorld(0 if in_lane else 1, all_in_lane=in_lane)
+    world.start()
+    world.connect().send(write("t")).answer("POST")
+    server, conns = failing(world, [write("t") for _ in range(20)])
+    for conn in conns[::2]:
+        conn.reset()
+    world.advance_ms(100)
+    assert [conn.answer("POST").status for conn in conns[1::2]] == [500] * 10
+    assert server.service.in_flight.requests == 0
+
+
+@pytest.mark.parametrize("in_lane", [False, True])
+def test_a_stop_waits_for_those_whose_turn_has_not_come(in_lane: bool) -> None:
+    world = SimWorld(0 if in_lane else 1, all_in_lane=in_lane)
+    world.start()
+    world.connect().send(write("t")).answer("POST")
+    _server, conns = failing(world, [write("t") for _ in range(20)])
+    world.heal_storage()
+    world.begin_stop()
+    answers = [conn.answer("POST") for conn in conns]
+    assert world.finish_stop() == 0
+    assert [answer.status for answer in answers] == [500] * 20
+    assert answers[-1].header("connection") == "close"

@@ -1,0 +1,36 @@
+"""Turns of the answers to requests whose storage failed.
+
+A log that fails, or a file of it that finds the disk full, fails all writes that wait for it at
+once. What they had staged is taken back in that pass; so many a pass are answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from topics.engine.values.ports import TimersPort
+from topics.engine.values.turns import Turns
+
+FAILURES_A_PASS = 128
+"""Answers that a pass begins with; it may end with as many. Each takes some 10 us, and a send."""
+
+
+class FailureTurns(Turns):
+    """The answers of one server, in the order in which their requests failed."""
+
+    __slots__ = ()
+
+    def __init__(self, timers: TimersPort) -> None:
+        super().__init__(timers, FAILURES_A_PASS, FAILURES_A_PASS)
+
+    def answer(self, send: Callable[[], None]) -> None:
+        """Call `send` now, or in a later pass after those that wait. It must not raise."""
+        if self.left > 0 and not self._waiting:
+            self._count(send)
+        else:
+            self.wait(partial(self._count, send))
+
+    def _count(self, send: Callable[[], None]) -> None:
+        self.left -= 1
+        send()
