@@ -4,8 +4,8 @@
 
 The server runs in perf/noted_server.py. Each topic is made by a write of one record, one at a time over 512
 connections. Then it stops, starts, stops, starts again, is killed after a fifth more, starts and stops. Printed for
-each phase: how long it took, the CPU time of the loop's thread in its longest pass and in the tenth longest, the number
-of passes above 10 and above 20 ms, and what the longest did.
+each phase: how long it took, the memory of the process at its end, the CPU time of the loop's thread, of its longest
+pass and of the tenth longest, the number of passes above 10 and above 20 ms, and what the longest did.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Phase(NamedTuple):
     name: str
     begin_ns: int
     end_ns: int
+    resident_mib: float
 
 
 def create(server: Server, first: int, count: int) -> None:
@@ -101,7 +102,7 @@ def shown(phase: Phase, notes: dict[str, np.ndarray]) -> str:
     within = (ends >= phase.begin_ns) & (begins <= phase.end_ns)
     ms = np.sort(busy[within])[::-1]
     if not len(ms):
-        return f"| {phase.name} | - | - | - | - | - | no pass |"
+        return f"| {phase.name} | - | - | - | - | - | - | - | no pass |"
     longest = int(np.flatnonzero(within)[busy[within].argmax()])
     spans = notes["spans"]
     inside = np.flatnonzero((spans[:, 0] >= begins[longest]) & (spans[:, 1] <= ends[longest]))
@@ -110,7 +111,8 @@ def shown(phase: Phase, notes: dict[str, np.ndarray]) -> str:
     seconds = (phase.end_ns - phase.begin_ns) / 1e9
     tenth = ms[min(9, len(ms) - 1)]
     return (
-        f"| {phase.name} | {seconds:.1f} | {ms[0]:.1f} | {tenth:.1f} | {(ms > 10).sum()} | {(ms > 20).sum()} | {what} |"
+        f"| {phase.name} | {seconds:.1f} | {phase.resident_mib:.0f} | {ms.sum() / 1e3:.1f} | {ms[0]:.1f} | {tenth:.1f} "
+        f"| {(ms > 10).sum()} | {(ms > 20).sum()} | {what} |"
     )
 
 
@@ -125,7 +127,8 @@ def serve(directory: Path, notes: Path, count: int, life: str) -> list[Phase]:
     def end(name: str) -> None:
         nonlocal began
         now = time.monotonic_ns()
-        phases.append(Phase(name, began, now))
+        resident = server.rss_bytes() if server.process.returncode is None else 0
+        phases.append(Phase(name, began, now, resident / (1 << 20)))
         began = now
 
     env = {"TOPICS_MAX_TOPICS": "0", "TOPICS_CHECKPOINT_EVERY_MS": str(1 << 40), "TOPICS_MAX_LOG_BYTES": "0"}
@@ -171,8 +174,8 @@ def main() -> None:
     options = parser.parse_args()
     count = 2000 if options.smoke else options.topics
     print(f"commit {commit_id()}, {count:,} topics, pid {os.getpid()}")
-    print("| phase | s | longest, ms | tenth | above 10 | above 20 | what the longest did, ms |")
-    print("|---|---|---|---|---|---|---|")
+    print("| phase | s | MiB | CPU, s | longest, ms | tenth | above 10 | above 20 | what the longest did, ms |")
+    print("|---|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(dir=options.directory) as name:
         for life in ("first", "again", "killed", "after a kill"):
             notes = Path(name, "notes.npz")

@@ -46,6 +46,8 @@ from topics.uring.uring_ring import UringRing
 
 SPAN_NS = 200_000
 OTHER_NS = 1_000_000
+_LABEL_CHARS = 200
+"""All labels take as much memory as the longest."""
 
 Noted = list[tuple[int, int, str, int]]
 now_ns = time.monotonic_ns
@@ -223,7 +225,7 @@ def save(path: Path) -> None:
     arrays: dict[str, Any] = {"passes": np.array(passes, np.int64).reshape(-1, 6)}
     for name, rows in noted.items():
         arrays[name] = np.array([(row[0], row[1], row[3]) for row in rows], np.int64).reshape(-1, 3)
-        arrays[f"{name}_labels"] = np.array([row[2] for row in rows], dtype=np.str_)
+        arrays[f"{name}_labels"] = np.array([row[2][:_LABEL_CHARS] for row in rows], dtype=np.str_)
     np.savez(path, **arrays)
 
 
