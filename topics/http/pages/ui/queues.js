@@ -6,7 +6,7 @@ const LEFT = ["ready", "leased", "delayed", "dead"];
 async function showQueues(main, _args, signal) {
   const [failure, failed] = failures();
   const list = h("div", {}, h("p.hint", {}, "Loading …"));
-  const columns = [["Queue"], ["Ready", "number"], ["Leased", "number"], ["Delayed", "number wide"], ["Moved to dead letters", "number wide"], ["Dead letters in", "wide"]];
+  const columns = [["Queue"], ["Ready", "number"], ["Leased", "number"], ["Delayed", "number wide"], ["Dead-lettered", "number"], ["Dead letters in", "wide"]];
   set(main, h("div.title", {}, h("h1", {}, "Queues")), failure, list);
   every(3000, signal, async () => {
     const [found, waits] = await metrics(["topic_queue_ready", "topic_queue_in_flight"], signal);
