@@ -26,7 +26,7 @@ def test_an_error_is_one_sentence_whose_names_cannot_write_on_the_terminal(
     (tmp_path / name).touch()
     command = [sys.executable, "-m", "topics", "doctor", "--data-dir", str(tmp_path / name / "data")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr == f"topics: {tmp_path}/{shown}/data: Not a directory\n"
 
 

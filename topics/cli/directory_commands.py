@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from topics.cli.environment import config_of
-from topics.cli.exit_codes import report, start_or_refusal
+from topics.cli.exit_codes import looking
 from topics.cli.serve import as_variables
 from topics.config import Config
-from topics.errors import TopicsError
 
 DataDir = Annotated[str | None, typer.Option(help="Data directory; else TOPICS_DATA_DIR, else ./topics-data.")]
 Io = Annotated[str | None, typer.Option(help="auto, uring or portable.")]
@@ -26,7 +25,7 @@ def settings(**options: str | None) -> Config:
     return config_of(os.environ, given)
 
 
-@start_or_refusal()
+@looking()
 def doctor(
     data_dir: DataDir = None,
     io: Io = None,
@@ -51,11 +50,8 @@ def fsck(
     """
     from topics.cli import fsck as command  # noqa: PLC0415 - `topics --help` should load neither
 
-    try:
+    with looking():
         outcome = command.check(settings(data_dir=data_dir, io=io), mend=rebuild)
-    except (TopicsError, OSError) as error:
-        report(error)
-        raise typer.Exit(command.CANNOT_LOOK) from None
     if json:
         print(command.as_json(outcome).decode())
     else:

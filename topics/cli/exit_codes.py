@@ -1,4 +1,9 @@
-"""How a command ends: its exit code, and the sentence for an error."""
+"""How a command ends: its exit code, and the sentence for an error.
+
+0: done. 1: done, and the answer is bad, or failed for a reason outside of the call. 2: only another
+call helps; of a command that looks whether something is sound (`looking`), it could not look.
+`serve` has 1 for every refusal (R-LIFE-1).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +15,7 @@ from contextlib import contextmanager, suppress
 
 import typer
 
-from topics.errors import UsageError
+from topics.errors import CorruptError, TopicsError, UsageError
 
 REFUSED, USAGE, GAP, INTERRUPTED = 1, 2, 3, 130
 PIPE_CLOSED = 141
@@ -20,6 +25,23 @@ _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 def exit_code_of(error: Exception) -> int:
     return USAGE if isinstance(error, UsageError) else REFUSED
+
+
+@contextmanager
+def looking() -> Iterator[None]:
+    """End a command that looks whether something is sound with USAGE if it could not look.
+
+    REFUSED is its answer that there is damage, as is an error that names damage.
+    """
+    try:
+        yield
+    except CorruptError:
+        raise
+    except (TopicsError, OSError) as error:
+        if isinstance(error, OSError) and error.filename == "stdout":
+            raise  # what was found could not be printed
+        report(error)
+        raise typer.Exit(USAGE) from None
 
 
 def sentence(error: Exception) -> str:
@@ -49,7 +71,7 @@ def report(error: Exception, also: str = "") -> None:
 
 @contextmanager
 def start_or_refusal() -> Iterator[None]:
-    """Give a command that starts something exit code 1 whatever the refusal's reason (R-LIFE-1)."""
+    """Give `serve` exit code 1 whatever the reason of the refusal (R-LIFE-1)."""
     try:
         yield
     except UsageError as error:

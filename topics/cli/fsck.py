@@ -17,7 +17,7 @@ from topics.config import Config
 from topics.errors import UsageError
 from topics.store.repair.check_directory import FsckReport, check_directory
 
-SOUND, DAMAGED, CANNOT_LOOK = 0, 1, 2
+SOUND, DAMAGED = 0, 1
 
 
 def check(config: Config, *, mend: bool) -> FsckReport:

@@ -25,10 +25,10 @@ def pair(tmp_path: Path) -> Iterator[MirroredServer]:
     pair.server.end()
 
 
-def refused(pair: MirroredServer, mirror: Running | None = None) -> str:
-    """Return the text of a mirror that ends with exit code 1."""
+def refused(pair: MirroredServer, mirror: Running | None = None, code: int = 1) -> str:
+    """Return the text of a mirror that ends with an exit code."""
     mirror = mirror or pair.follow(until="topics: ")
-    assert mirror.ended() == 1, mirror.text
+    assert mirror.ended() == code, mirror.text
     return mirror.text
 
 
@@ -110,7 +110,7 @@ def test_the_first_server_shows_how_late_its_mirror_is(pair: MirroredServer) -> 
     assert found is not None
     assert asked_ms - pair.status()["upto_ms"] <= float(found[1]) < 120_000
     bad = run(["mirror", pair.url, "--to", str(pair.home / "other"), "--name", "n" * 201], pair.home)
-    assert (bad.code, "--name has 201 characters: give one of at most 200" in bad.err) == (1, True), bad
+    assert (bad.code, "--name has 201 characters: give one of at most 200" in bad.err) == (2, True), bad
 
 
 def test_a_mirror_is_promoted_once_and_does_not_follow_on(pair: MirroredServer) -> None:
@@ -121,14 +121,14 @@ def test_a_mirror_is_promoted_once_and_does_not_follow_on(pair: MirroredServer) 
     mirror.end()
     (pair.home / "there").mkdir()
     exists = pair.promote("there")
-    assert (exists.code, "there exists" in exists.err) == (1, True), exists
+    assert (exists.code, "there exists" in exists.err) == (2, True), exists
     assert pair.promote("new").code == 0
     shutil.move(pair.home / "new", pair.home / "moved")
     again = pair.promote("again")
-    assert (again.code, again.out) == (1, "")
+    assert (again.code, again.out) == (2, "")
     assert f"was promoted to {pair.home}/new at 20" in again.err
     assert f"use `topics restore --from {pair.to}`" in again.err
-    assert "was promoted to" in refused(pair)
+    assert "was promoted to" in refused(pair, code=2)
     second = run(["restore", "--from", str(pair.to), "--to", str(pair.home / "again")], pair.home)
     assert second.code == 0, second
 
@@ -233,7 +233,7 @@ def test_a_directory_that_is_no_mirror_is_left_as_it_is(tmp_path: Path) -> None:
             for at, word in enumerate(arguments)
         ]
         ended = run(words, tmp_path)
-        assert (ended.code, sentence in ended.err) == (1, True), ended
+        assert (ended.code, sentence in ended.err) == (2, True), ended
     assert sorted((tmp_path / "data").rglob("*")) == before
     assert not (tmp_path / "mirror").exists()
 
@@ -252,7 +252,7 @@ def test_a_mirror_is_made_in_no_archive_and_not_among_backups(tmp_path: Path) ->
         (tmp_path / "m1" / ".." / "bk", "has '2026-11-29T04-29-11Z', and is no mirror"),
     ):
         ran = run(["mirror", "http://127.0.0.1:9", "--to", str(to)], tmp_path)
-        assert (ran.code, sentence in ran.err) == (1, True), ran.err
+        assert (ran.code, sentence in ran.err) == (2, True), ran.err
     assert not (tmp_path / "m1").exists()
 
 

@@ -15,7 +15,7 @@ from topics.cli.backups.copy_command import send_once
 from topics.cli.backups.given_paths import check_directory_path, check_given, check_new_path
 from topics.cli.commands.beginning import time_of
 from topics.cli.commands.cli_call import CliCall, on_topics
-from topics.cli.exit_codes import exit_code_of, report, start_or_refusal
+from topics.cli.exit_codes import exit_code_of, looking, report
 from topics.cli.output.printer import bytes_text, count_text
 from topics.cli.output.record_text import time_text
 from topics.clock import SystemClock
@@ -80,7 +80,6 @@ def backup(
     send_once(made.path, url, options)
 
 
-@start_or_refusal()
 @with_bucket
 def restore(  # noqa: PLR0917 - options of a command
     source: Backup,
@@ -145,7 +144,7 @@ def _record(text: str) -> tuple[str, int]:
     return topic, int(seq)
 
 
-@start_or_refusal()
+@looking()
 @with_bucket
 def verify(
     backup: Annotated[
@@ -154,7 +153,10 @@ def verify(
     ],
     options: BucketOptions,
 ) -> None:
-    """Compare every checksum of a backup or an archive. Exit code 1: damage was found."""
+    """Compare every checksum of a backup or an archive.
+
+    Exit code 0: sound; 1: damage found; 2: the comparison could not run.
+    """
     import topics  # noqa: PLC0415 - `topics --help` should not load the engine
 
     if is_bucket_url(backup):

@@ -14,7 +14,7 @@ from topics.cli.backups.bucket_calls import run_to_end, with_bucket
 from topics.cli.backups.fetch_copy import fetch, look_at_copy
 from topics.cli.backups.send_copy import CopySender, SentCopy
 from topics.cli.backups.verify_copy import end_ms
-from topics.cli.exit_codes import report, start_or_refusal
+from topics.cli.exit_codes import report
 from topics.cli.output.printer import bytes_text, count_text
 from topics.cli.output.record_text import time_text
 from topics.errors import TopicsError, UsageError
@@ -22,7 +22,6 @@ from topics.errors import TopicsError, UsageError
 _RETRY_MAX_S = 300.0
 
 
-@start_or_refusal()
 @with_bucket
 def copy_backup(
     source: Annotated[

@@ -23,12 +23,12 @@ from topics.cli.backups.mirror_status import (
     write_status,
 )
 from topics.cli.commands.cli_call import KeyFile
-from topics.cli.exit_codes import REFUSED, sentence, start_or_refusal
+from topics.cli.exit_codes import REFUSED, sentence
 from topics.cli.places.place import key_of
 from topics.client.archive_client import ArchiveClient
 from topics.clock import SystemClock
 from topics.common.values.archive_state import ArchiveState
-from topics.errors import RequestError, TopicsError, UsageError
+from topics.errors import RequestError, StorageError, TopicsError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.known_mirrors import NAME_CHARS_MAX
 from topics.store.backup.backup_files import is_timeline_name
@@ -62,7 +62,6 @@ class _HttpSource:
             raise
 
 
-@start_or_refusal()
 def mirror(  # noqa: PLR0917 - typer makes options of them
     to: Directory,
     url: Annotated[str, typer.Argument(metavar="[URL]", help="The server, whose TOPICS_ARCHIVE_DIR is set.")] = "",
@@ -131,7 +130,7 @@ def _follow(loop: Loop, follower: Mirror, source: _HttpSource, *, url: str, to: 
         with contextlib.suppress(OSError):  # the next one is written again
             loop.run_task(write_status(loop, to, now))
         if failed is not None and not _may_pass(failed):
-            raise UsageError(error) from failed
+            raise StorageError(error) from failed  # the server has changed, not the call
         says = error or (f"waits for {end.waits_for}" if end.waits_for else f"{to} follows {url}")
         if says != said:
             print(f"topics: {says}", file=sys.stderr, flush=True)

@@ -9,7 +9,6 @@ import typer
 
 from topics.cli.backups.given_paths import check_directory_path, check_new_path
 from topics.cli.backups.mirror_lock import locked_mirror
-from topics.cli.exit_codes import start_or_refusal
 from topics.cli.output.printer import count_text
 from topics.cli.output.record_text import time_text
 from topics.clock import SystemClock
@@ -20,7 +19,6 @@ from topics.store.mirror.mirror import check_not_promoted, newest_timeline
 from topics.store.mirror.promotion import Promotion, note_promotion
 
 
-@start_or_refusal()
 def promote(
     source: Annotated[str, typer.Option("--from", help="The directory of the mirror, which is stopped.")],
     to: Annotated[str, typer.Option(help="The new data directory: a path where nothing is.")],
