@@ -40,7 +40,16 @@ class TopicsError(Exception):
 
 
 class UsageError(TopicsError):
-    """A call that broke the contract of a Python API. Only a change of the caller helps."""
+    """A call that broke the contract of a Python API. Only a change of the caller helps.
+
+    argument: the name that the message begins with, which a command gives to one of its options;
+    "" if the message is about the call as a whole. said: the message after that name.
+    """
+
+    def __init__(self, said: str = "", argument: str = "") -> None:
+        super().__init__(f"{argument} {said}" if argument else said)
+        self.argument = argument
+        self.said = said
 
 
 class RequestError(TopicsError):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 import typer
@@ -42,6 +42,20 @@ def looking() -> Iterator[None]:
             raise  # what was found could not be printed
         report(error)
         raise typer.Exit(USAGE) from None
+
+
+@contextmanager
+def options_named(names: Mapping[str, str]) -> Iterator[None]:
+    """Have an error about an argument name the option that it is from.
+
+    names: the option of each argument of the library that the block calls.
+    """
+    try:
+        yield
+    except UsageError as error:
+        if error.argument not in names:
+            raise
+        raise UsageError(error.said, names[error.argument]) from error
 
 
 def sentence(error: Exception) -> str:

@@ -32,6 +32,11 @@ class ArchiveClient:
         self._quiet = quiet_seconds
         self._mirror = mirror
 
+    @property
+    def has_key(self) -> bool:
+        """Whether requests have a key."""
+        return self._options.key is not None
+
     def state(self, upto_ms: int = 0) -> ArchiveState:
         """Return how far the archive is.
 

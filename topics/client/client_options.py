@@ -87,10 +87,10 @@ class ClientOptions:
         for name in ("timeout", "attempt_timeout", "first_pause", "longest_pause", "idle_seconds", "gather_ms"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _SECONDS_MAX:
-                raise UsageError(f"{name} is {arguments.shown(value)}: use a number from 0 to {_SECONDS_MAX}")
+                raise UsageError(f"is {arguments.shown(value)}: use a number from 0 to {_SECONDS_MAX}", name)
         for name in ("timeout", "attempt_timeout", "first_pause", "longest_pause"):
             if not getattr(self, name):
-                raise UsageError(f"{name} is 0: use a number of seconds above 0")
+                raise UsageError("is 0: use a number of seconds above 0", name)
         arguments.optional_count("window_ms", self.window_ms)
         arguments.count("page_lease_ms", self.page_lease_ms, 86_400_000, 100)
         arguments.count("idle_connections", self.idle_connections)
@@ -125,23 +125,23 @@ class Address:
     def parse(cls, url: object) -> Address:
         """Take an address apart. Raises: UsageError."""
         if not isinstance(url, str):
-            raise UsageError(f'url is {arguments.shown(url)}: use the address of a server, as "{_EXAMPLE}"')
+            raise UsageError(f'is {arguments.shown(url)}: use the address of a server, as "{_EXAMPLE}"', "url")
         try:
             parts = urlsplit(url.strip())
             port = parts.port
         except ValueError as error:
-            raise UsageError(f'url is {arguments.shown(url)} ({error}): use one like "{_EXAMPLE}"') from None
+            raise UsageError(f'is {arguments.shown(url)} ({error}): use one like "{_EXAMPLE}"', "url") from None
         if parts.scheme not in _PORTS or not parts.hostname:
-            raise UsageError(f'url is {arguments.shown(url)}: begin with http:// or https://, as in "{_EXAMPLE}"')
+            raise UsageError(f'is {arguments.shown(url)}: begin with http:// or https://, as in "{_EXAMPLE}"', "url")
         if port == 0:
-            raise UsageError(f'url is {arguments.shown(url)}: no server has port 0; use one like "{_EXAMPLE}"')
+            raise UsageError(f'is {arguments.shown(url)}: no server has port 0; use one like "{_EXAMPLE}"', "url")
         if parts.username is not None or parts.password is not None:
-            raise UsageError("url has a user or a password: give the server's key by connect(url, key=...)")
+            raise UsageError("has a user or a password: give the server's key by connect(url, key=...)", "url")
         if parts.query or parts.fragment:
-            raise UsageError(f'url is {arguments.shown(url)}: leave out what follows the path, as in "{_EXAMPLE}"')
+            raise UsageError(f'is {arguments.shown(url)}: leave out what follows the path, as in "{_EXAMPLE}"', "url")
         host, base = parts.hostname, parts.path.rstrip("/").removesuffix("/v0")
         if any(sign <= " " or sign > "~" for sign in host + base):
-            raise UsageError(f"url is {arguments.shown(url)}: use plain ASCII, without blanks")
+            raise UsageError(f"is {arguments.shown(url)}: use plain ASCII, without blanks", "url")
         return cls(url.strip(), host, port or _PORTS[parts.scheme], parts.scheme == "https", base)
 
     @property
@@ -154,5 +154,5 @@ class Address:
 def _check_key(key: object) -> None:
     if not isinstance(key, str) or not key or any(sign <= " " or sign > "~" for sign in key):
         raise UsageError(
-            "key is no key of a server: use visible ASCII without blanks, or None for a server without keys"
+            "is no key of a server: use visible ASCII without blanks, or None for a server without keys", "key"
         )

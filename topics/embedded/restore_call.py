@@ -99,9 +99,9 @@ def restore(
         timelines = loop.run_task(find_timelines(loop, source))
     if not timelines:
         if at is not None or upto is not None:
-            raise UsageError(
-                f"{source} is no archive (TOPICS_ARCHIVE_DIR): a backup has one time, so leave out `at` and `upto`"
-            )
+            name, given = ("at", at) if upto is None else ("upto", upto)
+            remedy = "a backup has one time, so leave it out"
+            raise UsageError(f"is {given!r}, and {source} is no archive (TOPICS_ARCHIVE_DIR): {remedy}", name)
         return _restore_backup(source, target, skipped_seqs)
     backups = [name for name in sorted(os.listdir(source)) if is_backup_name(name) and not is_timeline_name(name)]
     if backups:
@@ -115,7 +115,7 @@ def _time(at: int | datetime | None) -> int:
         return END
     if isinstance(at, datetime):
         if at.tzinfo is None:
-            raise UsageError(f"at is {at!r}, without a zone: give it one, such as datetime.UTC")
+            raise UsageError(f"is {at!r}, without a zone: give it one, such as datetime.UTC", "at")
         return round(at.timestamp() * 1000)
     at = arguments.count("at", at, most=_LATEST_MS)
     return at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from pathlib import Path
 
@@ -28,7 +29,7 @@ def backups(tmp_path: Path) -> Path:
     assert made.code == 0, made
     assert json.loads(made.out)["path"].startswith(str(tmp_path / "backups"))
     assert refused.code == 1
-    assert f"topics: --to is '/etc': use {tmp_path}/backups, which is TOPICS_BACKUP_DIR" in refused.err
+    assert f"topics: --to: to is '/etc': use {tmp_path}/backups, which is TOPICS_BACKUP_DIR" in refused.err
     return tmp_path / "backups"
 
 
@@ -173,10 +174,21 @@ def test_a_restore_names_the_option_that_is_wrong(tmp_path: Path) -> None:
         ("--at", "253402300800000"),
         ("--at", "9" * 30),
         ("--at", "4102444800000"),
+        ("--at", "1"),
+        ("--seq", "t=99"),
     ):
         said = run(["restore", "--from", str(archive), "--to", str(tmp_path / "new"), option, value], tmp_path)
         assert said.code == USAGE, said
-        assert option in said.err
+        assert said.err.startswith(f"topics: {option} "), said
         assert "Traceback" not in said.err
         assert "skipped_seqs" not in said.err
+    (base,) = archive.glob("*/bases/*Z")
+    assert re.search(rf"name a time in its place: {base.name[:10]}T\S+Z to {base.name[:10]}T\S+Z\n", said.err), said
     assert list(tmp_path.glob("new*")) == []
+
+
+def test_a_time_for_a_backup_is_refused_by_its_option(backups: Path, tmp_path: Path) -> None:
+    for option, value in (("--at", "17"), ("--seq", "t=1")):
+        ran = run(["restore", "--from", str(backups), "--to", str(tmp_path / "new"), option, value], tmp_path)
+        assert ran.err.startswith(f"topics: {option} is "), ran
+        assert "is no archive (TOPICS_ARCHIVE_DIR): a backup has one time, so leave it out" in ran.err

@@ -207,10 +207,10 @@ def test_a_datetime_needs_a_zone(archive: Archived, tmp_path: Path) -> None:
 
 def test_what_an_archive_does_not_have_is_refused_and_nothing_is_made(archive: Archived, tmp_path: Path) -> None:
     for options, why in (
-        ({"at": 5}, "the archive begins at"),
+        ({"at": 5}, "at is 1970-01-01T00:00:00.005Z, and the archive begins at"),
         ({"at": archive.after_third + 10**9}, "is not in the archive: name"),
-        ({"upto": ("t", 99)}, "does not have the write of seq 99 of topic t"),
-        ({"upto": ("t", 1)}, "does not have the write of seq 1 of topic t"),
+        ({"upto": ("t", 99)}, "upto is seq 99 of topic t, whose write is not in the archive"),
+        ({"upto": ("t", 1)}, "upto is seq 1 of topic t, whose write is not in the archive"),
         ({"at": 5, "upto": ("t", 1)}, "leave out one of them"),
         ({"at": -1}, "at is -1: use an integer"),
         ({"at": 253_402_300_800_000}, "at is 253402300800000: use an integer, 0 to"),

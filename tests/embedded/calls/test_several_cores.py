@@ -92,7 +92,7 @@ def test_doctor_names_it_beside_what_it_measures(data: Path) -> None:
     [
         (("get", "orders", "--data-dir"), 1, SENTENCE),
         (("backup", "--data-dir"), 1, SENTENCE),
-        (("verify",), 1, "there is no backup in"),
+        (("verify",), 2, "there is no backup in"),
         (("serve", "--port", "0", "--io", "portable", "--data-dir"), 1, SENTENCE),
     ],
 )

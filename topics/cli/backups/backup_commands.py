@@ -15,17 +15,19 @@ from topics.cli.backups.copy_command import send_once
 from topics.cli.backups.given_paths import check_directory_path, check_given, check_new_path
 from topics.cli.commands.beginning import time_of
 from topics.cli.commands.cli_call import CliCall, on_topics
-from topics.cli.exit_codes import exit_code_of, looking, report
+from topics.cli.exit_codes import looking, options_named
 from topics.cli.output.printer import bytes_text, count_text
 from topics.cli.output.record_text import time_text
 from topics.clock import SystemClock
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
-from topics.errors import TopicsError, UsageError
+from topics.errors import RequestError, UsageError
 
 Backup = Annotated[
     str,
     typer.Option("--from", help="A backup, a directory of them (the newest), an archive; or s3://BUCKET/PREFIX."),
 ]
+_OPTIONS = {"backup": "--from", "to": "--to", "at": "--at", "upto": "--seq", "skipped_seqs": "--skip"}
+"""The options of `restore`, by the arguments of the library."""
 BACKUPS = ".backups"
 """Suffix of the directory, beside a data directory, in which its backups for a bucket are made."""
 
@@ -54,15 +56,15 @@ def backup(
     if url is not None:
         run_to_end(open_bucket(url, options).sizes(MANIFESTS))  # its faults come before the backup
         to = staging or (f"{call.place.data_dir.rstrip('/')}{BACKUPS}" if call.place.is_directory else None)
+    option = "--to" if staging is None else "--staging"
     with call.log(writes=True) as log:
         try:
-            made = log.backup(to)
-        except TopicsError as error:
-            if not str(error).startswith("to is "):
+            with options_named({"to": option}):
+                made = log.backup(to)
+        except RequestError as error:
+            if to is None or error.code != "invalid_request":
                 raise
-            option = "--to" if staging is None else "--staging"
-            report(UsageError(f"{option}{str(error).removeprefix('to')}"))
-            raise typer.Exit(exit_code_of(error)) from None
+            raise RequestError(error.code, f"{option}: {error.message}", error.detail) from None
     shared = f", {count_text(made.linked_files, 'file')} shared with the backup before" if made.linked_files else ""
     call.printer.said(
         made._asdict(),
@@ -108,11 +110,8 @@ def restore(  # noqa: PLR0917 - options of a command
         check_directory_path("--from", source)
     check_new_path("--to", to)
     reading = fetched(source, to, options, at_ms, all_bases=seq is not None) if is_bucket else nullcontext(source)
-    with reading as directory:
-        try:
-            made = topics.restore(directory, to, at=at_ms, upto=upto, skipped_seqs=skip)
-        except UsageError as error:
-            raise UsageError(_with_options(str(error))) from error
+    with reading as directory, options_named(_OPTIONS):
+        made = topics.restore(directory, to, at=at_ms, upto=upto, skipped_seqs=skip)
     if is_bucket:
         made = made._replace(backup=source)
     print(
@@ -125,15 +124,6 @@ def restore(  # noqa: PLR0917 - options of a command
         print(f"left out: what the archive has from then to {time_text(made.archived_ms)}")
     if made.damage:
         print(f"damage that the restore did without: {made.damage}")
-
-
-def _with_options(message: str) -> str:
-    """Return a message of the library that names options where it names arguments."""
-    if message.startswith("at is "):
-        return f"--{message}"
-    return message.replace("leave out `at` and `upto`", "leave out `--at` and `--seq`").replace(
-        "use `at` with", "use --at with"
-    )
 
 
 def _record(text: str) -> tuple[str, int]:

@@ -23,7 +23,7 @@ from topics.cli.backups.mirror_status import (
     write_status,
 )
 from topics.cli.commands.cli_call import KeyFile
-from topics.cli.exit_codes import REFUSED, sentence
+from topics.cli.exit_codes import REFUSED, options_named, sentence
 from topics.cli.places.place import key_of
 from topics.client.archive_client import ArchiveClient
 from topics.clock import SystemClock
@@ -46,6 +46,7 @@ class _HttpSource:
 
     def __init__(self, client: ArchiveClient) -> None:
         self._client = client
+        self.has_key = client.has_key
         self.server_ms = self.answered_ms = 0
 
     async def state(self, upto_ms: int) -> ArchiveState:
@@ -93,7 +94,9 @@ def mirror(  # noqa: PLR0917 - typer makes options of them
     if len(name) > NAME_CHARS_MAX:
         raise UsageError(f"--name has {len(name)} characters: give one of at most {NAME_CHARS_MAX}")
     name = name or os.uname().nodename
-    client = ArchiveClient(url, key_of(key_file, os.environ) or None, mirror=name, quiet_seconds=timeout)
+    key = key_of(key_file, os.environ) or None
+    with options_named({"url": "URL", "attempt_timeout": "--timeout", "key": "--key-file or TOPICS_KEY"}):
+        client = ArchiveClient(url, key, mirror=name, quiet_seconds=timeout)
     source = _HttpSource(client)
     to = check_free(to)
     with locked_mirror(to) as loop:
@@ -113,7 +116,7 @@ def _follow(loop: Loop, follower: Mirror, source: _HttpSource, *, url: str, to: 
             failures = 0
         except (TopicsError, OSError) as problem:
             failed, failures = problem, failures + 1
-        error = "" if failed is None else _why(failed, url, to)
+        error = "" if failed is None else _why(failed, url, to, has_key=source.has_key)
         end = follower.end
         now = MirrorStatus(
             url=url,
@@ -145,11 +148,13 @@ def _may_pass(error: Exception) -> bool:
     return not isinstance(error, UsageError | RequestError)
 
 
-def _why(error: Exception, url: str, to: str) -> str:
+def _why(error: Exception, url: str, to: str, *, has_key: bool) -> str:
     """Return the sentence for a step that failed."""
     if isinstance(error, RequestError):
-        message = error.message.replace("as `key`", "with --key-file or TOPICS_KEY")
-        return message if url in message else f"{url} refuses: {message}"
+        if error.code == "unauthorized":
+            what = "does not know the key that was sent" if has_key else "wants a key, and none was sent"
+            return f"{url} {what}: give one of its keys with --key-file or TOPICS_KEY"
+        return f"{url} refuses: {error.message}"
     if isinstance(error, OSError) and is_full(error):
         return f"{sentence(error)}: {to} needs more room, and the mirror continues once it is there"
     return sentence(error)

@@ -26,7 +26,7 @@ _INCARNATION = re.compile(r"[0-9a-f]{16}", re.ASCII)
 def text(name: str, value: object) -> str:
     """Return a string as a plain one: encoders of JSON refuse a subclass (`numpy.str_`)."""
     if not isinstance(value, str):
-        raise UsageError(f"{name} is {shown(value)}: use a string")
+        raise UsageError(f"is {shown(value)}: use a string", name)
     return value if type(value) is str else str.__str__(value)
 
 
@@ -46,7 +46,7 @@ def encoded(name: str, value: object) -> bytes:
     try:
         return text(name, value).encode()
     except UnicodeEncodeError:
-        raise UsageError(f"{name} is {shown(value)}: use a string without lone surrogates") from None
+        raise UsageError(f"is {shown(value)}: use a string without lone surrogates", name) from None
 
 
 def utf8_text(name: str, value: object) -> str:
@@ -64,16 +64,16 @@ def path(given: object, name: str = "path") -> str:
     given: a string or an object that os.fspath takes.
     """
     if not isinstance(given, str | bytes | os.PathLike):
-        raise UsageError(f"{name} is {shown(given)}: use the path of a directory, as a string or a Path")
+        raise UsageError(f"is {shown(given)}: use the path of a directory, as a string or a Path", name)
     found = os.fsdecode(given)
     if not found.strip() or "\0" in found:
-        raise UsageError(f"{name} is {shown(given)}: use the path of a directory")
+        raise UsageError(f"is {shown(given)}: use the path of a directory", name)
     return os.path.abspath(found)
 
 
 def flag(name: str, value: object) -> None:
     if not isinstance(value, bool):
-        raise UsageError(f"{name} is {shown(value)}: use True or False")
+        raise UsageError(f"is {shown(value)}: use True or False", name)
 
 
 def optional_flag(name: str, value: object) -> None:
@@ -84,7 +84,7 @@ def optional_flag(name: str, value: object) -> None:
 def count(name: str, value: object, most: int = _U64_MAX, least: int = 0) -> int:
     """Return an integer as a plain one: encoders of JSON refuse a subclass."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise UsageError(f"{name} is {shown(value)}: use an integer, {least} to {most}")
+        raise UsageError(f"is {shown(value)}: use an integer, {least} to {most}", name)
     return value if type(value) is int else int.__index__(value)
 
 
@@ -131,7 +131,7 @@ def optional_milliseconds(name: str, value: Any) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value <= _SECONDS_MAX:
-        raise UsageError(f"{name} is {shown(value)}: use a number of seconds, 0 to {_SECONDS_MAX}, or None")
+        raise UsageError(f"is {shown(value)}: use a number of seconds, 0 to {_SECONDS_MAX}, or None", name)
     return math.ceil(value * 1000)
 
 

@@ -13,10 +13,12 @@ from topics.loop.loop import Loop
 from topics.store.archive.find_record import WantedRecord, find_record
 from topics.store.archive.restore_archive import scan_after
 from topics.store.archive.restore_point import RestorePoint
-from topics.store.archive.timelines import Timeline
+from topics.store.archive.timelines import Timeline, end_of, time_text
+from topics.store.archive.unbroken_log import unbroken_parts
 
 HeadsOf = Callable[[str], Mapping[str, IdAndHead]]
 """Returns the topics of a base, whose path is given, by their names."""
+_SPANS_SHOWN = 3
 
 
 async def point_of_record(
@@ -36,9 +38,22 @@ async def point_of_record(
             if point is not None:
                 return point
     raise UsageError(
-        f"the archive does not have the write of seq {seq} of topic {topic}: it is older than the first base, in a "
-        "hole, or was never written; use `at` with a time"
+        f"is seq {seq} of topic {topic}, whose write is not in the archive; it is older than the first base, in a "
+        f"hole, or was never made: {_bounds(timelines)}",
+        "upto",
     )
+
+
+def _bounds(timelines: list[Timeline]) -> str:
+    """Return the newest times that a restore leads to, as the remedy where a record is missing."""
+    spans = [
+        f"{time_text(part.bases[0].manifest.taken_ms)} to "
+        f"{time_text(end_of(timeline) if part.hole is None else part.hole.from_ms)}"
+        for timeline in timelines
+        for part in unbroken_parts(timeline)
+        if part.bases
+    ]
+    return f"name a time in its place: {', or '.join(spans[-_SPANS_SHOWN:]) or 'the archive has none yet'}"
 
 
 async def known_seqs(

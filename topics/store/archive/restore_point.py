@@ -55,7 +55,8 @@ def point_at(timelines: list[Timeline], at_ms: int) -> RestorePoint:
         if end_ms < wanted_ms:
             check_outside(Hole(end_ms, later_ms), wanted_ms)
         later_ms = begins_ms
-    raise UsageError(f"the archive begins at {time_text(with_bases[0].bases[0].manifest.taken_ms)}: name a later time")
+    begins = time_text(with_bases[0].bases[0].manifest.taken_ms)
+    raise UsageError(f"is {time_text(at_ms)}, and the archive begins at {begins}: name a later time", "at")
 
 
 def _no_base(timeline: Timeline, at_ms: int) -> UsageError:
@@ -63,11 +64,11 @@ def _no_base(timeline: Timeline, at_ms: int) -> UsageError:
     later = [base.manifest.taken_ms for base in part_at(timeline, at_ms).bases]
     ends = [hole.from_ms for hole in timeline.note.holes if hole.from_ms < at_ms]
     other = f"name {time_text(later[0])} or later" if later else f"name {time_text(ends[-1])} or earlier"
-    return UsageError(f"at is {time_text(at_ms)}, and the archive has no base for it: {other}")
+    return UsageError(f"is {time_text(at_ms)}, and the archive has no base for it: {other}", "at")
 
 
 def check_outside(hole: Hole, at_ms: int) -> None:
     """Check that a time is not in a hole. Raises: UsageError."""
     if hole.from_ms < at_ms and (hole.to_ms is None or at_ms < hole.to_ms):
-        before = f"at is {time_text(at_ms)}, which is not in the archive: name {time_text(hole.from_ms)} or earlier"
-        raise UsageError(before if hole.to_ms is None else f"{before}, or {time_text(hole.to_ms)} or later")
+        before = f"is {time_text(at_ms)}, which is not in the archive: name {time_text(hole.from_ms)} or earlier"
+        raise UsageError(before if hole.to_ms is None else f"{before}, or {time_text(hole.to_ms)} or later", "at")
