@@ -14,10 +14,10 @@ aimed.
   has failed.
 
 In some seeds the fixed numbers of the code are small, too: reservations of seqs, so that topics of
-a few dozen records outgrow them; the answers to a commit that a pass gives, so that faults and cuts
-come between those of one commit; the time between two checks whether a checkpoint is due, so that a
-life has many; and the time between two checks whether a full disk has space again, so that writes
-continue in the same life.
+a few dozen records outgrow them; the answers to a commit, and to writes that fail together, that a
+pass gives, so that faults and cuts come between them; the time between two checks whether a
+checkpoint is due, so that a life has many; and the time between two checks whether a full disk has
+space again, so that writes continue in the same life.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from collections.abc import Iterator
 from tests.sim.genome import stream
 from tests.sim.whole.seed_plan import WHOLE, Faulty, Life, Plan, PlannedFault, Starting
 from topics.engine.state import topic_numbers as numbers
+from topics.http.plan import failure_turns
 from topics.store.checkpoint import checkpointer
 from topics.store.disk import disk_space
 from topics.store.wal import shard
@@ -159,9 +160,10 @@ def _change(plan: Plan, at: int, **changes: object) -> None:
 def small_numbers(plan: Plan) -> Iterator[None]:
     """Set small numbers for the run of a plan."""
     reserve, look_ns = (numbers._RESERVE_MIN, numbers._RESERVE_REQUESTS), checkpointer._LOOK_EVERY_NS
-    check_ns, answers = disk_space._CHECK_NS, shard.ANSWERS_A_PASS
+    check_ns, answers, failures = disk_space._CHECK_NS, shard.ANSWERS_A_PASS, failure_turns.FAILURES_A_PASS
     numbers._RESERVE_MIN, numbers._RESERVE_REQUESTS = stream(plan.seed, "reserve").choice((reserve, (1, 1), (4, 2)))
     shard.ANSWERS_A_PASS = stream(plan.seed, "answers").choice((answers, answers, 1, 3))
+    failure_turns.FAILURES_A_PASS = stream(plan.seed, "failures").choice((failures, 1, 3))
     looks_ns = (look_ns, look_ns, 20_000_000, 3_000_000)
     checkpointer._LOOK_EVERY_NS = plan.look_every_ns or stream(plan.seed, "look").choice(looks_ns)
     quick_ns = stream(plan.seed, "check").choice((check_ns, 3_000_000, 3_000_000))
@@ -169,7 +171,7 @@ def small_numbers(plan: Plan) -> Iterator[None]:
     try:
         yield
     finally:
-        shard.ANSWERS_A_PASS = answers
+        shard.ANSWERS_A_PASS, failure_turns.FAILURES_A_PASS = answers, failures
         disk_space._CHECK_NS = check_ns
         numbers._RESERVE_MIN, numbers._RESERVE_REQUESTS = reserve
         checkpointer._LOOK_EVERY_NS = look_ns
