@@ -174,17 +174,23 @@ class EngineCheckpoints:
         for chunk, start, end in topic.index.by_chunk(seqs):
             rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
             where = _where(rows)
-            alive = chunk.flags[where] < DEAD
-            died[start:end] = ~alive
-            if lengths is None:
-                alive &= self._are_in_log(chunk.file_ids[where])
             which: slice | NDArray[np.intp] = slice(start, end)
-            if not alive.all():
-                kept = np.flatnonzero(alive)
-                rows, which = rows[kept], kept + start
+            if lengths is not None and chunk.live == chunk.count:
+                died[start:end] = False
+            else:
+                alive = chunk.flags[where] < DEAD
+                died[start:end] = ~alive
+                if lengths is None:
+                    alive &= self._are_in_log(chunk.file_ids[where])
+                if not alive.all():
+                    kept = np.flatnonzero(alive)
+                    rows, which = rows[kept], kept + start
             if len(rows):
                 where = _where(rows)
-                self._stored.usage.left_files(chunk.file_ids[where])
+                if chunk.file_id:
+                    self._stored.usage.left(chunk.file_id, len(rows))
+                else:
+                    self._stored.usage.left_files(chunk.file_ids[where])
                 self._stored.usage.placed(file_id, len(rows))
                 chunk.moved(where, file_id)
                 chunk.offsets[where] = offsets[which]

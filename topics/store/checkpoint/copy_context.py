@@ -97,7 +97,7 @@ class CopyContext:
         """Announce copies to the catalog; records deleted meanwhile are added to `dead`."""
         died = self.catalog.moved(placed.topic_id, placed.seqs, file_id, placed.offsets, placed.lengths)
         self.copied_rows += len(placed.seqs)
-        self.copied_bytes += int(placed.lengths.sum(dtype=np.int64))
+        self.copied_bytes += int(np.add.reduce(placed.lengths, dtype=np.int64))
         if len(died):
             at = np.searchsorted(placed.seqs, died)
             self.dead.append(Deletions(placed.topic_id, file_id, died, placed.offsets[at], placed.lengths[at]))

@@ -350,4 +350,4 @@ def _nothing() -> None:
 
 
 def _bytes_of(rows: list[RowColumns]) -> int:
-    return sum(int(part.lengths.sum(dtype=np.int64)) for part in rows)
+    return sum(int(np.add.reduce(part.lengths, dtype=np.int64)) for part in rows)

@@ -7,8 +7,7 @@ to do. Beside a busy server the work gets a third of the time, beside an idle on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
 from typing import TypeVar, cast
 
 from topics.clock import Clock
@@ -47,6 +46,7 @@ class TimeSlices:
         self._began_ns = self._now_ns()
         self._worked_ns = 0
         """Time of the slice used by tasks that share the work."""
+        self._working_since_ns = 0
         self._slices = 0
         """Number of slices that have ended."""
         self._is_short = not slice_ns
@@ -86,15 +86,16 @@ class TimeSlices:
         while 0 < self._slice_ns <= self._worked_ns:
             await self._rest(self._worked_ns)
 
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        """Count the time of the code inside, which awaits nothing, as work."""
-        began_ns = self._now_ns()
-        try:
-            yield
-        finally:
-            self._began_ns = self._now_ns()
-            self._worked_ns += self._began_ns - began_ns
+    def working(self) -> TimeSlices:
+        """Count the time of the `with` block, which awaits nothing, as work."""
+        return self
+
+    def __enter__(self) -> None:
+        self._working_since_ns = self._now_ns()
+
+    def __exit__(self, *_error: object) -> None:
+        self._began_ns = self._now_ns()
+        self._worked_ns += self._began_ns - self._working_since_ns
 
     async def _rest(self, used_ns: int) -> None:
         ended, now_ns = self._slices, self._now_ns()

@@ -54,7 +54,7 @@ def check_copied(
     scan = codec.scan_frames(data, base=base, sum=segment_sum)
     frames = scan.frames
     sound = scan.reason is ScanStop.END and scan.position == len(data) and len(frames) == len(seqs)
-    if not sound or (frames["topic_id"] != topic_id).any() or (frames["seq"] != seqs).any():
+    if not sound or np.count_nonzero(frames["topic_id"] != topic_id) or np.count_nonzero(frames["seq"] != seqs):
         good = int((frames["seq"] == seqs[: len(frames)]).sum()) if len(frames) <= len(seqs) else 0
         seq = int(seqs[min(good, len(seqs) - 1)])
         raise CorruptError(
