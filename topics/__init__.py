@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from topics.engine.read.column_read import ColumnPage
     from topics.engine.read.one_record import Location
     from topics.engine.stored_engine import LogStats
-    from topics.store.repair.check_directory import FsckReport
+    from topics.store.repair.check_files import FsckReport
 
 __version__ = "0.1.0"
 __all__ = [
@@ -185,7 +185,7 @@ _LAZY = {
     "verify_backup": ("topics.embedded.backup_calls", "verify_backup"),
     "VerifiedBackup": ("topics.embedded.backup_calls", "VerifiedBackup"),
     "fsck": ("topics.embedded.fsck_call", "fsck"),
-    "FsckReport": ("topics.store.repair.check_directory", "FsckReport"),
+    "FsckReport": ("topics.store.repair.check_files", "FsckReport"),
     "LogStats": ("topics.engine.stored_engine", "LogStats"),
     "Log": ("topics.embedded.log", "Log"),
     "LogReader": ("topics.embedded.log_reader", "LogReader"),

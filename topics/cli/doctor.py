@@ -5,6 +5,7 @@ It measures a commit with each commit primitive, too.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import resource
@@ -18,7 +19,8 @@ from topics.config import Config
 from topics.errors import StorageError
 from topics.loop import Loop
 from topics.loop.choose import open_ring
-from topics.store.cores.core_directories import refuse_several_cores
+from topics.store.cores.core_directories import layout_faults, refuse_several_cores
+from topics.store.cores.slot_map_file import MapState, read_slot_map
 from topics.store.disk.data_directory import PROBE_NAME
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.log_sizes import LogSizes
@@ -85,7 +87,16 @@ def report(config: Config) -> Iterator[str]:
 
 
 def _refusal(loop: Loop, path: str) -> Iterator[str]:
-    """Yield why `serve` refuses the directory, if several cores share it."""
+    """Yield how several cores share the directory, if they do, and why `serve` refuses it."""
+    with contextlib.suppress(StorageError):  # the sentence below is that error
+        found = loop.run_task(read_slot_map(loop.files, path))
+        if found is not None:
+            stored = found.stored
+            yield f"  cores: {stored.slots.cores}, which own {', '.join(map(str, stored.slots.counts()))} slots"
+            yield from (f"  damaged: {sentence}" for sentence in found.damage)
+            if stored.state is MapState.WHOLE:
+                for fault in loop.run_task(layout_faults(loop.files, path, stored)):
+                    yield f"  damaged: {fault.sentence}"
     try:
         loop.run_task(refuse_several_cores(loop.files, path))
     except StorageError as error:

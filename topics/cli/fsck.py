@@ -15,7 +15,8 @@ import msgspec
 from topics.cli.output.printer import count_text
 from topics.config import Config
 from topics.errors import UsageError
-from topics.store.repair.check_directory import FsckReport, check_directory
+from topics.store.repair.check_directory import check_directory
+from topics.store.repair.check_files import FsckReport
 
 SOUND, DAMAGED = 0, 1
 
@@ -37,12 +38,13 @@ def lines(outcome: FsckReport) -> Iterator[str]:
     report = outcome.report
     for finding in outcome.damage:
         yield f"damage: {report.describe(finding)}"
+    for each in outcome.cores or [outcome]:
+        if each.rebuilt is not None:
+            yield (
+                f"rebuilt{f' {each.data_dir}' if outcome.cores else ''}: {count_text(each.rebuilt.topics, 'topic')}, "
+                f"{count_text(each.rebuilt.records, 'record')} in segments and packs, snapshot {each.rebuilt.snapshot}"
+            )
     if outcome.rebuilt is not None:
-        yield (
-            f"rebuilt: {count_text(outcome.rebuilt.topics, 'topic')}, "
-            f"{count_text(outcome.rebuilt.records, 'record')} in segments and packs, "
-            f"snapshot {outcome.rebuilt.snapshot}"
-        )
         for path in outcome.rebuilt.set_aside:
             yield f"set aside: {path}"
     for note in report.notes:
@@ -57,7 +59,8 @@ def lines(outcome: FsckReport) -> Iterator[str]:
     )
     batches = f"{report.log_batches} {'batch' if report.log_batches == 1 else 'batches'} of log"
     log_records = count_text(report.log_records, "record")
-    yield f"{outcome.data_dir}: {', '.join(kept)}, {batches} with {log_records} read; {verdict(outcome)}"
+    cores = f"{len(outcome.cores)} cores, " if outcome.cores else ""
+    yield f"{outcome.data_dir}: {cores}{', '.join(kept)}, {batches} with {log_records} read; {verdict(outcome)}"
 
 
 def verdict(outcome: FsckReport) -> str:
@@ -67,6 +70,10 @@ def verdict(outcome: FsckReport) -> str:
         return "all sound"
     if all(finding.is_index for finding in findings):
         return f"{len(findings)} damaged, all in indexes and flags: no record is lost"
+    if outcome.by_hand == len(findings):
+        return (
+            f"{len(findings)} damaged, between cores, which a rebuild leaves as it is: each line ends with its remedy"
+        )
     if outcome.rebuilt is not None:
         return f"{count_text(len(findings), 'damaged place')} {'is' if len(findings) == 1 else 'are'} left"
     if outcome.newer:
@@ -79,6 +86,10 @@ def verdict(outcome: FsckReport) -> str:
 
 def as_json(outcome: FsckReport) -> bytes:
     """Return the outcome as a JSON object; offset, topic_id and seq are null if unknown."""
+    return msgspec.json.encode(_fields_of(outcome))
+
+
+def _fields_of(outcome: FsckReport) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.to_builtins(outcome, str_keys=True)
     names = outcome.report.names
     for finding in (*fields["report"]["findings"], *fields["damage"]):
@@ -87,4 +98,7 @@ def as_json(outcome: FsckReport) -> bytes:
                 finding[key] = None
         finding["topic"] = names.get(finding["topic_id"])
     del fields["report"]["names"]
-    return msgspec.json.encode({"sound": outcome.report.sound, **fields})
+    del fields["cores"], fields["by_hand"]
+    if outcome.cores:
+        fields["cores"] = [_fields_of(core) for core in outcome.cores]
+    return {"sound": outcome.report.sound, **fields}

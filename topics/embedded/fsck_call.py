@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from topics.common.values import arguments
 from topics.config import Config
-from topics.store.repair.check_directory import FsckReport, check_directory, is_data_directory
+from topics.store.repair.check_directory import check_directory, is_data_directory
+from topics.store.repair.check_files import FsckReport
 
 _log = logging.getLogger("topics.embedded")
 
@@ -37,7 +38,7 @@ def rebuild_if_damaged(config: Config) -> None:
     except FileNotFoundError:
         return
     if is_used:
-        _log_rebuild(check_directory(config, mend=True))
+        _log_rebuild(check_directory(config, mend=True, one_core=True))
 
 
 def _log_rebuild(outcome: FsckReport) -> None:

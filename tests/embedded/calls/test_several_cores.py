@@ -1,7 +1,8 @@
-"""A directory of several cores before everything that opens one of one core: a sentence, and no change."""
+"""A directory of several cores before all that opens one of one core: a sentence, and no change; fsck reads it."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -43,8 +44,6 @@ CALLS: dict[str, Callable[[str], object]] = {
     "open": lambda path: topics.open(path, io="portable"),
     "open read_only": lambda path: topics.open(path, io="portable", read_only=True),
     "open rebuild": lambda path: topics.open(path, io="portable", rebuild=True),
-    "fsck": topics.fsck,
-    "fsck rebuild": lambda path: topics.fsck(path, rebuild=True),
 }
 
 
@@ -63,28 +62,45 @@ def test_readers_of_files_refuse_it_and_each_of_its_cores(data: Path) -> None:
         open_directory(str(data / "core-01"))
 
 
-@pytest.mark.parametrize("command", [("fsck",), ("fsck", "--rebuild"), ("fsck", "--json")])
-def test_fsck_cannot_look_and_names_the_cores_or_what_is_wrong_with_them(data: Path, command: tuple[str, ...]) -> None:
+def fsck(data: Path, *options: str) -> tuple[int, str]:
+    return invoked("fsck", *options, "--data-dir", str(data), "--io", "portable")
+
+
+def test_fsck_checks_each_core_and_what_they_share(data: Path) -> None:
     before = contents(data)
-    code, output = invoked(*command, "--data-dir", str(data), "--io", "portable")
-    assert (code, SENTENCE in output) == (2, True), output
+    for options in ((), ("--rebuild",)):
+        code, output = fsck(data, *options)
+        assert (code, f"{data}: 2 cores, 2 snapshots, " in output, "all sound" in output) == (0, True, True), output
+    shown = json.loads(fsck(data, "--json")[1])
+    assert [core["data_dir"] for core in shown["cores"]] == [str(data / "core-00"), str(data / "core-01")]
+    assert (shown["sound"], shown["report"]["records"]) == (True, 3)
+    assert topics.fsck(data, rebuild=True).sound
     (data / "core-01").rename(data / "core-07")
-    code, output = invoked(*command, "--data-dir", str(data), "--io", "portable")
-    assert (code, "core-01 is missing, and the slot map has 2 cores: put it back" in output) == (2, True), output
+    code, output = fsck(data)
+    assert (code, "core-01 is missing, and the slot map has 2 cores: put it back" in output) == (1, True), output
     (data / "core-07").rename(data / "core-01")
+    assert contents(data) == before
+
+
+def test_fsck_writes_a_damaged_map_and_marker_anew(data: Path) -> None:
+    before = contents(data)
     for name in ("topics.json", "slot-map"):
         (data / name).write_text("{")
-    code, output = invoked(*command, "--data-dir", str(data), "--io", "portable")
-    assert (code, "made for several cores, as its slot-map says" in output) == (2, True), output
-    for name in ("topics.json", "slot-map"):
-        (data / name).write_bytes(before[data / name])
-    assert contents(data) == before
+    code, output = fsck(data)
+    assert (code, "2 damaged; copy the directory, then" in output) == (1, True), output
+    assert len(topics.fsck(data, rebuild=True).damage) == 2
+    assert fsck(data)[0] == 0
+    assert (data / "topics.json").read_bytes() == before[data / "topics.json"]
 
 
 def test_doctor_names_it_beside_what_it_measures(data: Path) -> None:
     code, output = invoked("doctor", "--data-dir", str(data), "--io", "portable")
     assert (code, f"not opened: {data}: {SENTENCE}" in output) == (0, True), output
     assert "dsync" in output
+    assert "cores: 2, which own 1024, 0 slots" in output
+    (data / "core-01").rename(data / "core-07")
+    code, output = invoked("doctor", "--data-dir", str(data), "--io", "portable")
+    assert (code, "damaged: " in output, "core-07 is there" in output) == (0, True, True), output
 
 
 @pytest.mark.parametrize(

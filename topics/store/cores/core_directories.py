@@ -20,7 +20,7 @@ from topics.config import Config
 from topics.errors import VERSION_REMEDY, FormatError, StorageError
 from topics.store.cores.slot_map import SlotMap
 from topics.store.cores.slot_map_file import FoundMap, MapState, StoredMap, read_slot_map
-from topics.store.disk.directory_format import Marker, has_slot_map, refused_cores
+from topics.store.disk.directory_format import NO_CORE, Marker, has_slot_map, refused_cores
 from topics.store.disk.whole_files import FileCalls, read_file
 from topics.store.format.segment_format import DIRECTORY_FORMAT, MARKER_NAME
 
@@ -70,7 +70,7 @@ async def refuse_several_cores(files: FileCalls, path: str) -> None:
     Raises: FormatError with the number of cores and the remedy; the errors of `read_cores`, if
     something is wrong with the layout, too.
     """
-    marker = await _marker_or_none(files, path)
+    marker = await marker_or_none(files, path)
     if marker is not None and (refusal := refused_cores(marker, path)):
         await read_cores(files, path)
         raise FormatError(refusal)
@@ -84,6 +84,16 @@ async def read_cores(files: FileCalls, path: str) -> CoreDirectories | None:
     Raises: StorageError, core directories are being made, or slots moved; the errors of
     `check_directories` and of `read_slot_map`.
     """
+    found = await whole_map(files, path)
+    return None if found is None else await check_directories(files, path, found)
+
+
+async def whole_map(files: FileCalls, path: str) -> FoundMap | None:
+    """Return the slot map of a data directory at rest; None if it is of one core.
+
+    Raises: StorageError, core directories are being made, or slots moved; the errors of
+    `read_slot_map`.
+    """
     found = await read_slot_map(files, path)
     if found is None:
         return None
@@ -91,7 +101,7 @@ async def read_cores(files: FileCalls, path: str) -> CoreDirectories | None:
     if state is not MapState.WHOLE:
         what = "core directories are being made" if state is MapState.MAKING else "slots are being moved between cores"
         raise StorageError(f"{path}: {what}, which was cut short: {VERSION_REMEDY}, whose next start completes it")
-    return await check_directories(files, path, found)
+    return found
 
 
 async def check_directories(files: FileCalls, path: str, found: FoundMap) -> CoreDirectories:
@@ -100,52 +110,79 @@ async def check_directories(files: FileCalls, path: str, found: FoundMap) -> Cor
     Raises: StorageError, a core directory is missing, is there twice, or is that of another core or
     directory; OSError.
     """
-    stored = found.stored
-    names = set(files.list_directory(path))
-    expected = {core_name(core): core for core in range(stored.slots.cores)}
-    for name in expected:
-        if name not in names:
-            raise StorageError(
-                f"{path}: {name} is missing, and the slot map has {stored.slots.cores} cores: put it back from where "
-                "it was moved to, or make another directory of a backup by `topics restore`"
-            )
-    for name, core in expected.items():
-        await _check_core(files, path, name, core_marker(DIRECTORY_FORMAT, core, stored))
+    for fault in await layout_faults(files, path, found.stored):
+        raise StorageError(fault.sentence)
+    return CoreDirectories(path, found.stored, found.damage)
+
+
+class LayoutFault(NamedTuple):
+    """Something that is wrong with how cores share a directory."""
+
+    path: str
+    sentence: str
+    """It names the path and the remedy."""
+    core: int = NO_CORE
+    """The core without a directory to look into; NO_CORE: none lacks its own."""
+
+
+async def layout_faults(files: FileCalls, path: str, stored: StoredMap) -> list[LayoutFault]:
+    """Return all that is wrong with the core directories of a map, missing ones first.
+
+    Raises: OSError.
+    """
+    names, cores = set(files.list_directory(path)), stored.slots.cores
+    missing = [core for core in range(cores) if core_name(core) not in names]
+    faults = [
+        LayoutFault(
+            path,
+            f"{path}: {core_name(core)} is missing, and the slot map has {cores} cores: put it back from where it was "
+            "moved to, or make another directory of a backup by `topics restore`",
+            core,
+        )
+        for core in missing
+    ]
+    for core in range(cores):
+        if core not in missing:
+            sentence = await _core_fault(files, path, core_marker(DIRECTORY_FORMAT, core, stored))
+            if sentence:
+                faults.append(LayoutFault(core_directory(path, core), sentence, core))
     for name in sorted(names - {core_name(core) for core in range(stored.directories)}):
         if name.startswith(CORE_PREFIX):
-            raise StorageError(
-                f"{path}: {name} is there, and the slot map has {stored.slots.cores} cores: move it out of the data "
-                f"directory, because no topic is looked for in it{await _whose(files, path, name)}"
+            sentence = (
+                f"{path}: {name} is there, and the slot map has {cores} cores: move it out of the data directory, "
+                f"because no topic is looked for in it{await _whose(files, path, name)}"
             )
-    return CoreDirectories(path, stored, found.damage)
+            faults.append(LayoutFault(path, sentence))
+    return faults
 
 
-async def _check_core(files: FileCalls, path: str, name: str, wanted: Marker) -> None:
-    """Check that a core directory is the one of its name and of this data directory.
+async def _core_fault(files: FileCalls, path: str, wanted: Marker) -> str:
+    """Return why a core directory is not the one of its name and of this data directory; "": it is.
 
     wanted: the marker that it may have.
-    Raises: StorageError.
     """
-    below, core = f"{path}/{name}", wanted.core
-    marker = await _marker_or_none(files, below)
+    core = wanted.core
+    below = core_directory(path, core)
+    marker = await marker_or_none(files, below)
     if marker is None:
         text = msgspec.json.encode(wanted).decode()
-        raise StorageError(
+        return (
             f"{below}: the marker {MARKER_NAME} is missing or damaged: if the directory was never moved or copied, "
             f"write this to it: {text}"
         )
     if marker.of != wanted.of:
-        raise StorageError(f"{below} is of another data directory than {path}: put that of core {core} in its place")
+        return f"{below} is of another data directory than {path}: put that of core {core} in its place"
     if marker.core != core:
-        raise StorageError(
+        return (
             f"{below} holds core {marker.core}, which is there twice or has changed its place: put the directory of "
             f"core {core} in its place"
         )
     if marker.number != wanted.number:
-        raise StorageError(
+        return (
             f"{below} has the number {marker.number} and is not the directory that core {core} has now, whose number "
             f"is {wanted.number}: put that one in its place"
         )
+    return ""
 
 
 def core_marker(directory_format: int, core: int, stored: StoredMap) -> Marker:
@@ -162,14 +199,15 @@ _NEVER_ONE = 2
 
 async def _whose(files: FileCalls, path: str, name: str) -> str:
     """Return the end of a sentence: of which core a surplus directory is a copy, if it is one."""
-    marker = await _marker_or_none(files, f"{path}/{name}")
+    marker = await marker_or_none(files, f"{path}/{name}")
     is_core = _CORE_NAME.fullmatch(name) is not None
     if marker is None or marker.core < 0 or (is_core and core_name(marker.core) == name):
         return ""
     return f"; it is a copy of {core_name(marker.core)}"
 
 
-async def _marker_or_none(files: FileCalls, path: str) -> Marker | None:
+async def marker_or_none(files: FileCalls, path: str) -> Marker | None:
+    """Return the marker of a directory; None if it is missing or damaged."""
     try:
         return msgspec.json.decode(await read_file(files, f"{path}/{MARKER_NAME}"), type=Marker)
     except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):

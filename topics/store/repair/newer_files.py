@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from topics.errors import CorruptError, FormatError
-from topics.store.disk.directory_format import Marker, refused_marker
+from topics.store.disk.directory_format import NO_CORE, Marker, refused_marker
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file
 from topics.store.format.compressed_segment import HEADER_BYTES, MAGIC, CompressedHeader
 from topics.store.format.log_format import WAL_HEADER_BYTES, WAL_MAGIC, WalHeader, shard_directory, wal_file_no
@@ -40,15 +40,17 @@ _KINDS: tuple[tuple[bytes, int, _Unpack], ...] = (
 """Files with records: the mark, the bytes of a header at most, and the call that reads it."""
 
 
-async def refuse_newer(files: FileCalls, tiers: Tiers) -> None:
+async def refuse_newer(files: FileCalls, tiers: Tiers, core: int = NO_CORE, core_number: int = 0) -> None:
     """Check that this version of topics knows all files of a data directory. Changes nothing.
 
     A version in which only a bit has flipped is damage, and passes.
+
+    core: it is the directory of this core. core_number: that of the directory, from the slot map.
     Raises: FormatError, a file is of another version; OSError.
     """
     with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
         marker = msgspec.json.decode(await read_file(files, f"{tiers.hot}/{MARKER_NAME}"), type=Marker)
-        refusal = refused_marker(marker, tiers.hot)
+        refusal = refused_marker(marker, tiers.hot, core, core_number)
         if refusal:
             raise FormatError(refusal)
     for number in snapshot_numbers(files, tiers.hot):

@@ -19,6 +19,7 @@ from topics.store.disk.directory_format import Marker
 from topics.store.disk.whole_files import read_file, unlink_if_there
 from topics.store.format.segment_format import SNAPSHOT_DIRECTORY
 from topics.store.repair.newer_files import refuse_newer
+from topics.store.repair.owned_topics import EVERY_TOPIC, OwnedTopics
 from topics.store.repair.rebuild_from_segments import RebuildFromSegments
 from topics.store.repair.rebuild_from_snapshot import RebuildFromSnapshot
 from topics.store.repair.rebuild_log import RebuildLog
@@ -41,25 +42,28 @@ class Rebuilt:
     snapshot: int = 0
 
 
-async def rebuild(loop: Loop, directory: str, cold: str = "") -> Rebuilt:
+async def rebuild(loop: Loop, directory: str, cold: str = "", owned: OwnedTopics = EVERY_TOPIC) -> Rebuilt:
     """Rebuild from the files in the data directory and in the cold one.
 
     The caller holds the lock, and opens the store afterwards.
 
+    owned: the topics that may be in it, if it is the directory of a core.
     Raises: StorageError for a cold directory that is not the data directory's own; FormatError for
     a file of a newer version of topics, before anything is changed; OSError.
     """
     tiers = Tiers(directory, cold)
     await require_cold(loop, tiers)
-    await refuse_newer(loop.files, tiers)
+    await refuse_newer(loop.files, tiers, owned.core, owned.number)
     aside = SetAside(loop.files, tiers, loop.clock.now_ms())
     await _drop_unreadable_marker(loop, directory, aside)
     log = RebuildLog(loop, directory, aside)
     found = await sound_snapshot(loop.files, directory)
     if found is not None and log.is_older(found):
         found = None
-    made = await _by_snapshot(loop, tiers, aside, log, found) if found else await _by_files(loop, tiers, aside, log)
-    result, part, catalog = made
+    if found is not None:
+        result, part, catalog = await _by_snapshot(loop, tiers, aside, log, found)
+    else:
+        result, part, catalog = await _by_files(loop, tiers, aside, log, owned)
     if part.rebuilt or aside.copies:
         await mark_losses(loop.files, directory)  # its log leads elsewhere now
     if loop.files.make_directory(f"{directory}/{SNAPSHOT_DIRECTORY}"):
@@ -96,10 +100,10 @@ async def _by_snapshot(
 
 
 async def _by_files(
-    loop: Loop, tiers: Tiers, aside: SetAside, log: RebuildLog
+    loop: Loop, tiers: Tiers, aside: SetAside, log: RebuildLog, owned: OwnedTopics
 ) -> tuple[Rebuilt, StorePart, bytes | memoryview]:
     await log.mend(None)
-    described = RebuildFromSegments(loop, tiers, aside)
+    described = RebuildFromSegments(loop, tiers, aside, owned)
     await described.mend(await log.seqs())
     part = StorePart(
         replay=log.starts,

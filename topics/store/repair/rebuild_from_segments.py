@@ -26,6 +26,7 @@ from topics.store.format.segment_format import (
     numbered,
     pack_path,
 )
+from topics.store.repair.owned_topics import EVERY_TOPIC, OwnedTopics
 from topics.store.repair.rebuild_files import hints_of, parts_in, rewrite_pack
 from topics.store.repair.salvage import codec_of, mend_segment, salvage_pack, salvaged_image
 from topics.store.repair.set_aside import SetAside
@@ -65,11 +66,12 @@ class _Source:
 class RebuildFromSegments:
     """The rebuild: `mend`, then the entries of the first snapshot."""
 
-    def __init__(self, loop: Loop, tiers: Tiers, aside: SetAside) -> None:
+    def __init__(self, loop: Loop, tiers: Tiers, aside: SetAside, owned: OwnedTopics = EVERY_TOPIC) -> None:
         self._loop = loop
         self._files = loop.files
         self._tiers = tiers
         self._aside = aside
+        self._owned = owned
         self._sources: list[_Source] = []
         self._packs: dict[int, Pack] = {}
         self._unfinished: set[int] = set()
@@ -130,6 +132,9 @@ class RebuildFromSegments:
             found = describe_file(data, path)
             await unlink_if_there(self._files, index_path(path))
             await replace_file(self._files, path, data)
+        if not self._owned.has(found.description):
+            await self._aside.copy(path, stored)  # a start removes what no snapshot lists
+            return
         segment = found.segment
         if not segment.sealed:  # an index beside it may be older than its latest deletes
             await unlink_if_there(self._files, index_path(path))
@@ -180,8 +185,12 @@ class RebuildFromSegments:
             else:
                 self._unfinished.add(number)
             self._packs[number] = pack
+            if not any(self._owned.has(run.header.description) for run in found.runs):
+                await self._aside.copy(path, data)
             rank = (0, number) if found.finished else (-1, number)
             for row, run in enumerate(found.runs):
+                if not self._owned.has(run.header.description):
+                    continue
                 seqs = run.scan.frames["seq"]
                 live = seqs[~codec.deleted(run.scan.frames)]
                 live_upto = int(live[-1]) if len(live) else 0

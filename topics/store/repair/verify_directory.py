@@ -16,7 +16,7 @@ import numpy as np
 
 from topics.errors import CorruptError, FormatError, StorageError, without_remedy
 from topics.loop.loop import Loop
-from topics.store.disk.directory_format import Marker, refused_marker
+from topics.store.disk.directory_format import NO_CORE, Marker, refused_marker
 from topics.store.disk.uncached_reads import is_direct
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file
 from topics.store.format import codec
@@ -109,17 +109,18 @@ class VerifyReport:
         return f"{', '.join(parts)}: {message}"
 
 
-async def verify(loop: Loop, directory: str, cold: str = "") -> VerifyReport:
+async def verify(loop: Loop, directory: str, cold: str = "", *, core: int = NO_CORE, number: int = 0) -> VerifyReport:
     """Read and verify everything, in the cold directory, too.
 
     The caller holds the data directory's lock.
 
+    core: it is the directory of this core. number: that of the directory, from the slot map.
     Raises: StorageError if the cold directory is not the data directory's own; OSError if a file
         cannot be read.
     """
     await require_cold(loop, Tiers(directory, cold))
     report = VerifyReport()
-    await _verify_marker(loop.files, directory, report)
+    await _verify_marker(loop.files, directory, report, core, number)
     part = await _verify_snapshots(loop.files, directory, report)
     manifest = Manifest.of(part) if part is not None else None
     await _verify_segments(loop.files, Tiers(directory, cold), manifest, report)
@@ -129,11 +130,11 @@ async def verify(loop: Loop, directory: str, cold: str = "") -> VerifyReport:
     return report
 
 
-async def _verify_marker(files: FileCalls, directory: str, report: VerifyReport) -> None:
+async def _verify_marker(files: FileCalls, directory: str, report: VerifyReport, core: int, number: int) -> None:
     path = f"{directory}/topics.json"
     try:
         marker = msgspec.json.decode(await read_file(files, path), type=Marker)
-        refusal = refused_marker(marker, directory)
+        refusal = refused_marker(marker, directory, core, number)
         if refusal:
             report.findings.append(Damage(path, refusal, 0))
     except FileNotFoundError:
