@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.project.structure.trees import TOPICS, nodes, tree
+from tests.project.structure.trees import TOPICS, nodes
 
 ROOT = TOPICS
 COMMON = {"errors", "clock", "config", "common"}
@@ -111,7 +111,7 @@ FORBIDDEN_MODULES = {"socket", "select", "selectors", "asyncio", "time"}
 
 
 def imported_modules(statements: Iterable[ast.AST]) -> Iterator[str]:
-    """`store.wal.shard` for `topics.store.wal.shard`, for each import statement; and the same with each name of it."""
+    """`store.wal.shard` for `topics.store.wal.shard`, with each name of it; imports that only types need count, too."""
     for node in statements:
         names: list[str] = []
         if isinstance(node, ast.Import):
@@ -124,16 +124,6 @@ def imported_modules(statements: Iterable[ast.AST]) -> Iterator[str]:
 def imported_rooms(path: Path) -> Iterator[str]:
     """ "store" for `topics.store.wal.shard`, for every import statement of a module."""
     yield from (name.partition(".")[0] for name in imported_modules(nodes(path)))
-
-
-def imports_at_run_time(statement: ast.AST) -> Iterator[str]:
-    """Return `imported_modules` of a statement and those in it, without imports that only types need."""
-    if isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING":
-        return
-    yield from imported_modules((statement,))
-    for name in ("body", "orelse", "handlers", "finalbody", "cases"):
-        for inner in getattr(statement, name, ()):
-            yield from imports_at_run_time(inner)
 
 
 def included_files(source: Path) -> Iterator[Path]:
@@ -169,7 +159,7 @@ def test_each_package_imports_only_what_lies_below_it(package: str) -> None:
 def test_each_folder_imports_only_what_lies_below_it_in_its_room(package: str) -> None:
     for folder, below in INSIDE[package].items():
         for path in (ROOT / package / folder).rglob("*.py"):
-            for name in imports_at_run_time(tree(path)):
+            for name in imported_modules(nodes(path)):
                 room, inner, *_ = [*name.split("."), ""]
                 assert room != package or inner in below | {folder}, f"{path} imports topics.{name}"
 
