@@ -196,6 +196,19 @@ def without_snapshots(ring: SimRing, core: int) -> None:
         ring.corrupt_file(f"{DATA}/core-{core:02d}/snapshots/{name}", 100)
 
 
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_the_log_brings_no_topic_back_that_moved_away(is_killed: bool) -> None:
+    config = two_cores()[1]
+    world = of_one_core(is_killed=is_killed)
+    ring = world.ring
+    moved(ring, config, 2)
+    wanted, _ring = found_in(copy_of(ring), config)
+    ring = ring.next_life(power_cut=True)
+    without_snapshots(ring, 0)
+    assert checked(ring, mend=True).sound
+    assert found_in(ring, config)[0].keys() == wanted.keys()
+
+
 @pytest.mark.parametrize("core", [0, 1])
 def test_a_core_is_rebuilt_without_the_topics_that_moved_away(core: int) -> None:
     """Packs of core 0 have the records of topics that moved to core 1, and the rebuild reads all of them."""
@@ -255,8 +268,11 @@ def test_core_directories_without_any_map_and_a_core_directory_by_itself_cannot_
         check_locked(loop, core_config(config, 1), mend=True)
     for name in ("slot-map", "snapshots/snapshot-0000000000000001"):
         ring.disk.unlink(f"{DATA}/{name}")
-    with pytest.raises(StorageError, match="^data: core-00 is there, and both files of the slot map are missing"):
-        checked(ring, mend=True)
+    for is_marked in (True, False):
+        if not is_marked:
+            ring.disk.unlink(f"{DATA}/topics.json")
+        with pytest.raises(StorageError, match="^data: core-00 is there, and both files of the slot map are missing"):
+            checked(ring, mend=True)
 
 
 def test_a_core_with_a_file_of_a_newer_version_keeps_all_cores_from_being_rebuilt() -> None:

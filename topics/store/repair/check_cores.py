@@ -66,14 +66,17 @@ async def map_to_check(files: FileCalls, path: str) -> FoundMap | None:
         raise FormatError(refused_cores(marker, path))
     found = await whole_map(files, path)
     if found is None:
-        cores = sorted(name for name in files.list_directory(path) if name.startswith(CORE_PREFIX))
-        if cores and marker is not None and marker.cores != CORES:
+        if marker is not None and marker.cores == CORES:
+            return None
+        cores = [name for name in files.list_directory(path) if name.startswith(CORE_PREFIX)]
+        markers = [await marker_or_none(files, f"{path}/{name}") for name in cores]
+        if any(each is not None and each.core != NO_CORE for each in markers):
             raise StorageError(
                 f"{path}: {cores[0]} is there, and both files of the slot map are missing, which say which core owns "
                 f"a topic: put {SLOT_MAP_NAME} back from a copy of the directory, or make another one of a backup by "
                 "`topics restore`"
             )
-        if marker is not None and marker.cores != CORES:
+        if marker is not None:
             raise FormatError(refused_cores(marker, path))
         return None
     if marker is not None and (refusal := refused_marker(msgspec.structs.replace(marker, cores=CORES), path)):
