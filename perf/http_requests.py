@@ -62,16 +62,27 @@ class NoWire:
     def resume_reading(self) -> None: ...
 
 
-class NoTimers:
+class NoLoop:
     clock = SystemClock()
+    passes = 0
 
     def call_later(self, delay_ns: int, fn: object) -> Any:
         raise AssertionError("nothing waits")
 
+    def random_bytes(self, count: int) -> bytes:
+        return bytes(count)
+
+    def has_one_sender(self) -> bool:
+        return False
+
+    def has_few_senders(self) -> bool:
+        return False
+
+    def again(self) -> None: ...
+
 
 def microseconds_a_request(parser: str, requests: Iterable[bytes]) -> float:
-    config, clock = Config(http_parser=parser), SystemClock()
-    service = Service(config, clock, route_table(), NoProbes(), "127.0.0.1", NoTimers(), bytes)
+    service = Service(Config(http_parser=parser), route_table(), NoProbes(), NoLoop())
     service.serve(InstantEngine())  # type: ignore[arg-type]  # of which only `append` is asked
     wire = NoWire()
     connection = HttpConnection(service, wire)

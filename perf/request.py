@@ -63,7 +63,7 @@ def measure(options: argparse.Namespace, directory: str) -> list[float]:
     made: list[object] = []
     engine.put_topic("bench", make_config(durability=options.durability), made.append)
     loop.run_until(lambda: bool(made))
-    service = Service(config, loop.clock, route_table(), NoProbes(), "127.0.0.1", loop, loop.random_bytes)
+    service = Service(config, route_table(), NoProbes(), loop)
     service.serve(engine)
     transports = [Transport() for _ in range(options.connections)]
     connections = [HttpConnection(service, transport) for transport in transports]

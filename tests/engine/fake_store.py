@@ -372,6 +372,14 @@ class FakeLoop:
         self.timers.append(timer)
         return timer
 
+    def has_one_sender(self) -> bool:
+        return False
+
+    def has_few_senders(self) -> bool:
+        return False
+
+    def again(self) -> None: ...
+
     def advance_ms(self, ms: int) -> None:
         self.clock.advance_ns(ms * 1_000_000)
         due = [timer for timer in self.timers if timer.due_ns <= self.clock.monotonic_ns()]

@@ -175,18 +175,11 @@ def make_service(
     **settings: Any,
 ) -> Service:
     base = tiny_config("/nowhere")
-    values = {name: getattr(base, name) for name in Config.__slots__} | {"pass_requests_us": 0} | settings
+    values = {name: getattr(base, name) for name in Config.__slots__}
+    values |= {"host": bound_host, "pass_requests_us": 0} | settings
     loop = loop or FakeLoop()
-    return Service(
-        Config(**values),
-        loop.clock,
-        routes,
-        FakeProbes(),
-        bound_host,
-        loop,
-        lambda count: bytes(range(count)),
-        keyring,
-    )
+    loop.random_bytes = lambda count: bytes(range(count))
+    return Service(Config(**values), routes, FakeProbes(), loop, keyring)
 
 
 class Peer:

@@ -78,23 +78,21 @@ class Server:
             config = replace(config, api_keys="")  # from here on only digests are held
         self.config = config
         self.loop = loop
-        self.service = Service(
-            config,
-            loop.clock,
-            route_table(ui=config.ui == "on"),
-            self,
-            config.host,
-            loop,
-            loop.ring.random_bytes,
-            keyring,
-        )
-        self.service.has_one_sender = loop.has_one_sender
-        self.service.has_few_senders = loop.has_few_senders
-        self.service.again = loop.again
         self.access_log: AccessLogFile | None = None
+        lines: AccessLog | None = None
         if config.access_log:
             self.access_log = AccessLogFile(loop, config)
-            self.service.access_log = AccessLog(config.access_log_format, loop.clock.now_ms, self.access_log.add)
+            lines = AccessLog(config.access_log_format, loop.clock.now_ms, self.access_log.add)
+        table = loop.use_connection_table() if config.http_lane != "off" else None
+        self.service = Service(
+            config,
+            route_table(ui=config.ui == "on"),
+            self,
+            loop,
+            keyring,
+            access_log=lines,
+            watch_audience=None if table is None else Audience(table, SHARED_BYTES_MAX, watch_stream.shared_bytes),
+        )
         self.gate = Gate(self.service)
         self.hurried = False
         """A second stop was requested: the server waits for nothing."""
@@ -105,19 +103,18 @@ class Server:
         self._recovery: Task[None] | None = None
         self._stopping = False
         self._started_ns, self._started_ms = loop.clock.monotonic_ns(), loop.clock.now_ms()
-        self._websockets = WebSockets(self.service, loop)
+        self._websockets = WebSockets(
+            self.service,
+            loop,
+            None if table is None else Audience(table, SHARED_BYTES_MAX, subscriptions.shared_bytes),
+        )
         loop.on_pass_end(self._websockets.turns.next_pass, TURNS_ORDER)
         loop.on_pass_end(self.service.failures.next_pass, TURNS_ORDER)
         loop.on_pass_end(self.service.turns.next_pass, TURNS_ORDER)
         self.lane: Lane | None = None
-        if config.http_lane != "off":
-            self.lane = Lane(
-                self.service, loop.use_connection_table(), keyring, int.from_bytes(loop.ring.random_bytes(8), "little")
-            )
+        if table is not None:
+            self.lane = Lane(self.service, table, keyring, int.from_bytes(loop.ring.random_bytes(8), "little"))
             loop.on_pass_end(self.lane.answers.flush, ANSWER_ORDER)
-            table = loop.use_connection_table()
-            self.service.watch_audience = Audience(table, SHARED_BYTES_MAX, watch_stream.shared_bytes)
-            self._websockets.audience = Audience(table, SHARED_BYTES_MAX, subscriptions.shared_bytes)
         self._handler = HttpHandler(self.service, self.lane)
         metrics = ServerMetrics(loop, self.service, self._handler.requests, self.lane, self._snapshot, self.access_log)
         self.scrapes = Scrapes(loop, metrics, config.metrics_share_ms, read_process)

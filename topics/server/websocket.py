@@ -22,13 +22,13 @@ from topics.ws.session import Rights, WebSocketSession
 class WebSockets:
     """Accepts upgrades from `service`, and ends its sessions when the server drains."""
 
-    def __init__(self, service: Service, timers: TimersPort) -> None:
+    def __init__(self, service: Service, timers: TimersPort, audience: Audience | None) -> None:
+        """audience: that of all sessions, if their connections share sends."""
         self._service = service
         self.turns = FrameTurns(timers, service.config.ws_pass_frames)
         """The budget of frames; call its `next_pass` at the end of each pass, before the flush."""
         self._host: Host | None = None
-        self.audience: Audience | None = None
-        """The audience of all sessions, if their connections share sends."""
+        self._audience = audience
         self._open: set[ServedSession] = set()
         service.open_websocket = self.open
         service.at_drain.append(self._end_all)
@@ -65,7 +65,7 @@ class WebSockets:
                 service.engine,
                 self.turns,
                 service.long_bodies,
-                self.audience,
+                self._audience,
                 service.has_one_sender,
             )
         return self._host

@@ -243,7 +243,7 @@ def test_a_full_cache_of_plans_or_targets_loses_few_of_them_at_a_time() -> None:
 def test_the_plan_of_a_keyed_list_is_kept_by_its_digest() -> None:
     """4.1: the secret itself is not; another key, another name, or a body gives another plan."""
     keyring, loop = parse_keys("one,two:r"), FakeLoop()
-    service = Service(Config(), loop.clock, route_table(), FakeEngine(), "127.0.0.1", loop, bytes, keyring)  # type: ignore[arg-type]
+    service = Service(Config(), route_table(), FakeEngine(), loop, keyring)  # type: ignore[arg-type]
     planner = service.planner
     keyed = (*GET, (b"authorization", b"Bearer one"))
     plan = planner.plan_list(keyed, True)

@@ -69,35 +69,47 @@ class Probes(Protocol):
     def scrapes(self) -> MetricsPages: ...
 
 
+class ServiceLoop(TimersPort, Protocol):
+    """The part of `topics.loop.loop.Loop` that requests use."""
+
+    @property
+    def clock(self) -> Clock: ...
+    def random_bytes(self, count: int) -> bytes: ...
+    def has_one_sender(self) -> bool: ...
+    def has_few_senders(self) -> bool: ...
+    def again(self) -> None: ...
+
+
 class Service:
     """The shared state of a server's HTTP side, on one thread; `server/` builds and switches it."""
 
-    def __init__(  # noqa: PLR0917 - what `server/` has at hand
+    def __init__(
         self,
         config: Config,
-        clock: Clock,
         routes: RouteTable,
         probes: Probes,
-        host: str,
-        timers: TimersPort,
-        random_bytes: Callable[[int], bytes],
+        loop: ServiceLoop,
         keyring: Keyring = NO_KEYS,
+        *,
+        access_log: AccessLog | None = None,
+        watch_audience: Audience | None = None,
     ) -> None:
+        """access_log: gets a line for each answer. watch_audience: that of streams of one topic."""
         self.config = config
-        self.clock = clock
+        self.clock = clock = loop.clock
         self.now_ns = clock.monotonic_ns
-        self._timers = timers
-        self.heartbeats = Heartbeats(timers)
-        self.turns = RequestTurns(timers, self.now_ns, config.pass_requests_us)
-        self.failures = FailureTurns(timers)
-        self.long_bodies = LongBodies(config, timers)
-        self.long_commands = LongBodies(config, timers)
+        self._loop = loop
+        self.heartbeats = Heartbeats(loop)
+        self.turns = RequestTurns(loop, self.now_ns, config.pass_requests_us)
+        self.failures = FailureTurns(loop)
+        self.long_bodies = LongBodies(config, loop)
+        self.long_commands = LongBodies(config, loop)
         """Turns of small bodies that take long to unpack, so that they wait for no megabytes."""
-        self.memory_returns = MemoryReturns(timers.call_later)
+        self.memory_returns = MemoryReturns(loop.call_later)
         limits = config.max_watch_sessions, config.max_watch_sessions_per_key, config.max_client_bytes
-        self.sessions = Sessions(clock, random_bytes, *limits)
+        self.sessions = Sessions(clock, loop.random_bytes, *limits)
         self.probes = probes
-        self.hosts = HostRule(host, config.allowed_hosts, config.allowed_origins, enabled=config.host_check)
+        self.hosts = HostRule(config.host, config.allowed_hosts, config.allowed_origins, enabled=config.host_check)
         self.planner = Planner(
             routes,
             open_parser(config.http_parser),
@@ -135,8 +147,7 @@ class Service:
         self.in_flight = InFlight()
         self.routes = routes
         self.answered = Answered()
-        self.access_log: AccessLog | None = None
-        """The log that gets a line for each answer; `server/` sets it before the first request."""
+        self.access_log = access_log
         self.refused_total = 0
         """Requests answered 4xx or 5xx, malformed ones included."""
         self.sampling = False
@@ -150,15 +161,11 @@ class Service:
         """Times of sampled writes: admission, seqs, frames in the log's batch."""
         self.watch_streams: dict[WatchStream, None] = {}
         """The open watch streams."""
-        self.watch_audience: Audience | None = None
-        """The audience of watch streams of one topic, if `server/` has set one."""
+        self.watch_audience = watch_audience
         self.at_drain.append(self._end_watch_streams)
-        self.has_one_sender: Callable[[], bool] = lambda: False
-        """Whether a single connection has work: see `Loop.has_one_sender`."""
-        self.has_few_senders: Callable[[], bool] = lambda: False
-        """Whether two connections at most have work, by turns: see `Loop.has_few_senders`."""
-        self.again: Callable[[], None] = lambda: None
-        """Ask for another pass, for hooks at a pass's end that run requests: see `Loop.again`."""
+        self.has_one_sender = loop.has_one_sender
+        self.has_few_senders = loop.has_few_senders
+        self.again = loop.again
         self._engine: EngineApi | None = None
 
     @property
@@ -179,7 +186,7 @@ class Service:
         Return the number of streams that end.
         """
         self.planner.forget()
-        ended = self.stream_slots.end_others(key_ids, self._timers)
+        ended = self.stream_slots.end_others(key_ids, self._loop)
         self.sessions.drop_others(key_ids)
         return ended
 
