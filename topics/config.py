@@ -513,7 +513,7 @@ class Config:
             ("ring_entries", "ring_completions"),
         ):
             if getattr(self, low) > getattr(self, high):
-                raise UsageError(f"{low} ({getattr(self, low)}) is above {high} ({getattr(self, high)}): use less")
+                raise UsageError(f"({getattr(self, low)}) is above {high} ({getattr(self, high)}): use less", low)
         for name in _ZERO_IS_THE_MOST:
             if not getattr(self, name):
                 object.__setattr__(self, name, RANGES[name][1])
@@ -521,7 +521,7 @@ class Config:
         log_bytes, least = self.max_log_bytes, _LOG_BYTES_LEAST * max(1, self.wal_shards)
         if 0 < log_bytes < least:
             raise UsageError(
-                f"max_log_bytes is {log_bytes}: use 0 (no limit), or {least} at least (wal_shards times 4096)"
+                f"is {log_bytes}: use 0 (no limit), or {least} at least (wal_shards times 4096)", "max_log_bytes"
             )
         if self.archive_dir:
             self._check_archive()
@@ -529,21 +529,24 @@ class Config:
             if getattr(self, name):
                 _check_directory(name, getattr(self, name))
         if self.receive_buffers & (self.receive_buffers - 1):
-            raise UsageError(f"receive_buffers is {self.receive_buffers}: use a power of two")
+            raise UsageError(f"is {self.receive_buffers}: use a power of two", "receive_buffers")
 
     def _check_archive(self) -> None:
         least = 2 * self.wal_file_bytes
         if self.archive_keep_bytes < least:
             raise UsageError(
-                f"archive_keep_bytes is {self.archive_keep_bytes}: use {least} at least (two files of wal_file_bytes), "
-                "because each file of the log waits for a moment"
+                f"is {self.archive_keep_bytes}: use {least} at least (two files of wal_file_bytes), because each file "
+                "of the log waits for a moment",
+                "archive_keep_bytes",
             )
         archive = os.path.realpath(self.archive_dir)
         for mine in filter(None, (self.data_dir, self.cold_dir)):
             if is_in(archive, mine):
-                raise UsageError(f"archive_dir is {self.archive_dir!r}, in {mine}, which it is to replace: use another")
+                raise UsageError(
+                    f"is {self.archive_dir!r}, in {mine}, which it is to replace: use another", "archive_dir"
+                )
         if self.backup_dir and is_in(self.backup_dir, archive):
-            raise UsageError(f"backup_dir is {self.backup_dir!r}, in the archive {self.archive_dir}: use another")
+            raise UsageError(f"is {self.backup_dir!r}, in the archive {self.archive_dir}: use another", "backup_dir")
         if archive != os.path.abspath(self.archive_dir):  # files are not opened through links
             object.__setattr__(self, "archive_dir", archive)
 
@@ -551,13 +554,13 @@ class Config:
 def _check_directory(name: str, path: str) -> None:
     """Check that nothing but directories is on a path. Raises: UsageError."""
     if "://" in path:
-        raise UsageError(f"{name} is {path!r}, and the server writes to a disk: name a directory")
+        raise UsageError(f"is {path!r}, and the server writes to a disk: name a directory", name)
     above = os.path.abspath(path)
     while not os.path.lexists(above):
         above = os.path.dirname(above)
     if not os.path.isdir(above):
         what = "which is no directory" if above == os.path.abspath(path) else f"and {above} is no directory"
-        raise UsageError(f"{name} is {path!r}, {what}: name a directory")
+        raise UsageError(f"is {path!r}, {what}: name a directory", name)
 
 
 def is_in(path: str, directory: str) -> bool:
@@ -580,39 +583,40 @@ def checked(name: str, value: object) -> object:
         value = str(value)  # a program has no reason to write a number as text
     if isinstance(default, bool):
         if not isinstance(value, bool):
-            raise UsageError(f"{name} is {value!r}: use a boolean")
+            raise UsageError(f"is {value!r}: use a boolean", name)
     elif isinstance(default, int):
         low, high = RANGES.get(name, (0, _U64_MAX))
         if value is None and name in OPTIONAL:
             return value
         if isinstance(value, bool) or not isinstance(value, int):
             never = ", or None for never" if name in OPTIONAL else ""
-            raise UsageError(f"{name} is {value!r}: use a whole number, {low} to {high}{never}")
+            raise UsageError(f"is {value!r}: use a whole number, {low} to {high}{never}", name)
         if not low <= value <= high:
             free = " (a free one)" if name == "port" else ""
-            raise UsageError(f"{name} is {value}: use {low}{free} to {high}")
+            raise UsageError(f"is {value}: use {low}{free} to {high}", name)
     elif isinstance(default, float):
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-            raise UsageError(f"{name} is {value!r}: use a number from 0 to 1")
+            raise UsageError(f"is {value!r}: use a number from 0 to 1", name)
     elif isinstance(default, tuple):
         if isinstance(value, str) or not all(isinstance(part, str) for part in _parts(value)):
-            raise UsageError(f"{name} is {value!r}: use a list of strings")
+            raise UsageError(f"is {value!r}: use a list of strings", name)
         parts = tuple(part for part in _parts(value) if isinstance(part, str))
         if name == "allowed_origins" and (wrong := [part for part in parts if not _ORIGIN.fullmatch(part)]):
             raise UsageError(
-                f"allowed_origins holds {wrong[0]!r}: use origins as browsers send them, as https://app.example or "
-                "http://localhost:8000, without a path and without the scheme's own port, or *"
+                f"holds {wrong[0]!r}: use origins as browsers send them, as https://app.example or "
+                "http://localhost:8000, without a path and without the scheme's own port, or *",
+                name,
             )
         return parts
     elif not isinstance(value, str):
         shown = "no string" if name in SECRET else repr(value)
-        raise UsageError(f"{name} is {shown}: use a string")
+        raise UsageError(f"is {shown}: use a string", name)
     elif "\0" in value:
-        raise UsageError(f"{name} holds a NUL: use text without one")
+        raise UsageError("holds a NUL: use text without one", name)
     elif name in CHOICES and value not in CHOICES[name]:
-        raise UsageError(f"{name} is {value!r}: use one of {', '.join(CHOICES[name])}")
+        raise UsageError(f"is {value!r}: use one of {', '.join(CHOICES[name])}", name)
     elif name == "spin_us" and value != "auto" and not (value.isdecimal() and int(value) <= _SPIN_US_MAX):
-        raise UsageError(f"spin_us is {value!r}: use auto, or a number from 0 to {_SPIN_US_MAX}")
+        raise UsageError(f"is {value!r}: use auto, or a number from 0 to {_SPIN_US_MAX}", name)
     return value
 
 

@@ -60,7 +60,7 @@ def test_a_run_prints_its_figures_and_writes_a_result(tmp_path: Path) -> None:
         (["run", "write-lone", "--url", "http://x:99999"], "--url is 'http://x:99999': Port out of range"),
         (["run", "write-lone", "--url", "http://x:abc"], "--url is 'http://x:abc': Port could not be cast"),
         (["run", "write-lone", "--url", "http://x/a?x=1"], "--url is 'http://x/a?x=1': leave out what is not"),
-        (["run", "write-lone", "--set", "spin_us=zzz"], "spin_us is 'zzz': use auto, or a number from 0"),
+        (["run", "write-lone", "--set", "spin_us=zzz"], "TOPICS_SPIN_US is 'zzz': use auto, or a number from 0"),
         (["run", "embedded-append", "--url", "http://x"], "--url is 'http://x': embedded-append calls the library"),
         (["run", "recovery", "--url", "http://x"], "recovery: the server at http://x is not this command's to kill"),
         (["run", "write-lone", "--out", "/proc/x"], "--out is '/proc/x': No such file or directory: name a directory"),

@@ -130,8 +130,8 @@ def test_a_host_with_a_port_outranks_the_port_variable() -> None:
     assert config_of({"TOPICS_HOST": "127.0.0.1:1", "TOPICS_PORT": "2"}).port == 1
 
 
-def test_a_choice_that_does_not_exist_names_the_field_and_the_choices() -> None:
-    with pytest.raises(UsageError, match="io is 'magic'.*auto, uring, portable"):
+def test_a_choice_that_does_not_exist_names_the_variable_and_the_choices() -> None:
+    with pytest.raises(UsageError, match="TOPICS_IO is 'magic'.*auto, uring, portable"):
         config_of({"TOPICS_IO": "magic"})
 
 
@@ -151,7 +151,7 @@ def test_a_choice_that_does_not_exist_names_the_field_and_the_choices() -> None:
     ],
 )
 def test_a_number_that_a_format_or_the_kernel_cannot_take_is_refused_in_one_line(name: str, value: int) -> None:
-    with pytest.raises(UsageError, match=f"{name} is {value}: use"):
+    with pytest.raises(UsageError, match=f"TOPICS_{name.upper()} is {value}: use"):
         config_of({f"TOPICS_{name.upper()}": str(value)})
 
 
@@ -172,7 +172,7 @@ def test_more_shards_and_larger_segments_than_there_can_be_mean_the_most_there_c
     ],
 )
 def test_a_limit_so_low_that_no_client_could_be_served_is_refused(name: str) -> None:
-    with pytest.raises(UsageError, match=f"{name} is 0: use "):
+    with pytest.raises(UsageError, match=f"TOPICS_{name.upper()} is 0: use "):
         config_of({f"TOPICS_{name.upper()}": "0"})
 
 

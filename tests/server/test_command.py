@@ -112,9 +112,9 @@ def test_a_second_server_on_the_same_directory_is_refused(tmp_path: Path) -> Non
         (["--host", "0.0.0.0"], {}, "TOPICS_ALLOW_INSECURE_NO_AUTH"),
         ([], {"TOPICS_API_KEYS": "secret:reed"}, "entry 1 of TOPICS_API_KEYS"),
         ([], {"TOPICS_PORT": "x"}, "TOPICS_PORT"),
-        (["--io", "magic"], {}, "io"),
-        (["--log-level", "loud"], {}, "log_level is 'loud': use one of debug, info, warning, error"),
-        ([], {"TOPICS_LOG_FORMAT": "xml"}, "log_format is 'xml': use one of text, json"),
+        (["--io", "magic"], {}, "--io is 'magic': use one of"),
+        (["--log-level", "loud"], {}, "--log-level is 'loud': use one of debug, info, warning, error"),
+        ([], {"TOPICS_LOG_FORMAT": "xml"}, "TOPICS_LOG_FORMAT is 'xml': use one of text, json"),
         (["--port-file", "/no/such/directory/port"], {}, "/no/such/directory"),
     ],
 )

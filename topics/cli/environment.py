@@ -13,6 +13,7 @@ from dataclasses import fields, replace
 from typing import NamedTuple
 
 from topics.cli.config_file import CONFIG_VARIABLE, NEVER, read_config_file
+from topics.cli.exit_codes import options_named
 from topics.common.values.near_names import bracketed
 from topics.config import OFF, ON, OPTIONAL, RANGES, Config, is_on
 from topics.errors import UsageError
@@ -61,7 +62,8 @@ def settled(env: Mapping[str, str], options: Mapping[str, str] | None = None) ->
         _overlay(values, origins, read_config_file(path, named_by), lambda name: f"{named_by} {path}: {name}")
     _overlay(values, origins, _of_variables(env), _variable)
     _overlay(values, origins, _of_variables(options), lambda name: f"--{name.replace('_', '-')}")
-    config = replace(Config(), **values)  # type: ignore[arg-type]  # parsed by its default's type
+    with options_named(origins):
+        config = replace(Config(), **values)  # type: ignore[arg-type]  # parsed by its default's type
     config = replace(
         config,
         wal_shards=config.wal_shards or Config().wal_shards,
