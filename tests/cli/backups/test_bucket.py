@@ -156,12 +156,13 @@ def test_a_store_that_is_not_there_is_named() -> None:
 
 
 def test_urls_that_name_no_bucket_are_refused() -> None:
-    assert is_bucket_url("s3://bucket/prefix")
-    assert not is_bucket_url("/backup/topics")
+    assert is_bucket_url("--to", "s3://bucket/prefix")
+    assert not is_bucket_url("--to", "/backup/topics")
     with pytest.raises(
-        UsageError, match=r"gs://b is neither a directory nor a bucket: use a path, or s3://BUCKET/PREFIX"
+        UsageError,
+        match=r"--to is 'gs://b', which is neither a directory nor a bucket: use a path, or s3://BUCKET/PREFIX",
     ):
-        is_bucket_url("gs://b")
+        is_bucket_url("--to", "gs://b")
     for url in ("s3://", "s3:///prefix", "s3://bucket/a//b", "s3://bucket/../b"):
         with pytest.raises(UsageError, match="names no place in a bucket: use s3://BUCKET/PREFIX"):
             open_bucket(url, QUICK)

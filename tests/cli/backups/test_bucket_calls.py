@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
+import os
 from pathlib import Path
 
 import pytest
 
 from tests.cli.commands.command_runs import run
-from topics.cli.backups.bucket import in_thread
-from topics.cli.backups.bucket_calls import fetched
+from topics.cli.backups.bucket import BucketOptions, in_thread
+from topics.cli.backups.bucket_calls import fetched, with_bucket
 from topics.errors import StorageError
 
+KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
 NOWHERE = ("--endpoint", "http://127.0.0.1:9", "--retries", "0")
 
 
@@ -81,3 +84,51 @@ def test_an_endpoint_of_a_variable_is_named_by_it(tmp_path: Path) -> None:
     pytest.importorskip("obstore", reason="obstore is not installed: pip install 'topics-log[s3]'")
     ran = run(["verify", "s3://b/p"], tmp_path, env={"AWS_ENDPOINT_URL": "zz"})
     assert "AWS_ENDPOINT_URL is 'zz': use a URL" in ran.err
+
+
+def test_the_endpoint_that_was_asked_is_named_by_what_gave_it(tmp_path: Path) -> None:
+    pytest.importorskip("obstore", reason="obstore is not installed: pip install 'topics-log[s3]'")
+    asked = ["verify", "s3://b/p", "--retries", "0"]
+    ran = run(asked, tmp_path, env={**KEYS, "AWS_ENDPOINT_URL": "http://u:pw@127.0.0.1:9"})
+    assert "no connection for a list, once: check AWS_ENDPOINT_URL http://127.0.0.1:9, the network" in ran.err, ran
+    assert "pw" not in ran.err
+    ran = run([*asked, "--endpoint", "http://127.0.0.1:9"], tmp_path, env=KEYS)
+    assert "check --endpoint http://127.0.0.1:9, the network" in ran.err, ran
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["verify", "bk", "--endpoint", "http://h"], "--endpoint has no effect on 'bk': leave it out"),
+        (["restore", "--from", "bk", "--to", "new", "--retries", "3"], "--retries has no effect with --from 'bk'"),
+        (["backup", "--to", "/bk", "--region", "r"], "--region has no effect on a backup to a directory"),
+        (["backup", "--request-timeout", "3"], "--request-timeout has no effect on a backup to a directory"),
+        (["verify", "s3://b/p", "--part-bytes", "4096"], "No such option: --part-bytes"),
+        (["restore", "--from", "s3://b", "--to", "n", "--part-bytes", "4096"], "No such option: --part-bytes"),
+        (["copy-backup", "s3://b/p", "new", "--part-bytes", "4096"], "--part-bytes has no effect with FROM s3://b/p"),
+        (["copy-backup", "", "s3://b/p"], "FROM is '', which is no path: name a directory"),
+        (["copy-backup", "s3://b/p", ""], "TO is '', which is no path: name a directory"),
+        (["copy-backup", "/dev/null", "s3://b/p"], "FROM is '/dev/null', which is no directory: name a directory"),
+        (["copy-backup", "s3://b/p", "gs://b"], "TO is 'gs://b', which is neither a directory nor a bucket: use a"),
+        (["restore", "--from", "s3://b/p", "--to", "s3://b/q"], "--to is 's3://b/q', which is on no disk: name a"),
+        (["verify", "s3://b_\u00e9/p"], "'s3://b_\u00e9/p' names no place in a bucket: use s3://BUCKET/PREFIX"),
+        (["verify", "s3://b/p?x#y"], "'s3://b/p?x#y' names no place in a bucket: use s3://BUCKET/PREFIX"),
+        (["verify", os.fsdecode(b"s3://b\xff/p")], "names no place in a bucket: use s3://BUCKET/PREFIX"),
+    ],
+)
+def test_what_has_no_effect_or_names_no_place_is_refused_before_a_bucket_is_asked(
+    arguments: list[str], sentence: str, tmp_path: Path
+) -> None:
+    """The endpoint would not answer, and the sentence would name it."""
+    pytest.importorskip("obstore", reason="obstore is not installed: pip install 'topics-log[s3]'")
+    nowhere = {"AWS_ENDPOINT_URL": "http://127.0.0.1:9", "TOPICS_URL": "http://127.0.0.1:9"}
+    ran = run(arguments, tmp_path, env=nowhere)
+    assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1), ran
+    assert sentence.lower() in ran.err.lower(), ran
+    assert not os.listdir(tmp_path)
+
+
+def test_each_field_of_the_options_about_buckets_has_an_option() -> None:
+    given = inspect.signature(with_bucket(lambda options: None)).parameters
+    assert list(given) == list(BucketOptions._fields)
+    assert BucketOptions(**{name: each.default for name, each in given.items()}) == BucketOptions()

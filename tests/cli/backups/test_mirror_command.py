@@ -225,6 +225,10 @@ def test_a_directory_that_is_no_mirror_is_left_as_it_is(tmp_path: Path) -> None:
         (("mirror", "http://127.0.0.1:1", "--to", "mirror", "--timeline", "../x"), "--timeline is '../x': give the"),
         (("mirror", "no-url", "--to", "mirror"), "URL is 'no-url': begin with http"),
         (("mirror", "http://h", "--to", "mirror", "--timeout", "inf"), "--timeout is inf: use a number"),
+        (("mirror", "http://h", "--to", "mirror", "--json"), "--json has no effect without --status: leave it out"),
+        (("mirror", "http://h", "--to", "mirror", "--max-lag-ms", "5"), "--max-lag-ms has no effect without"),
+        (("mirror", "http://h", "--status", "--to", "mirror"), "URL has no effect with --status: leave it out"),
+        (("mirror", "--status", "--to", "mirror", "--retain-ms", "5"), "--retain-ms has no effect with --status"),
         (("mirror", "--status", "--to", "none"), "there is no mirror in"),
         (("promote", "--from", "none", "--to", "new"), "there is no mirror in"),
         (("promote", "--from", "data", "--to", "new"), "there is no mirror in"),
@@ -261,3 +265,10 @@ def test_a_mirror_is_made_in_no_archive_and_not_among_backups(tmp_path: Path) ->
 def test_a_bucket_is_no_directory_of_a_mirror(command: list[str], tmp_path: Path) -> None:
     ran = run([*command, "--to", "s3://b/q"], tmp_path)
     assert "--to is 's3://b/q', which is on no disk: name a directory (`topics copy-backup` copies" in ran.err
+
+
+def test_a_damaged_status_names_what_writes_it_again(tmp_path: Path) -> None:
+    (tmp_path / "status.json").write_text("junk")
+    ran = run(["mirror", "--status", "--to", str(tmp_path)], tmp_path)
+    assert ran.code == 1
+    assert ran.err.endswith(": `topics mirror` writes it again when it runs\n"), ran

@@ -15,6 +15,9 @@ from tests.long.bridge.bridge_rate import bridge_options
     [
         (["--to", "redis://h"], "--to is 'redis://h': use kafka://HOST:PORT or nats://HOST:PORT"),
         (["--to", "nats://"], "nats:// names no host: use one like nats://localhost:4222"),
+        (["--to", ""], "--to is '': use kafka://HOST:PORT or nats://HOST:PORT"),
+        (["--from", "nats://h", "--to", ""], "--to is '': use kafka://HOST:PORT or nats://HOST:PORT"),
+        (["--to", "nats://u:p@h/path"], "nats://h/path has a path: leave it out, as in nats://localhost:4222"),
         (["--to", "nats://h", "--set", "tokn=x"], "--set tokn is no option of NATS: use one of name, "),
         (["--to", "nats://h", "--set", "token"], "--set is 'token': use NAME=VALUE"),
         (["--to", "nats://h", "--oversize", "cut"], "--oversize is 'cut': use stop or skip"),

@@ -37,6 +37,8 @@ class NatsPlace(NamedTuple):
             raise UsageError(f"{url} needs nats-py, which is not installed: {install_command('nats')}") from None
         if not urlsplit(url).hostname:
             raise UsageError(f"{url} names no host: use one like {_EXAMPLE}")
+        if urlsplit(url)._replace(path="").geturl() != url.rstrip("/"):
+            raise UsageError(f"{shown_url(url)} has a path: leave it out, as in {_EXAMPLE}")
         known = {"user", "password", "token", "user_credentials", "nkeys_seed", "tls_hostname", "name"}
         for name in options:
             if name not in known:

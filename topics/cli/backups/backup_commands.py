@@ -9,7 +9,14 @@ from typing import Annotated
 import typer
 
 from topics.cli.backups.bucket import BucketOptions, is_bucket_url, open_bucket
-from topics.cli.backups.bucket_calls import fetched, run_to_end, verified_bucket, with_bucket
+from topics.cli.backups.bucket_calls import (
+    check_no_effect,
+    fetched,
+    run_to_end,
+    verified_bucket,
+    with_bucket,
+    with_bucket_to_read,
+)
 from topics.cli.backups.bucket_manifest import MANIFESTS
 from topics.cli.backups.copy_command import send_once
 from topics.cli.backups.given_paths import check_directory_path, check_given, check_new_path
@@ -50,10 +57,12 @@ def backup(
     for option, path in (("--to", to), ("--staging", staging)):
         if path is not None:
             check_given(option, path)
-    url = to if to is not None and is_bucket_url(to) else None
+    url = to if to is not None and is_bucket_url("--to", to) else None
     if url is None and staging is not None:
         raise UsageError("--staging is for a backup to a bucket: leave it out, or give --to s3://BUCKET/PREFIX")
-    if url is not None:
+    if url is None:
+        check_no_effect(options, "on a backup to a directory")
+    else:
         run_to_end(open_bucket(url, options).sizes(MANIFESTS))  # its faults come before the backup
         to = staging or (f"{call.place.data_dir.rstrip('/')}{BACKUPS}" if call.place.is_directory else None)
     option = "--to" if staging is None else "--staging"
@@ -82,7 +91,7 @@ def backup(
     send_once(made.path, url, options)
 
 
-@with_bucket
+@with_bucket_to_read
 def restore(  # noqa: PLR0917 - options of a command
     source: Backup,
     to: Annotated[str, typer.Option(help="The new data directory: a path where nothing is.")],
@@ -105,9 +114,10 @@ def restore(  # noqa: PLR0917 - options of a command
         raise UsageError("--at and --seq name two ends: leave out one of them")
     at_ms = None if at is None else time_of(at, SystemClock(), "--at")
     upto = None if seq is None else _record(seq)
-    is_bucket = is_bucket_url(source)
+    is_bucket = is_bucket_url("--from", source)
     if not is_bucket:
         check_directory_path("--from", source)
+        check_no_effect(options, f"with --from {source!r}")
     check_new_path("--to", to)
     reading = fetched(source, to, options, at_ms, all_bases=seq is not None) if is_bucket else nullcontext(source)
     with reading as directory, options_named(_OPTIONS):
@@ -135,7 +145,7 @@ def _record(text: str) -> tuple[str, int]:
 
 
 @looking()
-@with_bucket
+@with_bucket_to_read
 def verify(
     backup: Annotated[
         str,
@@ -149,10 +159,11 @@ def verify(
     """
     import topics  # noqa: PLC0415 - `topics --help` should not load the engine
 
-    if is_bucket_url(backup):
+    if is_bucket_url("BACKUP", backup):
         _verify_bucket(backup, options)
         return
     check_directory_path("BACKUP", backup)
+    check_no_effect(options, f"on {backup!r}")
     found = topics.verify_backup(backup)
     for finding in found.findings:
         print(f"damage: {finding}")

@@ -18,6 +18,8 @@ from topics.common.extras import install_command
 from topics.errors import StorageError, UsageError
 
 SCHEME = "s3://"
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]*", re.IGNORECASE | re.ASCII)
+_NO_PREFIX = re.compile(r"[\x00-\x1f\x7f?#\ud800-\udfff]")
 _NO_URL = re.compile(r"[\x00-\x20\x7f]")
 _REGION = re.compile(r"[A-Za-z0-9-]+")
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_REGION", "AWS_DEFAULT_REGION")
@@ -61,11 +63,12 @@ class Bucket(Protocol):
         """Remove objects. It is no error if one is not there."""
 
 
-def is_bucket_url(path: str) -> bool:
+def is_bucket_url(option: str, path: str) -> bool:
     """Return whether a path is the URL of a bucket. Raises: UsageError, it is another URL."""
     scheme, separator, _ = path.partition("://")
     if separator and f"{scheme}://" != SCHEME:
-        raise UsageError(f"{path} is neither a directory nor a bucket: use a path, or s3://BUCKET/PREFIX")
+        remedy = "use a path, or s3://BUCKET/PREFIX"
+        raise UsageError(f"{option} is {path[:200]!r}, which is neither a directory nor a bucket: {remedy}")
     return bool(separator)
 
 
@@ -75,15 +78,17 @@ def open_bucket(url: str, options: BucketOptions) -> Bucket:
     Raises: UsageError, the URL names none, or obstore is not installed.
     """
     name, _, prefix = url.removeprefix(SCHEME).partition("/")
-    if not name or "//" in prefix or any(part in (".", "..") for part in prefix.split("/")):
-        raise UsageError(f"{url} names no place in a bucket: use s3://BUCKET/PREFIX")
+    has_dots = any(part in (".", "..") for part in prefix.split("/"))
+    if not _BUCKET.fullmatch(name) or "//" in prefix or has_dots or _NO_PREFIX.search(prefix):
+        raise UsageError(f"{url!r} names no place in a bucket: use s3://BUCKET/PREFIX")
     try:
         from obstore.exceptions import BaseError  # noqa: PLC0415 - an extra
         from obstore.store import S3Store  # noqa: PLC0415 - an extra
     except ImportError:
         raise UsageError(f"{url} needs the package obstore: {install_command('s3')}") from None
-    endpoint = _endpoint(options)
+    named, endpoint = _endpoint(options)
     _check_text(options)
+    shown = f"{named} {_without_user(endpoint)}" if endpoint else ""
     config: dict[str, Any] = {"checksum_algorithm": "SHA256"}
     config |= {"endpoint": endpoint} if endpoint else {}
     config |= {"region": options.region} if options.region else {}
@@ -103,17 +108,17 @@ def open_bucket(url: str, options: BucketOptions) -> Bucket:
             **config,
         )
     except (BaseError, ValueError) as error:
-        raise failure(url, "connection", error, options.timeout_s) from None
-    return StoreBucket(store, f"{SCHEME}{name}/{prefix.strip('/')}".rstrip("/"), options.timeout_s)
+        raise failure(url, "connection", error, options.timeout_s, shown) from None
+    return StoreBucket(store, f"{SCHEME}{name}/{prefix.strip('/')}".rstrip("/"), options.timeout_s, shown)
 
 
-def _endpoint(options: BucketOptions) -> str | None:
-    """Return the URL of the store; None: that of AWS. Raises: UsageError."""
+def _endpoint(options: BucketOptions) -> tuple[str, str | None]:
+    """Return what names the store, and its URL; None: that of AWS. Raises: UsageError."""
     variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
     given = [("--endpoint", options.endpoint), *((name, os.environ.get(name)) for name in variables)]
     name, endpoint = next(((name, value) for name, value in given if value), ("", None))
     if endpoint is None:
-        return None
+        return "", None
     try:
         parts = urlsplit(endpoint)
         is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
@@ -121,7 +126,12 @@ def _endpoint(options: BucketOptions) -> str | None:
         is_url = False
     if not is_url or not endpoint.isascii() or _NO_URL.search(endpoint):
         raise UsageError(f"{name} is {endpoint!r}: use a URL, such as https://s3.example.com")
-    return endpoint
+    return name, endpoint
+
+
+def _without_user(url: str) -> str:
+    parts = urlsplit(url)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def _check_text(options: BucketOptions) -> None:
@@ -139,8 +149,10 @@ def _check_text(options: BucketOptions) -> None:
 class StoreBucket:
     """A bucket that obstore talks to."""
 
-    def __init__(self, store: Any, url: str, timeout_s: float) -> None:
+    def __init__(self, store: Any, url: str, timeout_s: float, endpoint: str = "") -> None:
+        """endpoint: what names it, and its URL, for errors; "": it is that of AWS."""
         self._store = store
+        self._endpoint = endpoint
         self._timeout_s = timeout_s
         self._url = url
 
@@ -185,7 +197,7 @@ class StoreBucket:
         except (BaseError, OSError) as error:
             if has_none and isinstance(error, FileNotFoundError) and not is_bucket_missing(error):
                 return None
-            raise failure(f"{self._url}/{key}", action, error, self._timeout_s) from None
+            raise failure(f"{self._url}/{key}", action, error, self._timeout_s, self._endpoint) from None
 
 
 async def in_thread(work: Callable[[], R]) -> R:

@@ -7,10 +7,10 @@ import inspect
 import os
 import shutil
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
@@ -28,54 +28,68 @@ FETCHED = ".fetched"
 _SECONDS_MAX = 604_800
 """The longest time in an option: a week."""
 _DEFAULTS = BucketOptions()
-_OPTIONS: dict[str, tuple[Any, Any]] = {
-    "endpoint": (str | None, typer.Option(help="URL of the object store; else AWS_ENDPOINT_URL, or AWS itself.")),
-    "region": (str | None, typer.Option(help="Region of the bucket; else AWS_REGION.")),
-    "request_timeout": (
-        float,
-        typer.Option(min=0.1, max=_SECONDS_MAX, help="Seconds that a request to the bucket may take."),
+_OPTIONS: dict[str, Any] = {
+    "endpoint": typer.Option(..., "--endpoint", help="URL of the object store; else AWS_ENDPOINT_URL, or AWS itself."),
+    "region": typer.Option(..., "--region", help="Region of the bucket; else AWS_REGION."),
+    "timeout_s": typer.Option(
+        ..., "--request-timeout", min=0.1, max=_SECONDS_MAX, help="Seconds that a request to the bucket may take."
     ),
-    "retries": (
-        int,
-        typer.Option(
-            min=0, max=1_000_000, help="Repetitions of a request that failed, after longer and longer pauses."
-        ),
+    "retries": typer.Option(
+        ...,
+        "--retries",
+        min=0,
+        max=1_000_000,
+        help="Repetitions of a request that failed, after longer and longer pauses.",
     ),
-    "retry_for": (
-        float,
-        typer.Option(min=0, max=_SECONDS_MAX, help="Seconds after which a request is not repeated any more."),
+    "retry_for_s": typer.Option(
+        ..., "--retry-for", min=0, max=_SECONDS_MAX, help="Seconds after which a request is not repeated any more."
     ),
-    "parallel": (int, typer.Option(min=1, max=256, help="Requests to the bucket at the same time.")),
-    "part_bytes": (int, typer.Option(min=4096, max=1 << 30, help="Bytes of an object, at most.")),
+    "parallel": typer.Option(..., "--parallel", min=1, max=256, help="Requests to the bucket at the same time."),
+    "part_bytes": typer.Option(..., "--part-bytes", min=4096, max=1 << 30, help="Bytes of an object, at most."),
 }
-_FIELDS = {
-    "endpoint": "endpoint",
-    "region": "region",
-    "request_timeout": "timeout_s",
-    "retries": "retries",
-    "retry_for": "retry_for_s",
-    "parallel": "parallel",
-    "part_bytes": "part_bytes",
-}
+"""The option of each field of BucketOptions."""
+OF_WRITES = "part_bytes"
+"""The field that has no effect where a bucket is read."""
 
 
 def with_bucket(function: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options about buckets; it gets them as `options`, a BucketOptions."""
+    return _with_options(function, list(_OPTIONS))
+
+
+def with_bucket_to_read(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that only reads a bucket the options that have an effect on that."""
+    return _with_options(function, [name for name in _OPTIONS if name != OF_WRITES])
+
+
+def check_no_effect(options: BucketOptions, where: str, names: Iterable[str] = _OPTIONS) -> None:
+    """Check that no option was given that has no effect. where: such as "with --from 'a'".
+
+    Raises: UsageError.
+    """
+    for name in names:
+        if getattr(options, name) != getattr(_DEFAULTS, name):
+            (option,) = _OPTIONS[name].param_decls
+            raise UsageError(f"{option} has no effect {where}: leave it out")
+
+
+def _with_options(function: Callable[..., None], names: list[str]) -> Callable[..., None]:
     signature = inspect.signature(function, eval_str=True)
     mine = [each for each in signature.parameters.values() if each.name != "options"]
+    kinds = get_type_hints(BucketOptions)
     added = [
         inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=getattr(_DEFAULTS, _FIELDS[name]),
-            annotation=Annotated[kind, option],
+            default=getattr(_DEFAULTS, name),
+            annotation=Annotated[kinds[name], _OPTIONS[name]],
         )
-        for name, (kind, option) in _OPTIONS.items()
+        for name in names
     ]
 
     @wraps(function, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
     def run(*args: Any, **given: Any) -> None:
-        options = BucketOptions(**{_FIELDS[name]: given.pop(name) for name in _OPTIONS})
+        options = BucketOptions(**{name: given.pop(name) for name in names})
         function(*args, options=options, **given)
 
     parameters = [*mine, *added]

@@ -31,10 +31,11 @@ def is_bucket_missing(error: Exception) -> bool:
     return "<Code>NoSuchBucket</Code>" in str(error)
 
 
-def failure(url: str, action: str, error: Exception, timeout_s: float) -> StorageError:
+def failure(url: str, action: str, error: Exception, timeout_s: float, endpoint: str = "") -> StorageError:
     """Return the sentence for an exception of obstore.
 
-    url: of the object. action: what was asked for, such as "write". The details of the exception
+    url: of the object. action: what was asked for, such as "write". endpoint: what names the store,
+    and its URL; "": it is that of AWS. The details of the exception
     are left out, because they may hold what was signed.
     """
     text = str(error)
@@ -45,9 +46,10 @@ def failure(url: str, action: str, error: Exception, timeout_s: float) -> Storag
     if _METADATA in first:
         return FailedBucketError(f"{url}: no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
     if "kind: Timeout" in text:
+        smaller = ", smaller --part-bytes" if action == "write" else ""
         return SlowBucketError(
             f"{url}: slow: no answer to a {action} within {timeout_s:g} s,{times or ' once'}: try again later, "
-            "or with a longer --request-timeout, smaller --part-bytes or fewer --parallel"
+            f"or with a longer --request-timeout{smaller} or fewer --parallel"
         )
     if status is not None:
         return FailedBucketError(f"{url}: {_answered(int(status[1]), status[2].strip(), code, action, times)}")
@@ -55,7 +57,7 @@ def failure(url: str, action: str, error: Exception, timeout_s: float) -> Storag
         return FailedBucketError(f"{url}: the bucket is in another region: name it by --region or AWS_REGION")
     if "kind: Connect" in text:
         return FailedBucketError(
-            f"{url}: no connection for a {action},{times or ' once'}: check --endpoint, the network"
+            f"{url}: no connection for a {action},{times or ' once'}: check {endpoint or '--endpoint'}, the network"
         )
     cause = first.rpartition(" - ")[2] or type(error).__name__
     return FailedBucketError(f"{url}: a {action} failed{times}: {cause[:200]}: check --endpoint and the URL")

@@ -10,8 +10,9 @@ from typing import Annotated
 import typer
 
 from topics.cli.backups.bucket import BucketOptions, is_bucket_url, open_bucket
-from topics.cli.backups.bucket_calls import run_to_end, with_bucket
+from topics.cli.backups.bucket_calls import OF_WRITES, check_no_effect, run_to_end, with_bucket
 from topics.cli.backups.fetch_copy import fetch, look_at_copy
+from topics.cli.backups.given_paths import check_directory_path, check_given
 from topics.cli.backups.send_copy import CopySender, SentCopy
 from topics.cli.backups.verify_copy import end_ms
 from topics.cli.exit_codes import report
@@ -37,12 +38,17 @@ def copy_backup(
     ] = False,
 ) -> None:
     """Copy a backup or an archive to a bucket, and later what is new; or back from there."""
-    from_bucket, to_bucket = is_bucket_url(source), is_bucket_url(to)
+    check_given("FROM", source)
+    check_given("TO", to)
+    from_bucket, to_bucket = is_bucket_url("FROM", source), is_bucket_url("TO", to)
     if from_bucket == to_bucket:
         remedy = "copy to a directory first" if to_bucket else "use `cp -a`, or s3://BUCKET/PREFIX for one of them"
         raise UsageError(f"{source} and {to} are both {'buckets' if to_bucket else 'directories'}: {remedy}")
     if from_bucket and (every is not None or reread):
         raise UsageError("--every and --reread are for a copy to a bucket: leave them out")
+    if from_bucket:
+        check_no_effect(options, f"with FROM {source}", [OF_WRITES])
+    check_directory_path(*(("FROM", source) if to_bucket else ("TO", to)))
     if to_bucket:
         run_to_end(_send(source, to, options, every, rereads=reread))
     else:

@@ -7,6 +7,7 @@ import os
 import random
 import sys
 import time
+from collections.abc import Iterable
 from functools import partial
 from typing import Annotated
 
@@ -80,6 +81,8 @@ def mirror(  # noqa: PLR0917 - typer makes options of them
     """Follow a server: copy its topics to a directory as they grow, until this is stopped."""
     check_directory_path("--to", to)
     if status:
+        given = ("URL", url), ("--timeline", timeline), ("--retain-ms", retain_ms), ("--name", name)
+        _refuse_given(given, "with --status")
         if json and metrics:
             raise UsageError("--json and --metrics are two formats: leave out one of them")
         found = read_status(to)
@@ -87,6 +90,7 @@ def mirror(  # noqa: PLR0917 - typer makes options of them
         in_format = status_json if json else status_metrics if metrics else partial(status_text, to)
         print(in_format(found, lag_ms))
         raise typer.Exit(REFUSED if not found.upto_ms or 0 < max_lag_ms < lag_ms else 0)
+    _refuse_given((("--json", json), ("--metrics", metrics), ("--max-lag-ms", max_lag_ms)), "without --status")
     if not url:
         raise UsageError("no server is named: give its URL, as http://host:4000, or --status")
     if timeline and not is_timeline_name(timeline):
@@ -104,6 +108,13 @@ def mirror(  # noqa: PLR0917 - typer makes options of them
         loop.run_task(follower.open(timeline))
         with contextlib.suppress(KeyboardInterrupt):
             _follow(loop, follower, source, url=url, to=to, every_ms=every_ms)
+
+
+def _refuse_given(options: Iterable[tuple[str, object]], where: str) -> None:
+    """Raises: UsageError, an option has a value, and it has no effect."""
+    for option, value in options:
+        if value:
+            raise UsageError(f"{option} has no effect {where}: leave it out")
 
 
 def _follow(loop: Loop, follower: Mirror, source: _HttpSource, *, url: str, to: str, every_ms: int) -> None:

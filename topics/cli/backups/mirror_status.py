@@ -78,7 +78,9 @@ def read_status(mirror: str) -> MirrorStatus:
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"there is no mirror in {mirror}: begin one with `topics mirror URL --to {mirror}`") from None
     except msgspec.DecodeError as error:
-        raise CorruptError(f"{path} is damaged: {error}; a mirror that runs writes it again", {"path": path}) from None
+        raise CorruptError(
+            f"{path} is damaged: {error}: `topics mirror` writes it again when it runs", {"path": path}
+        ) from None
 
 
 def status_text(mirror: str, status: MirrorStatus, lag_ms: int) -> str:

@@ -24,8 +24,8 @@ _OVERSIZE = ("stop", "skip")
 def bridge(  # noqa: PLR0917 - typer makes options of them
     call: CliCall,
     topics: Annotated[str, typer.Option("--topics", help="Names by commas; 'orders*' takes in later topics, too.")],
-    to: Annotated[str, typer.Option("--to", help="kafka://HOST:PORT or nats://HOST:PORT.")] = "",
-    source: Annotated[str, typer.Option("--from", help="The same, to carry from there to topics here.")] = "",
+    to: Annotated[str | None, typer.Option("--to", help="kafka://HOST:PORT or nats://HOST:PORT.")] = None,
+    source: Annotated[str | None, typer.Option("--from", help="The same, to carry from there to topics here.")] = None,
     id: Annotated[str, typer.Option("--id", help="Name of the bridge, to which its positions belong.")] = "topics",
     stream: Annotated[str, typer.Option(help="NATS: the stream; made if it is missing.")] = "topics",
     prefix: Annotated[str, typer.Option(help="NATS: the part of a subject before the topic's name.")] = "topics.",
@@ -60,8 +60,8 @@ def bridge(  # noqa: PLR0917 - typer makes options of them
         raise UsageError(f"--values is {values!r}: use one of {', '.join(VALUES)}")
     options = BridgeOptions(
         topics=topics,
-        to=to,
-        source=source,
+        to=_side("--to", to),
+        source=_side("--from", source),
         values=values,
         adopts=adopt,
         id=id,
@@ -118,6 +118,13 @@ def _carry(call: CliCall, options: BridgeOptions, metrics: str) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
         carry(log, options, numbers, SystemClock(), stop)
+
+
+def _side(option: str, url: str | None) -> str:
+    """Return the URL of the other side; "" if it was not given. Raises: UsageError, it is empty."""
+    if url is not None and not url.strip():
+        raise UsageError(f"{option} is {url!r}: use kafka://HOST:PORT or nats://HOST:PORT")
+    return url or ""
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:
