@@ -132,8 +132,19 @@ def constants_of_c() -> Iterator[tuple[str, int | None]]:
                 yield name, number
 
 
-def constants_of_python() -> Iterator[tuple[Path, str, int]]:
-    """Where a module gives a name to a number that stands there."""
+def may_be_a_number(value: ast.expr) -> bool:
+    """Whether an expression is a number, or made of some: texts, tables and patterns are none."""
+    if isinstance(value, ast.Constant):
+        return type(value.value) is int
+    if isinstance(value, ast.Call):
+        return ast.unparse(value.func) in {"int", "len", "max", "min", "sum"}
+    if any(isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) for node in ast.walk(value)):
+        return False
+    return isinstance(value, ast.Attribute | ast.BinOp | ast.Name | ast.UnaryOp)
+
+
+def constants_of_python() -> Iterator[tuple[Path, str, str]]:
+    """Where a module gives a name to a number, and how it is written."""
     for path in modules():
         for node in nodes(path):
             if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
@@ -143,23 +154,36 @@ def constants_of_python() -> Iterator[tuple[Path, str, int]]:
                 if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
                     both = target.elts, node.value.elts
                 for name, value in zip(*both, strict=False):
-                    if isinstance(name, ast.Name) and isinstance(value, ast.Constant) and type(value.value) is int:
-                        yield path, name.id, value.value
+                    if isinstance(name, ast.Name) and name.id.isupper() and may_be_a_number(value):
+                        yield path, name.id, ast.unparse(value)
 
 
 def test_no_number_is_declared_in_two_places_of_c_or_in_c_and_python() -> None:
-    """Python takes numbers of C from its module (`lib.E_ROOM`)."""
+    """Python takes numbers of C from its module (`lib.E_ROOM`).
+
+    With another value the name is refused, too: one of the two drifted, or means something else.
+    """
     declared = Counter(name for name, _value in constants_of_c())
     assert len(declared) > 80, "the numbers are written in another way"
     assert {name for name, places in declared.items() if places > 1} == set()
-    numbers = {(name.removeprefix("TP_"), value) for name, value in constants_of_c()}
-    again = {
-        (str(path), name)
+    names = {name.removeprefix("TP_"): name for name in declared}
+    again = [
+        f"{path.relative_to(ROOT)}: {name} = {value}"
         for path, name, value in constants_of_python()
-        if (name.strip("_").removeprefix("TP_"), value) in numbers
-    }
-    assert again == set()
+        if (bare := name.strip("_").removeprefix("TP_")) in names and value != f"lib.{names[bare]}"
+    ]
+    assert not again, f"take it from `lib`, or give one of the two another name: {again}"
     assert dict(constants_of_c())["TOPIC_NAME_BYTES_MAX"] == NAME_MAX
+
+
+def test_no_module_counts_further_from_a_number_of_c() -> None:
+    """The next entry of an enum of C may have the same number: it has its place in the enum."""
+    found = [
+        f"{path.relative_to(ROOT)}: {name} = {value}"
+        for path, name, value in constants_of_python()
+        if re.fullmatch(r"lib\.\w+ [-+] \d+|\d+ \+ lib\.\w+", value)
+    ]
+    assert not found
 
 
 @pytest.mark.parametrize(

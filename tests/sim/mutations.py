@@ -1893,7 +1893,7 @@ MUTANTS = (
     _one(
         "a kind lost by a router that writes its copies out",
         "store/format/codec.c",
-        "(f.payload_kind == PAYLOAD_BYTES ? TP_ROW_BYTES : 0);",
+        "(f.payload_kind == PAYLOAD_BYTES ? TP_ROW_IS_BYTES : 0);",
         "0;",
         "tests/engine/routers/test_copies.py",
     ),
@@ -1914,7 +1914,7 @@ MUTANTS = (
     _one(
         "a checksum of records that does not cover their kind",
         "store/format/parts.c",
-        "(FLAG_TAG | FLAG_NODE | FLAG_META | TP_ROW_BYTES)",
+        "(FLAG_TAG | FLAG_NODE | FLAG_META | TP_ROW_IS_BYTES)",
         "(FLAG_TAG | FLAG_NODE | FLAG_META)",
         _BYTES,
     ),

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 STANDARD_OUTPUT = "-"
 _STDOUT_FD = 1
-_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+_OPEN_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND
 _MODE = 0o640
 _OWN_POSITION = -1
 _TELL_EVERY_NS = 10_000_000_000
@@ -31,7 +31,7 @@ _LOOK_EVERY_NS = 5_000_000
 def check_access_log(config: Config) -> None:
     """Create the file, or see that it takes lines, before the port is bound. Raises: OSError."""
     if config.access_log and config.access_log != STANDARD_OUTPUT:
-        os.close(os.open(config.access_log, _FLAGS | os.O_NOFOLLOW | os.O_CLOEXEC, _MODE))
+        os.close(os.open(config.access_log, _OPEN_FLAGS | os.O_NOFOLLOW | os.O_CLOEXEC, _MODE))
 
 
 class AccessLogFile:
@@ -122,7 +122,7 @@ class AccessLogFile:
         """Open the file. The old one stays where this fails."""
         self._opens_again = False
         try:
-            fd = await self._loop.files.open(self._path, _FLAGS, _MODE)
+            fd = await self._loop.files.open(self._path, _OPEN_FLAGS, _MODE)
         except OSError as error:
             if self._fd < 0:
                 raise

@@ -337,7 +337,7 @@ def test_a_batch_made_around_its_record_is_the_batch_made_of_a_copy(size: int, f
     text = random.Random(size).randbytes(size)
     rows = pack_rows([RowRecord(text)])
     spans = bytearray(rows.spans)
-    spans[36] |= kind * lib.TP_ROW_BYTES
+    spans[36] |= kind * lib.TP_ROW_IS_BYTES
     head, trailer, placed, checksum = bytearray(64 + 52), bytearray(9), bytearray(b"?" * 24), bytearray(8)
     used = lib.tp_frame_apart(
         ffi.from_buffer(head), ffi.from_buffer(trailer), rows.buffer, len(rows.buffer), bytes(spans),

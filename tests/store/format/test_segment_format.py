@@ -23,7 +23,7 @@ from topics.store.format.segment_format import (
     FOOTER_BYTES,
     INDEX_DELETE,
     INDEX_DELETED,
-    ROW_BYTES,
+    INDEX_ROW_BYTES,
     IndexColumns,
     IndexHeader,
     PackFooter,
@@ -80,7 +80,7 @@ def test_what_is_packed_is_unpacked() -> None:
     assert header == INDEX
     assert all((a == b).all() for a, b in zip(columns[:7], COLUMNS[:7], strict=True))
     assert list(columns.tag_table) == [b"tag"]
-    assert len(COLUMNS.pack()) == 2 * ROW_BYTES + 2 + 3
+    assert len(COLUMNS.pack()) == 2 * INDEX_ROW_BYTES + 2 + 3
     assert len(FOOTER.pack()) == FOOTER_BYTES + 10
 
 

@@ -24,7 +24,7 @@
 #define SYS_epoll_pwait2 441
 #endif
 
-enum { HEAD_ROOM = 4096, CARRY_ROOM = 64, RECEIVE_ROOM = 1 << 20, EVENTS = 256, SPARE_MS = 100, READY_SECONDS = 20, STALL_NS = 500000 };
+enum { HEAD_ROOM = 4096, CARRY_ROOM = 64, RECEIVE_ROOM = 1 << 20, EVENTS = 256, SPARE_MS = 100, OPENING_SECONDS = 20, STALL_NS = 500000 };
 #define LABEL_TEXT "\"n\":1000000000000000,\"t\":1000000000000000000"
 static const uint64_t number_base = 1000000000000000ull, stamp_base = 1000000000000000000ull;
 
@@ -467,7 +467,7 @@ static int dial(struct run *run)
 static int open_conn(struct run *run, struct conn *c)
 {
     struct tp_load_group *group = c->group;
-    struct timeval patience = { READY_SECONDS, 0 };
+    struct timeval patience = { OPENING_SECONDS, 0 };
     if ((c->fd = dial(run)) < 0) return -1;
     setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (group->opening_count) {

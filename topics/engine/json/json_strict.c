@@ -13,7 +13,7 @@ enum {
     SPREAD_KEYS = 1024,
     FEW_DIGITS = 6,
     FAR_BYTES = 64, /* so many plain characters into a string, 32 at a time pay */
-    RUN_BYTES = 1 << 16, /* of one token, scanned between two places to rest */
+    SCAN_BYTES_MAX = 1 << 16, /* of one token, scanned between two places to rest */
 };
 
 void rest_from(struct scan *s, const uint8_t *p)
@@ -78,7 +78,7 @@ static inline const uint8_t *skip_digits(struct scan *s, const uint8_t *p)
 /* Skip a run of characters beyond ASCII, or a large part of it; p is at the first of them. */
 static const uint8_t *skip_utf8(struct scan *s, const uint8_t *p)
 {
-    const uint8_t *stop = s->end - p > RUN_BYTES ? p + RUN_BYTES : s->end;
+    const uint8_t *stop = s->end - p > SCAN_BYTES_MAX ? p + SCAN_BYTES_MAX : s->end;
     do {
         uint8_t c = *p;
         long left = s->end - p;

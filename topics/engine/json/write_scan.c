@@ -193,7 +193,7 @@ static const uint8_t *read_base64(struct scan *s, const uint8_t *p, struct tp_ro
     }
     *size = (uint64_t)bytes;
     row->data_off = (uint32_t)(p + 1 - s->start), row->data_len = (uint32_t)(close - p - 1);
-    row->flags |= TP_ROW_BYTES | MARK_BASE64 | (escaped ? MARK_BASE64_ESCAPED : 0);
+    row->flags |= TP_ROW_IS_BYTES | MARK_BASE64 | (escaped ? MARK_BASE64_ESCAPED : 0);
     return close + 1;
 }
 
@@ -515,7 +515,7 @@ static uint64_t clean_rows(struct tp_writer *w, const unsigned char *body, uint6
             n += row->tag_len = move_label(body, &row->tag_off, row->tag_len, flags & MARK_TAG_ESCAPED, out, n);
         if (flags & TP_ROW_NODE)
             n += row->node_len = move_label(body, &row->node_off, row->node_len, flags & MARK_NODE_ESCAPED, out, n);
-        row->flags &= TP_ROW_TAG | TP_ROW_NODE | TP_ROW_META | TP_ROW_BYTES | TP_ROW_TIMES;
+        row->flags &= TP_ROW_TAG | TP_ROW_NODE | TP_ROW_META | TP_ROW_IS_BYTES | TP_ROW_TIMES;
     }
     return n;
 }
@@ -569,7 +569,7 @@ int64_t tp_write_next(struct tp_writer *w, unsigned char *scratch, uint64_t scra
                       uint64_t now_ms)
 {
     int status = tp_scan_single_write(w, scratch, scratch_bytes, buffer, request);
-    if (status < 0 || w->count > placed_rows || w->marks & (TP_ROW_TAG | TP_ROW_BYTES | TP_ROW_TIMES)) return 0;
+    if (status < 0 || w->count > placed_rows || w->marks & (TP_ROW_TAG | TP_ROW_IS_BYTES | TP_ROW_TIMES)) return 0;
     int64_t (*frame)(struct tp_next_batch *, const char *, uint64_t, const char *, uint32_t, uint64_t, uint64_t, char *);
     frame = (__typeof__(frame))(uintptr_t)frame_next;
     return frame(next, (const char *)(status ? scratch : buffer), status ? scratch_bytes : buffer_bytes,

@@ -19,6 +19,7 @@ class _Lib:
     TP_MISS_ROOM: int
     TP_MISS_BUSY: int
     TP_MISS_BODY: int
+    TP_MISS_LONE: int
     TP_WITHOUT_SEQS: int
     TP_STRICT: int
     def tp_scanner_new(

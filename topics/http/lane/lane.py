@@ -30,7 +30,7 @@ from topics.http.lane._scan import ffi, lib
 from topics.http.lane.lane_answers import AROUND_READ_BYTES, REQUEST, Answers, Group, Groups, LaneConnections, Taken
 from topics.http.lane.lane_topics import LaneTopics
 from topics.http.lane.scan_table import ScanTable
-from topics.http.lane.single import MISS_LONE, Single
+from topics.http.lane.single import Single
 from topics.http.plan.in_flight import NOTHING_COMES, Coming
 from topics.http.plan.service import Service
 from topics.http.protocol_choice import FirstBytes
@@ -46,7 +46,7 @@ REASONS = {
     lib.TP_MISS_ROOM: "room",
     lib.TP_MISS_BUSY: "busy",
     lib.TP_MISS_BODY: "body",
-    MISS_LONE: "lone",
+    lib.TP_MISS_LONE: "lone",
 }
 """Names of the reasons why the lane did not take a receive, or the end of one."""
 _ROOM = 8192
@@ -55,7 +55,7 @@ _LEAST = 2
 _NEVER = 1 << 62
 _MANY = 2
 """Groups from which on they are appended together."""
-_FEW_RECORDS = 16
+_FEW_RECORDS_MAX = 16
 """Records of a write whose answer is never compressed.
 
 It has fewer bytes than `gzip_min_bytes` may be set to.
@@ -88,7 +88,7 @@ class Lane:
         config = service.config
         self._service = service
         self._table = table
-        self._columns = WriteColumns(config, _FEW_RECORDS)
+        self._columns = WriteColumns(config, _FEW_RECORDS_MAX)
         scanner = lib.tp_scanner_new(
             config.max_head_bytes,
             config.max_head_fields,
@@ -166,7 +166,7 @@ class Lane:
                     self.leave(conn)
         if batch:
             if len(batch) + table.count < self.least and not batch[0][0].owned:
-                self.missed[self.single.reason if len(batch) == 1 else MISS_LONE] += len(batch)
+                self.missed[self.single.reason if len(batch) == 1 else lib.TP_MISS_LONE] += len(batch)
                 return batch
             others = self._scan_new(batch, left)
             return left + others if left else others

@@ -420,12 +420,12 @@ int64_t tp_scan_requests(tp_scanner *s, const char *buffer, const uint64_t *star
     s->stamp++;
     for (uint32_t i = 0; i < count; i++) {
         const char *p = buffer + starts[i], *end = buffer + ends[i];
-        uint32_t topic = NONE;
+        uint32_t topic = NO_PLACE;
         int reason = 0;
         while (p < end) {
             struct tp_request r;
             reason = found + s->read_count == room ? TP_MISS_ROOM : read_request(s, p, end, &r);
-            if (!reason && topic != NONE && (r.topic != topic || r.key_len)) reason = TP_MISS_MIXED;
+            if (!reason && topic != NO_PLACE && (r.topic != topic || r.key_len)) reason = TP_MISS_MIXED;
             if (reason) break;
             uint32_t at = (uint32_t)(p - buffer);
             topic = r.topic;
@@ -521,7 +521,7 @@ int64_t tp_render_answers(const tp_scanner *s, char *out, uint64_t room, const s
             needed += head_len + HEAD_TEXT_BYTES + 24 + fixed + 80 + (requests[i].flags & TP_WITHOUT_SEQS ? 0 : 21ull * counts[i] + list_around);
     if (needed > room) return -(int64_t)needed;
     char *p = out;
-    uint32_t n = 0, receive = NONE;
+    uint32_t n = 0, receive = NO_PLACE;
     for (uint32_t i = 0; i < count; i++) {
         if (!counts[i]) continue;
         uint64_t first = first_seq, last = first_seq + counts[i] - 1;

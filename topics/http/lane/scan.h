@@ -26,6 +26,10 @@ enum {
     TP_MISS_ROOM,     /* more requests than rows */
     TP_MISS_BUSY,     /* an earlier request awaits its answer; set by lane.py */
     TP_MISS_BODY,     /* a read with unusual fields */
+    TP_MISS_LONE,     /* the only receive of a pass, for which columns would cost more than they
+                         save: the first of its connection, none of HTTP/1.1, or a write whose
+                         commit may block clients other than one, or two by turns, that have the
+                         loop to themselves; set by single.py */
 };
 
 /* Make the state that all scans of a server share: known names and hosts, and limits.

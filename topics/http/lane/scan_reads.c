@@ -120,7 +120,7 @@ int64_t tp_render_reads(tp_scanner *s, char *out, uint64_t room, const char *ele
                         const char *times, uint32_t times_len, uint32_t *upto, uint64_t *out_refs, uint32_t *out_lengths, uint32_t *sends)
 {
     char *p = out;
-    uint32_t n = 0, receive = NONE;
+    uint32_t n = 0, receive = NO_PLACE;
     *sends = 0;
     if (times_len > READ_TIMES_BYTES_MAX) return -1;
     for (uint32_t i = 0; i < s->read_count; i++) {

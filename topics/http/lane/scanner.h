@@ -8,7 +8,7 @@
 #include "scan.h"
 
 enum { HOSTS_MAX = 16, HOST_BYTES_MAX = 128, TOPIC_NAME_BYTES_MAX = 255 };
-enum { NONE = 0xffffffff, NOT_ANY = 0xfffffffe }; /* no receive, or no topic */
+enum { NO_PLACE = 0xffffffff, NOT_ANY = 0xfffffffe }; /* no receive, or no topic */
 #define READ_SUFFIX "/diff"
 
 struct name {

@@ -35,11 +35,7 @@ _ROOM = 1
 _READ = -1
 """The result of a scan that found a read. Results below are reasons why the receive is left."""
 _MISS_BODY = lib.TP_MISS_BODY
-MISS_LONE = lib.TP_MISS_BODY + 1
-"""Reason of a miss beside those of scan.h, of the only receive of a pass, for which columns would
-cost more than they save: it is the first of its connection, or none of HTTP/1.1; or it is a write,
-whose commit may block clients other than one, or two by turns, that have the loop to themselves.
-"""
+_MISS_LONE = lib.TP_MISS_LONE
 
 
 _Asked = tuple[Any, memoryview, int, int, int]
@@ -101,7 +97,7 @@ class Single:
         self._counted_writes = self._counted_reads = 0
         """Requests of them that are counted by route and status."""
         self.reason = 0
-        """The reason why the last receive was left: TP_MISS_* of scan.h, or MISS_LONE."""
+        """The reason why the last receive was left: TP_MISS_* of scan.h."""
 
     def take(self, conn: Any, view: memoryview, started_ns: int) -> SingleOutcome:
         """Take the one plain request that was received, the only receive of the pass.
@@ -114,7 +110,7 @@ class Single:
         """
         state, service = conn.state, self._service
         if type(state) is not HttpConnection:
-            self.reason = MISS_LONE
+            self.reason = _MISS_LONE
             return LEFT
         begun = state.begun
         if conn.expected or begun is None or (begun and not _is_head(begun)):
@@ -175,7 +171,7 @@ class Single:
     ) -> SingleOutcome:
         service, topics = self._service, self._topics
         if number >= KEYED or not service.has_few_senders():
-            self.reason = MISS_LONE
+            self.reason = _MISS_LONE
             return LEFT
         principal = topics.principals[number]
         if principal is not None and NOTHING_COMES.is_full(principal):
@@ -187,7 +183,7 @@ class Single:
             topics.forget(number)
             return LEFT
         if topic.stage_class == "fsync" and not service.has_one_sender():
-            self.reason = MISS_LONE  # its commit would hold up the other client
+            self.reason = _MISS_LONE  # its commit would hold up the other client
             return LEFT
         rows = self._scan_body(data, view)
         if rows is None:
@@ -202,7 +198,7 @@ class Single:
         if result is None:
             self._asked = None
             if service.access_log is not None:
-                self.reason = MISS_LONE
+                self.reason = _MISS_LONE
                 return LEFT
             self._append_columns(conn, view, started_ns)
             return UNSETTLED

@@ -22,7 +22,7 @@ _SYNONYMS = {"bool": "boolean", "byte": "tinyint", "short": "smallint", "integer
 _DELTA_NAMES = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long"}
 _TOKEN = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([A-Za-z0-9_.$-]+)|([<>(),:]))")
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-DEPTH_MAX = 32
+SCHEMA_DEPTH_MAX = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +135,8 @@ def _fields(tokens: _Tokens, end: str, depth: int) -> tuple[Field, ...]:
 
 
 def _type(tokens: _Tokens, field: str, depth: int) -> Type:
-    if depth > DEPTH_MAX:
-        raise UsageError(f"--schema: field {field} is more than {DEPTH_MAX} levels deep: name it as string")
+    if depth > SCHEMA_DEPTH_MAX:
+        raise UsageError(f"--schema: field {field} is more than {SCHEMA_DEPTH_MAX} levels deep: name it as string")
     word = tokens.take(f"the type of field {field}").lower()
     if word in ("struct", "array"):
         tokens.expect("<")

@@ -17,7 +17,7 @@ from topics.errors import UsageError
 from topics.pipelines.values.ddl import Array, Field, Scalar, Struct, Type
 
 FIELDS_MAX = 1000
-DEPTH_MAX = 16
+INFERRED_DEPTH_MAX = 16
 Names = re.Pattern[str] | None
 
 
@@ -39,7 +39,7 @@ class _Seen:
     def add(self, value: Any, depth: int = 0) -> None:
         if value is None:
             return
-        if depth > DEPTH_MAX:
+        if depth > INFERRED_DEPTH_MAX:
             self.kinds.add("values too deep")
         elif isinstance(value, dict):
             self.kinds.add("object")

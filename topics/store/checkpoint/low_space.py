@@ -19,7 +19,7 @@ from topics.store.disk.time_slices import TimeSlices
 from topics.store.format.catalog import SEQ_MAX, CheckpointCatalog
 from topics.store.format.file_table import FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES
-from topics.store.format.segment_format import ROW_BYTES
+from topics.store.format.segment_format import INDEX_ROW_BYTES
 from topics.store.segments.manifest import Manifest
 from topics.store.wal.sharded_log import ShardedLog
 from topics.store.wal.wal_files import place
@@ -186,7 +186,7 @@ class LowSpace:
         """
         if not rows:
             return 0
-        size = frame_bytes + rows * ROW_BYTES
+        size = frame_bytes + rows * INDEX_ROW_BYTES
         if self._is_small(topic_id, frame_bytes):
             return size + _RUN_BYTES
         segments = 1 + (rows // self._segment_rows if self._segment_rows else 0)

@@ -29,7 +29,7 @@ class _Lib:
     TP_ROW_TAG: int
     TP_ROW_NODE: int
     TP_ROW_META: int
-    TP_ROW_BYTES: int
+    TP_ROW_IS_BYTES: int
     TP_ROW_DELAY: int
     TP_ROW_TTL: int
     TP_ROW_TIMES: int

@@ -90,7 +90,7 @@ int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer
         entry->flags = frame_flags;
         memset(entry->zero, 0, sizeof entry->zero);
         entry->ts_ms = ts_ms;
-        uint8_t kind = row->flags & TP_ROW_BYTES ? PAYLOAD_BYTES : PAYLOAD_JSON;
+        uint8_t kind = row->flags & TP_ROW_IS_BYTES ? PAYLOAD_BYTES : PAYLOAD_JSON;
         entry->length = __builtin_expect(row->flags & TP_ROW_TIMES, 0)
                             ? put_timed(p, row, frame_flags, kind, topic_id, first_seq + i, ts_ms, row->size, x, n, t, d, m)
                             : put_unsealed(p, TYPE_RECORD, frame_flags, kind, topic_id, first_seq + i, ts_ms, row->size,
@@ -286,7 +286,7 @@ int64_t tp_frame_apart(char *head, char *trailer, const char *buffer, uint64_t b
     if ((uint64_t)FRAME_MIN_BYTES + r->data_len > INT32_MAX) return 0;
     const uint8_t *data = (const uint8_t *)buffer + r->data_off;
     uint8_t *frame = (uint8_t *)head + BATCH_HEADER_BYTES, *end = (uint8_t *)trailer;
-    uint32_t length = put_header(frame, TYPE_RECORD, (uint8_t)flags, r->flags & TP_ROW_BYTES ? PAYLOAD_BYTES : PAYLOAD_JSON,
+    uint32_t length = put_header(frame, TYPE_RECORD, (uint8_t)flags, r->flags & TP_ROW_IS_BYTES ? PAYLOAD_BYTES : PAYLOAD_JSON,
                                  topic_id, first_seq, ts_ms, r->size, 0, 0, 0, r->data_len, 0);
     XXH3_state_t of_frame, of_body;
     XXH3_64bits_reset(&of_frame);
@@ -613,7 +613,7 @@ int64_t tp_rows_of_frames(char *rows, const char *bytes, uint64_t size, uint64_t
         row->meta_len = f.meta_len;
         row->size = f.size;
         row->flags = (f.flags & (TP_ROW_META | (keep & (TP_ROW_TAG | TP_ROW_NODE)))) |
-                     (f.payload_kind == PAYLOAD_BYTES ? TP_ROW_BYTES : 0);
+                     (f.payload_kind == PAYLOAD_BYTES ? TP_ROW_IS_BYTES : 0);
     }
     return count;
 }

@@ -37,7 +37,7 @@ int tp_sum_rows(const char *buffer, uint64_t buffer_bytes, const char *rows, uin
     struct tp_row row;
     for (uint32_t i = 0; i < count; i++) {
         memcpy(&row, rows + (size_t)i * sizeof row, sizeof row);
-        uint32_t present = row.flags & (FLAG_TAG | FLAG_NODE | FLAG_META | TP_ROW_BYTES);
+        uint32_t present = row.flags & (FLAG_TAG | FLAG_NODE | FLAG_META | TP_ROW_IS_BYTES);
         struct text texts[4] = {{base + row.tag_off, present & FLAG_TAG ? row.tag_len : 0},
                                 {base + row.node_off, present & FLAG_NODE ? row.node_len : 0},
                                 {base + row.data_off, row.data_len},

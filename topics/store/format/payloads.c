@@ -37,7 +37,7 @@ static void put_row(struct tp_row *row, uint64_t at, Py_ssize_t size)
     memset(row, 0, sizeof *row);
     row->data_off = (uint32_t)at;
     row->data_len = row->size = (uint32_t)size;
-    row->flags = TP_ROW_BYTES;
+    row->flags = TP_ROW_IS_BYTES;
 }
 
 void *tp_rows_of_list(void *list, uint64_t record_max)

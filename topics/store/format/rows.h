@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* The bits between are marks that only a scan of write bodies uses (engine/json/records.h). */
-enum { TP_ROW_TAG = 1, TP_ROW_NODE = 2, TP_ROW_META = 4, TP_ROW_BYTES = 128, TP_ROW_DELAY = 1024, TP_ROW_TTL = 2048 };
+enum { TP_ROW_TAG = 1, TP_ROW_NODE = 2, TP_ROW_META = 4, TP_ROW_IS_BYTES = 128, TP_ROW_DELAY = 1024, TP_ROW_TTL = 2048 };
 
 /* The flags of a record with a delay or a ttl. */
 enum { TP_ROW_TIMES = TP_ROW_DELAY | TP_ROW_TTL };
@@ -16,7 +16,7 @@ enum { TP_ROW_TIMES = TP_ROW_DELAY | TP_ROW_TTL };
 enum { TP_TIME_BYTES = 8 };
 
 struct tp_row {
-    uint32_t data_off, data_len; /* JSON text without white space outside strings; with TP_ROW_BYTES any bytes */
+    uint32_t data_off, data_len; /* JSON text without white space outside strings; with TP_ROW_IS_BYTES any bytes */
     uint32_t meta_off, meta_len; /* likewise */
     uint32_t tag_off, tag_len;   /* decoded UTF-8 */
     uint32_t node_off, node_len; /* decoded UTF-8 */

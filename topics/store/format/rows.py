@@ -47,7 +47,7 @@ PLACED_DTYPE = np.dtype(
 
 TAG, NODE, META = lib.TP_ROW_TAG, lib.TP_ROW_NODE, lib.TP_ROW_META
 """Flags: which optional parts a row has."""
-BYTES = lib.TP_ROW_BYTES
+BYTES = lib.TP_ROW_IS_BYTES
 """Flag: `data` is any bytes, and no JSON text."""
 
 DELAY, TTL, TIMES = lib.TP_ROW_DELAY, lib.TP_ROW_TTL, lib.TP_ROW_TIMES

@@ -341,9 +341,9 @@ assert _INDEX_PARITY == FLAG_ROUTED
 assert not FLAG_ROUTED % _ROUTED_IN_FILE
 _MOVED = (FLAG_ROUTED // _ROUTED_IN_FILE).bit_length() - 1
 """Bits between the two places of FLAG_ROUTED."""
-ROW_BYTES = 8 + 5 * 4 + 1
+INDEX_ROW_BYTES = 8 + 5 * 4 + 1
 """Bytes of the index columns per row, without the tag table."""
-FLAGS_OFFSET_PER_ROW = ROW_BYTES - 1
+FLAGS_OFFSET_PER_ROW = INDEX_ROW_BYTES - 1
 
 
 class TagTable(Sequence[bytes]):
@@ -421,7 +421,7 @@ class IndexColumns(NamedTuple):
 
         Raises CorruptError: too short, or bits of the flags have flipped.
         """
-        if rows * ROW_BYTES + 2 * tag_count > len(data):
+        if rows * INDEX_ROW_BYTES + 2 * tag_count > len(data):
             raise CorruptError("the columns of an index extend past its end", {})
         columns: list[Any] = []
         at = 0
