@@ -161,7 +161,7 @@ def test_a_failure_of_work_that_is_due_ends_the_driver_and_leaves_it_to_nobody(d
     disk.loop.call_soon(lambda: 1 / 0)
     with pytest.raises(LogFailedError, match="ZeroDivisionError"):
         driver.run_exclusively(str, "mine")
-    assert driver._wheel.acquire(blocking=False)
+    assert driver._driving_lock.acquire(blocking=False)
 
 
 def test_an_unexpected_error_of_an_exclusive_call_ends_the_driver(disk: Disk) -> None:

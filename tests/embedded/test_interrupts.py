@@ -241,7 +241,7 @@ def test_a_second_interrupt_at_any_place_keeps_no_other_thread_from_driving(
         monkeypatch.setattr(driver.maintenance, "_drive", lambda: False)
 
     def sleep(_call: PendingCall[Any]) -> None:
-        driver._release_wheel()  # by the thread that drove, and asked this one
+        driver._release_driving()  # by the thread that drove, and asked this one
         at.__enter__()
         signal.raise_signal(number)
 
@@ -253,7 +253,7 @@ def test_a_second_interrupt_at_any_place_keeps_no_other_thread_from_driving(
         other.prepare_to_sleep()
         driver._asleep.append(other)
         at = At(place, number)
-        driver._wheel.acquire()
+        driver._driving_lock.acquire()
         try:
             with monkeypatch.context() as told, contextlib.suppress(KeyboardInterrupt, Alarm):
                 told.setattr(PendingCall, "sleep", sleep)

@@ -69,6 +69,8 @@ class Driver:
     its calls.
 
     begin_us: time within which calls of the inbox are begun in a pass; 0: no limit.
+    allow_in_place(allowed): allows, or forbids, that the log's commits and syncs stop the thread
+        that drives.
 
         state    `_refusal`   `_over`  driver              a new call, and a sleeping caller
         open     None         False    any caller          is begun
@@ -78,10 +80,10 @@ class Driver:
         forked   UsageError   False    none, in the child  gets it: the parent's loop continues
     """
 
-    def __init__(self, loop: Loop, *, begin_us: int = 0) -> None:
+    def __init__(self, loop: Loop, *, begin_us: int = 0, allow_in_place: Callable[[bool], None] | None = None) -> None:
         self._loop = loop
         self._begin_ns = begin_us * 1000
-        self._wheel = threading.Lock()
+        self._driving_lock = threading.Lock()
         self._inbox: deque[PendingCall[Any]] = deque()
         """Calls to be begun by the driving thread."""
         self.posted = 0
@@ -113,8 +115,7 @@ class Driver:
             drive=self._maintain,
             waits=lambda: loop.operations_in_flight > 0 or loop.files.in_threads > 0,
         )
-        self.allow_in_place: Callable[[bool], None] = _ignore
-        """Allows, or forbids, that the log's commits and syncs stop the thread that drives."""
+        self._allow_in_place = allow_in_place or _ignore
         self.has_line: Callable[[], bool] = _never
         """Returns whether appends wait for room, which no later one may overtake."""
         self._lasting = {threading.main_thread().ident}
@@ -141,12 +142,12 @@ class Driver:
         call: PendingCall[R] = PendingCall(start)
         signals.hold(self._loop.ring.wake)
         try:
-            if self._take_wheel():
+            if self._begin_driving():
                 try:
                     self.check()
                     self._drive(lambda: call.answered, call)
                 finally:
-                    self._give_wheel()
+                    self._end_driving()
             elif self.drives_here:
                 raise called_within()
             else:
@@ -208,7 +209,7 @@ class Driver:
             self._post_beside(self._owed(start, on_answer))
             if self._waits:
                 self._loop.ring.wake()
-            elif not self._wheel.locked():
+            elif not self._driving_lock.locked():
                 self.maintenance.gather_within(_SOON_NS)
         finally:
             signals.release()
@@ -222,14 +223,14 @@ class Driver:
         try:
             self.check()
             call = self._owed(start, on_answer)
-            if not self._take_wheel():
+            if not self._begin_driving():
                 self._post_owed(call)
                 return
             try:
                 self.check()
                 self._drive(_at_once, call)
             finally:
-                self._give_wheel()
+                self._end_driving()
         finally:
             signals.release()
 
@@ -243,7 +244,7 @@ class Driver:
         loop = self._loop
         signals.hold(loop.ring.wake)
         try:
-            if not self._wheel.acquire(False):
+            if not self._driving_lock.acquire(False):
                 return None
             self._driving = _get_ident()
             now_ns = loop.clock.monotonic_ns()
@@ -251,7 +252,7 @@ class Driver:
             if is_due and not self._inbox and self._look():
                 is_due = self.has_line() or not loop.is_quiet(loop.clock.monotonic_ns())
             if self._refusal is not None or self._inbox or is_due:
-                self._release_wheel()
+                self._release_driving()
                 self.check()
                 return None
             try:
@@ -263,7 +264,7 @@ class Driver:
                 raise
             finally:
                 self._driving = None
-                self._wheel.release()
+                self._driving_lock.release()
                 if self._asleep or self._inbox or self._due_ns < self.maintenance.sleeping_until_ns:
                     self._hand_over()
         finally:
@@ -273,14 +274,15 @@ class Driver:
         """Make a pass that waits for nothing, for work that is due and operations that have ended.
 
         Return False, and nothing was done, if this thread may end before the operations that the
-        pass submits: a call waits for them. The caller holds `_wheel`, which an exception releases.
+        pass submits: a call waits for them. The caller holds `_driving_lock`, which an exception
+        releases.
         """
         if self._refusal is not None or self._driving not in self._lasting:
             return False
         try:
             self._drive(_at_once)
         except BaseException:
-            self._give_wheel()
+            self._end_driving()
             raise
         return True
 
@@ -292,7 +294,7 @@ class Driver:
         Operations in flight count as planned, because a timer's operation is submitted by the next
         pass.
         """
-        with self._wheel:
+        with self._driving_lock:
             self._driving = threading.get_ident()
             try:
                 self.check()
@@ -356,7 +358,7 @@ class Driver:
             if self._refusal is None:
                 self._refusal = closed_log
             self.maintenance.join()
-            self._wheel.acquire()
+            self._driving_lock.acquire()
             try:
                 if self._refusal is closed_log:  # else a pass has failed, and no other is made
                     self._wait_until(self._loop.operations_end())
@@ -373,7 +375,7 @@ class Driver:
     def disown(self) -> None:
         """Refuse all calls from now on, in a forked child, which has none of the threads."""
         self._refusal = _forked
-        self._wheel = threading.Lock()
+        self._driving_lock = threading.Lock()
         self._driving = None
         self.appending.clear()
         self._pausing.clear()
@@ -443,12 +445,12 @@ class Driver:
 
     def _drive_for(self, call: PendingCall[Any]) -> bool:
         """Drive for a call. Return False if another thread drives, and `call` may sleep."""
-        if self._take_wheel():
+        if self._begin_driving():
             try:
                 self.check()
                 self._drive(lambda: call.answered)
             finally:
-                self._give_wheel()
+                self._end_driving()
             return True
         call.prepare_to_sleep()
         if call.answered:
@@ -459,8 +461,8 @@ class Driver:
                 self._loop.ring.wake()
         # The driver may have left between the failed attempt and the entry above; then no thread
         # would wake this one.
-        if self._wheel.acquire(blocking=False):
-            self._wheel.release()
+        if self._driving_lock.acquire(blocking=False):
+            self._driving_lock.release()
             call.give_turn()
         elif self._over:
             self._refuse(self._asleep)
@@ -519,8 +521,8 @@ class Driver:
 
         Then passes until no operation is left that ends with the thread, except optional ones.
 
-        The caller holds `_wheel`. Ends early if a signal came to the main thread, which handles it
-        and calls again.
+        The caller holds `_driving_lock`. Ends early if a signal came to the main thread, which
+        handles it and calls again.
         """
         loop = self._loop
         optional_begun = loop.files.optional_begun
@@ -569,18 +571,18 @@ class Driver:
             if now_ns() >= until_ns:
                 break
 
-    def _take_wheel(self) -> bool:
-        if not self._wheel.acquire(blocking=False):
+    def _begin_driving(self) -> bool:
+        if not self._driving_lock.acquire(blocking=False):
             return False
         self._driving = threading.get_ident()
         return True
 
-    def _release_wheel(self) -> None:
+    def _release_driving(self) -> None:
         self._driving = None
-        self._wheel.release()
+        self._driving_lock.release()
 
-    def _give_wheel(self) -> None:
-        self._release_wheel()
+    def _end_driving(self) -> None:
+        self._release_driving()
         self._hand_over()
 
     def _hand_over(self) -> None:
@@ -602,21 +604,21 @@ class Driver:
 
         If it serves other logs, too, it waits for no disk, because they would wait as long.
         """
-        if not self._take_wheel():
+        if not self._begin_driving():
             return False
         beside_others = self.maintenance.serves_others
         try:
             if self._refusal is None:
                 if beside_others:
-                    self.allow_in_place(False)
+                    self._allow_in_place(False)
                 self._drive_turn()
         except BaseException as error:
             self._fail(error)
             _log.exception("the log failed while no call was made")
         finally:
             if beside_others:
-                self.allow_in_place(True)
-            self._give_wheel()
+                self._allow_in_place(True)
+            self._end_driving()
         return True
 
     def _drive_turn(self) -> None:

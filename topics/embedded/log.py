@@ -150,9 +150,11 @@ class Log(ComposedCalls):
                 """Why the ring is the one that it is."""
                 self._opened = parts.opened
                 self._engine = parts.opened.engine
-                self._driver = Driver(self._loop, begin_us=config.pass_requests_us // _BEGINS)
-                parts.opened.log.sync_in_place(self._driver.waits_alone)
-                self._driver.allow_in_place = parts.opened.log.allow_in_place
+                store_log = parts.opened.log
+                self._driver = Driver(
+                    self._loop, begin_us=config.pass_requests_us // _BEGINS, allow_in_place=store_log.allow_in_place
+                )
+                store_log.sync_in_place(self._driver.waits_alone)
                 self._lender = Lender(parts.opened.store.reader, self._loop.call_later, config.max_held_files)
                 starts = self._starts_type(self._engine, config, self._lender, self._loop.clock.monotonic_ns)
                 super().__init__(starts, starts)

@@ -143,14 +143,14 @@ def test_an_append_that_does_not_wait_wakes_the_driving_thread_only_out_of_a_wai
     log, ring = sim_log()
     driver, woken = log._driver, []
     ring.wake = lambda: woken.append(1)  # type: ignore[method-assign]
-    assert driver._wheel.acquire(blocking=False)
+    assert driver._driving_lock.acquire(blocking=False)
     log.append_nowait("t", [0], node="a")
     assert not woken
     driver._waits = True
     log.append_nowait("t", [1], node="b")
     assert woken
     driver._waits = False
-    driver._wheel.release()
+    driver._driving_lock.release()
     drive(log, ring, 1)
     assert data(log) == [0, 1]
     log.close()
@@ -394,7 +394,7 @@ def test_a_pending_that_is_held_holds_no_payloads() -> None:
 def test_appends_that_joined_one_that_could_not_be_begun_get_its_error(tmp_path: Path) -> None:
     log = topics.open(tmp_path)
     log.append("t", [0])
-    with log._driver._wheel:  # a thread drives, and takes its time
+    with log._driver._driving_lock:  # a thread drives, and takes its time
         pending = [log.append_nowait("t", [number]) for number in range(3)]
         assert log._admission.pendings == 3
         log._driver._fail(ValueError("a bug"))

@@ -110,13 +110,13 @@ def test_a_flush_includes_what_append_soon_sends_again_one_by_one(tmp_path: Path
                 log.append_soon("a", number)
             flushed.append(log.flush("a"))
 
-        while not log._driver._take_wheel():  # as a thread that drives
+        while not log._driver._begin_driving():  # as a thread that drives
             pass
         thread = threading.Thread(target=gather_and_flush)
         thread.start()
         while len(log._driver._inbox) < 2:  # the batch, which is refused as a whole, and the flush
             pass
-        log._driver._give_wheel()
+        log._driver._end_driving()
         thread.join()
         assert log.state("a").head_seq == 3
         assert flushed == [3]
