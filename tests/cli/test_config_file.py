@@ -71,6 +71,7 @@ def test_only_a_source_above_a_host_overrides_its_port(
         ("backpressure = 1", "backpressure is 1: use a boolean"),
         ("io = 'magic'", "io is 'magic': use one of auto, uring, portable"),
         ("allowed_hosts = 'a'", "allowed_hosts is 'a': use a list of strings"),
+        ("host = ''", "host is '': use an address, or leave it out"),
         ("host = 'a:b'", "host is 'a:b': the part after the colon must be a port number"),
     ],
 )

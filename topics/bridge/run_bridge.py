@@ -77,7 +77,10 @@ class BridgeOptions:
         if bool(self.to) == bool(self.source):
             return  # `carry` refuses both
         here, url = ("--to", self.to) if self.to else ("--from", self.source)
-        scheme = urlsplit(url).scheme
+        try:
+            scheme = urlsplit(url).scheme
+        except ValueError as error:  # the brackets of an address are not closed
+            raise UsageError(f"{here} is no URL ({error}): use kafka://HOST:PORT or nats://HOST:PORT") from None
         if scheme not in {"kafka", *_NATS}:
             return  # as it is said where the side is made
         defaults = {each.name: each.default for each in fields(self)}

@@ -60,6 +60,8 @@ def _value(where: str, name: str, value: object) -> object:
         raise UsageError(f"{where}: {name} is not a setting: {remedy}")
     if name in OPTIONAL and value == NEVER:
         return None
+    if name == "host" and isinstance(value, str) and not value.strip():
+        raise UsageError(f"{where}: host is {value!r}: use an address, or leave it out")
     try:
         return checked(name, value)
     except UsageError as error:

@@ -171,6 +171,7 @@ def test_a_restore_names_the_option_that_is_wrong(tmp_path: Path) -> None:
         ("--skip", "0"),
         ("--skip", str(1 << 63)),
         ("--seq", "t=0"),
+        ("--seq", f"t={'9' * 5000}"),
         ("--at", "253402300800000"),
         ("--at", "9" * 30),
         ("--at", "4102444800000"),

@@ -18,6 +18,8 @@ from tests.long.bridge.bridge_rate import bridge_options
         (["--to", ""], "--to is '': use kafka://HOST:PORT or nats://HOST:PORT"),
         (["--from", "nats://h", "--to", ""], "--to is '': use kafka://HOST:PORT or nats://HOST:PORT"),
         (["--to", "nats://u:p@h/path"], "nats://h/path has a path: leave it out, as in nats://localhost:4222"),
+        (["--to", "nats://[::1"], "--to is no URL (Invalid IPv6 URL): use kafka://HOST:PORT or nats://HOST:PORT"),
+        (["--to", "nats://u:p@h:99999"], "nats://h:99999 is no URL (Port out of range 0-65535): use one like nats://"),
         (["--to", "nats://h", "--set", "tokn=x"], "--set tokn is no option of NATS: use one of name, "),
         (["--to", "nats://h", "--set", "token"], "--set is 'token': use NAME=VALUE"),
         (["--to", "nats://h", "--oversize", "cut"], "--oversize is 'cut': use stop or skip"),

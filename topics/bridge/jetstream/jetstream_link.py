@@ -35,7 +35,11 @@ class NatsPlace(NamedTuple):
             import nats  # noqa: F401, PLC0415 - an optional package
         except ImportError:
             raise UsageError(f"{url} needs nats-py, which is not installed: {install_command('nats')}") from None
-        if not urlsplit(url).hostname:
+        try:
+            has_host = bool(urlsplit(url).hostname) and urlsplit(url).port != 0
+        except ValueError as error:  # no port has that number
+            raise UsageError(f"{shown_url(url)} is no URL ({error}): use one like {_EXAMPLE}") from None
+        if not has_host:
             raise UsageError(f"{url} names no host: use one like {_EXAMPLE}")
         if urlsplit(url)._replace(path="").geturl() != url.rstrip("/"):
             raise UsageError(f"{shown_url(url)} has a path: leave it out, as in {_EXAMPLE}")

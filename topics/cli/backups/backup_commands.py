@@ -35,6 +35,7 @@ Backup = Annotated[
 ]
 _OPTIONS = {"backup": "--from", "to": "--to", "at": "--at", "upto": "--seq", "skipped_seqs": "--skip"}
 """The options of `restore`, by the arguments of the library."""
+_SEQ_DIGITS = 20
 BACKUPS = ".backups"
 """Suffix of the directory, beside a data directory, in which its backups for a bucket are made."""
 
@@ -139,7 +140,8 @@ def restore(  # noqa: PLR0917 - options of a command
 def _record(text: str) -> tuple[str, int]:
     """Return the topic and the seq of `--seq`. Raises: UsageError."""
     topic, _, seq = text.rpartition("=")
-    if not topic or not (seq.isascii() and seq.isdigit()) or not 1 <= int(seq) < 1 << 64:
+    is_number = seq.isascii() and seq.isdigit() and len(seq) <= _SEQ_DIGITS
+    if not topic or not is_number or not 1 <= int(seq) < 1 << 64:
         raise UsageError(f"--seq is {text[:200]!r}: use TOPIC=N, such as orders=17, with N from 1 to {(1 << 64) - 1}")
     return topic, int(seq)
 

@@ -38,6 +38,8 @@ from topics.store.mirror.mirror import Mirror
 from topics.store.mirror.mirror_source import MissingPartError
 
 _LONGEST_PAUSE_S = 10.0
+_DAY_MS = 86_400_000
+_RETAIN_MS_MAX = 1 << 40
 
 Directory = Annotated[str, typer.Option("--to", help="The directory of the mirror.")]
 
@@ -72,8 +74,10 @@ def mirror(  # noqa: PLR0917 - typer makes options of them
     metrics: Annotated[bool, typer.Option("--metrics", help="With --status: print metrics for Prometheus.")] = False,
     max_lag_ms: Annotated[int, typer.Option(min=0, help="With --status: exit code 1 beyond it; 0: never.")] = 0,
     timeline: Annotated[str, typer.Option(help="Follow this log of the server, instead of the one before.")] = "",
-    every_ms: Annotated[int, typer.Option(min=10, help="Pause between two steps.")] = 1000,
-    retain_ms: Annotated[int, typer.Option(min=0, help="Keep so much of the past for `topics restore --at`.")] = 0,
+    every_ms: Annotated[int, typer.Option(min=10, max=_DAY_MS, help="Pause between two steps.")] = 1000,
+    retain_ms: Annotated[
+        int, typer.Option(min=0, max=_RETAIN_MS_MAX, help="Keep so much of the past for `topics restore --at`.")
+    ] = 0,
     name: Annotated[str, typer.Option(help="Name in the server's metrics, by default that of this machine.")] = "",
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for the next bytes of an answer.")] = 10.0,
     key_file: KeyFile = None,
@@ -97,6 +101,8 @@ def mirror(  # noqa: PLR0917 - typer makes options of them
         raise UsageError(f"--timeline is {timeline[:200]!r}: give the name that the mirror printed when it was refused")
     if len(name) > NAME_CHARS_MAX:
         raise UsageError(f"--name has {len(name)} characters: give one of at most {NAME_CHARS_MAX}")
+    if not name.isprintable():
+        raise UsageError(f"--name is {name!r}: use characters that can be printed")
     name = name or os.uname().nodename
     key = key_of(key_file, os.environ) or None
     with options_named({"url": "URL", "attempt_timeout": "--timeout", "key": "--key-file or TOPICS_KEY"}):
