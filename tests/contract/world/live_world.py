@@ -83,6 +83,19 @@ def lasting_port() -> int:
             return port
 
 
+def wait_until_free(port: int) -> None:
+    """Wait until a server can listen on a port. Of a process that was killed while it had a ring, the kernel closes
+    the listening socket a while after it has ended."""
+    until = time.monotonic() + _START_S
+    while True:
+        try:
+            socket.create_server(("127.0.0.1", port)).close()
+            return
+        except OSError:
+            assert time.monotonic() < until, f"port {port} is in use"
+            select.select([], [], [], 0.005)
+
+
 class LiveWorld(World):
     """A data directory and the processes that serve it, one after the other.
 
@@ -105,6 +118,8 @@ class LiveWorld(World):
     def start(self, *, ready: bool = True, **settings: Any) -> None:
         self.settings.update(settings)
         self.port_file.unlink(missing_ok=True)
+        if port := self.settings.get("port"):
+            wait_until_free(port)
         self.process = self.spawn()
         self.first_pid = self.first_pid or self.process.pid
         self._until(self.port_file.exists, _START_S)
