@@ -102,6 +102,30 @@ class Ring(Protocol):
         address: a path, or "@" and an abstract name. -EAGAIN: the receiver takes none now.
         """
 
+    def open_mailbox(self, path: str) -> int:
+        """Bind a Unix socket that takes descriptors (blocking; start-up only). Return its own one.
+
+        One that an earlier process has left there is removed. Raises: OSError.
+        """
+
+    def send_descriptor(self, address: str, fd: int, data: bytes) -> int:
+        """Send a descriptor and at least one byte to a mailbox past the queue, before returning.
+
+        The descriptor stays open here, too. Return 0, or -errno, and nothing was sent. -EAGAIN: the
+        mailbox is full. -ECONNREFUSED, -ENOENT: no process has it open. -EMSGSIZE: too many bytes.
+
+        address: the path of the mailbox.
+        """
+
+    def take_descriptor(self, mailbox: int, size: int) -> tuple[int, bytes]:
+        """Take what has come to a mailbox past the queue: a new descriptor, and its bytes.
+
+        -EAGAIN in the place of the descriptor: there is nothing. -EMFILE: none is free here.
+        -EMSGSIZE: there were more bytes. The descriptor that was sent is closed then.
+
+        size: of the most bytes that a sender may send.
+        """
+
     def pinned(self) -> dict[int, int]:
         """Return the bytes of shared memory that sends in flight hold, by user_data.
 
@@ -111,6 +135,9 @@ class Ring(Protocol):
 
     def queue_shutdown(self, user_data: int, fd: int, *, sends_only: bool = False) -> None:
         """Queue shutdown(fd, SHUT_RDWR); with `sends_only` SHUT_WR, which still receives."""
+
+    def queue_poll(self, user_data: int, fd: int) -> None:
+        """Queue a wait until a socket has something to take; res is above 0 then, or -errno."""
 
     def peer_of(self, fd: int) -> tuple[str, int]:
         """Return the peer's address.

@@ -8,8 +8,9 @@ import fcntl
 import os
 import socket
 import stat
+import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from typing_extensions import Buffer
@@ -20,6 +21,8 @@ SMALLEST_DIRECT_BYTES = 4096
 """The physical block of current disks: a torn write leaves whole blocks of this size."""
 LARGEST_DIRECT_BYTES = 65_536
 _PROBES = 4
+_INT = struct.Struct("=i")
+"""A descriptor in a datagram."""
 _locked_by: dict[int, int] = {}
 """The process that took a lock, by the lock's descriptor."""
 
@@ -75,6 +78,43 @@ class BlockingCalls:
         except OSError as error:
             return -(error.errno or errno.EINVAL)
         return 0
+
+    def open_mailbox(self, path: str) -> int:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as mailbox:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            with _short_path(path) as short:
+                mailbox.bind(short)
+            return mailbox.detach()
+
+    def send_descriptor(self, address: str, fd: int, data: bytes) -> int:
+        assert data, "a datagram without bytes carries no descriptor"
+        try:
+            with (
+                socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender,
+                _short_path(address) as short,
+            ):
+                sender.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, _INT.pack(fd))], 0, short)
+        except OSError as error:
+            return -(error.errno or errno.EINVAL)
+        return 0
+
+    def take_descriptor(self, mailbox: int, size: int) -> tuple[int, bytes]:
+        borrowed = socket.socket(fileno=mailbox)
+        try:
+            # `socket.recv_fds` of Python 3.11 ignores its flags
+            data, passed, flags, _ = borrowed.recvmsg(size, socket.CMSG_LEN(_INT.size), socket.MSG_CMSG_CLOEXEC)
+        except OSError as error:
+            return -(error.errno or errno.EIO), b""
+        finally:
+            borrowed.detach()
+        if not passed:
+            return -errno.EMFILE, b""
+        (fd,) = _INT.unpack(passed[0][2])
+        if flags & socket.MSG_TRUNC:
+            os.close(fd)
+            return -errno.EMSGSIZE, b""
+        return fd, data
 
     def run_in_thread(self, run: Callable[[], None]) -> None:
         threading.Thread(target=run, name="topics-blocking-call", daemon=True).start()
@@ -200,6 +240,16 @@ def _is_direct(fd: int, part: memoryview) -> bool:
         os.ftruncate(fd, 2 * size)
         return os.preadv(fd, [part], size) == size
     return False
+
+
+@contextlib.contextmanager
+def _short_path(path: str) -> Iterator[str]:
+    """Yield another name of a path, because the name of a socket has 107 bytes at most."""
+    directory = os.open(os.path.dirname(path) or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{directory}/{os.path.basename(path)}"
+    finally:
+        os.close(directory)
 
 
 class _borrowed:

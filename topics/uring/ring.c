@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <liburing.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -324,6 +325,11 @@ int64_t tp_send_now(tp_ring *r, int fd, const char *data, size_t length)
 int tp_shutdown(tp_ring *r, uint64_t user_data, int fd, int sends_only)
 {
     PREPARE(io_uring_prep_shutdown(sqe, fd, sends_only ? SHUT_WR : SHUT_RDWR));
+}
+
+int tp_poll(tp_ring *r, uint64_t user_data, int fd)
+{
+    PREPARE(io_uring_prep_poll_add(sqe, fd, POLLIN));
 }
 
 int tp_openat(tp_ring *r, uint64_t user_data, const char *path, int flags, unsigned mode)

@@ -55,6 +55,7 @@ int tp_broadcast(tp_ring *ring, unsigned count, const uint64_t *user_data, const
  * completion. */
 int64_t tp_send_now(tp_ring *ring, int fd, const char *data, size_t length);
 int tp_shutdown(tp_ring *ring, uint64_t user_data, int fd, int sends_only);
+int tp_poll(tp_ring *ring, uint64_t user_data, int fd);
 int tp_openat(tp_ring *ring, uint64_t user_data, const char *path, int flags, unsigned mode);
 int tp_close(tp_ring *ring, uint64_t user_data, int fd);
 int tp_read(tp_ring *ring, uint64_t user_data, int fd, void *buffer, size_t length, uint64_t offset);

@@ -214,6 +214,9 @@ class UringRing(BlockingCalls):
     def queue_shutdown(self, user_data: int, fd: int, *, sends_only: bool = False) -> None:
         self._check(lib.tp_shutdown(self._ring, user_data, fd, sends_only))
 
+    def queue_poll(self, user_data: int, fd: int) -> None:
+        self._check(lib.tp_poll(self._ring, user_data, fd))
+
     # --- files -----------------------------------------------------------------------------------------------------
     def queue_open(self, user_data: int, path: str, flags: int, mode: int) -> None:
         name = self._pin_path(user_data, path)

@@ -496,6 +496,83 @@ class RingConformance:
         assert take() == [b"READY=1\nSTATUS=two lines", b"WATCHDOG=1"]
         assert world.ring.send_datagram(world.directory + "/no-socket", b"anyone?") == -errno.ENOENT
 
+    # --- descriptors to another loop ------------------------------------------------------------------------------
+    def test_a_connection_goes_on_under_the_descriptor_that_came_with_its_first_bytes(self, pair: Pair) -> None:
+        address = pair.world.directory + "/mailbox"
+        mailbox = pair.ring.open_mailbox(address)
+        assert pair.ring.take_descriptor(mailbox, 4096) == (-errno.EAGAIN, b"")
+        pair.ring.queue_poll(RECEIVE, mailbox)
+        pair.driver.step(0)
+        assert RECEIVE not in pair.driver.done
+        pair.client.send(b"the rest")
+        assert pair.ring.send_descriptor(address, pair.fd, b"the first bytes, ") == 0
+        assert pair.driver.res(RECEIVE) > 0
+        fd, data = pair.ring.take_descriptor(mailbox, 4096)
+        assert fd not in (pair.fd, mailbox, -1)
+        assert data == b"the first bytes, "
+        pair.ring.queue_close(CANCEL, pair.fd)
+        assert pair.driver.res(CANCEL) == 0
+        assert pair.driver.receive_all(RECEIVE, fd, 8) == b"the rest"
+        assert pair.ring.send_now(fd, b"answer") == 6
+        assert pair.client_receives(6) == b"answer"
+        assert not pair.client.ended
+
+    def test_a_poll_of_a_mailbox_that_has_something_ends_at_once_and_one_that_waits_can_be_cancelled(
+        self, pair: Pair
+    ) -> None:
+        address = pair.world.directory + "/mailbox"
+        mailbox = pair.ring.open_mailbox(address)
+        assert pair.ring.send_descriptor(address, pair.fd, b"x") == 0
+        for _ in range(2):
+            pair.ring.queue_poll(RECEIVE, mailbox)
+            assert pair.driver.res(RECEIVE) > 0
+        assert pair.ring.take_descriptor(mailbox, 16)[1] == b"x"
+        pair.ring.queue_poll(RECEIVE, mailbox)
+        pair.driver.step(0)
+        pair.ring.queue_cancel(CANCEL, RECEIVE)
+        assert pair.driver.res(RECEIVE) == -errno.ECANCELED
+        assert pair.driver.res(CANCEL) == 0
+
+    def test_a_mailbox_takes_no_more_than_it_has_room_for(self, pair: Pair) -> None:
+        address = pair.world.directory + "/mailbox"
+        mailbox = pair.ring.open_mailbox(address)
+        sent = 0
+        while (res := pair.ring.send_descriptor(address, pair.fd, b"%d" % sent)) == 0:
+            sent += 1
+        assert res == -errno.EAGAIN
+        assert sent > 1
+        for number in range(sent):
+            fd, data = pair.ring.take_descriptor(mailbox, 16)
+            assert (fd >= 0, data) == (True, b"%d" % number)
+        assert pair.ring.take_descriptor(mailbox, 16) == (-errno.EAGAIN, b"")
+        assert pair.ring.send_descriptor(address, pair.fd, b"more than 16 bytes") == 0
+        assert pair.ring.take_descriptor(mailbox, 16) == (-errno.EMSGSIZE, b"")
+        assert pair.ring.send_descriptor(address, pair.fd, bytes(1 << 24)) == -errno.EMSGSIZE
+        assert pair.ring.send_descriptor(address, -1, b"x") == -errno.EBADF
+
+    def test_a_mailbox_that_no_process_has_open_takes_nothing_and_its_place_can_be_taken(self, pair: Pair) -> None:
+        address = pair.world.directory + "/mailbox"
+        assert pair.ring.send_descriptor(address, pair.fd, b"x") == -errno.ENOENT
+        mailbox = pair.ring.open_mailbox(address)
+        pair.ring.queue_close(CANCEL, mailbox)
+        assert pair.driver.res(CANCEL) == 0
+        assert pair.ring.send_descriptor(address, pair.fd, b"x") == -errno.ECONNREFUSED
+        mailbox = pair.ring.open_mailbox(address)
+        assert pair.ring.send_descriptor(address, pair.fd, b"y") == 0
+        assert pair.ring.take_descriptor(mailbox, 16)[1] == b"y"
+
+    def test_without_a_free_descriptor_the_connection_is_given_up_with_its_bytes(self, pair: Pair) -> None:
+        address = pair.world.directory + "/mailbox"
+        mailbox = pair.ring.open_mailbox(address)
+        assert pair.ring.send_descriptor(address, pair.fd, b"x") == 0
+        pair.ring.queue_close(CANCEL, pair.fd)
+        assert pair.driver.res(CANCEL) == 0
+        with pair.world.no_descriptors():
+            assert pair.ring.take_descriptor(mailbox, 16) == (-errno.EMFILE, b"")
+        assert pair.ring.take_descriptor(mailbox, 16) == (-errno.EAGAIN, b"")
+        pair.client_receives(1)
+        assert pair.client.ended
+
     @pytest.mark.parametrize("seed", range(4))
     def test_any_mix_of_traffic_cancels_and_scarce_buffers_keeps_every_stream_whole(
         self, make_world: MakeWorld, seed: int

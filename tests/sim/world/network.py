@@ -143,6 +143,28 @@ class Endpoint:
             events.at(gone_ns, lambda: peer.fail(errno.ETIMEDOUT))
 
 
+class SimMailbox:
+    """A datagram socket that takes descriptors: what came and was not taken, at most so many as the kernel holds."""
+
+    ROOM = 11
+
+    def __init__(self, network: SimNetwork, path: str) -> None:
+        self.network = network
+        self.path = path
+        self.waiting: deque[tuple[Callable[[], None], object, bytes]] = deque()
+        """How to give up each open socket, the socket, and its bytes."""
+        self.on_readable: Callable[[], None] = _nothing
+
+    def close(self) -> None:
+        """Connections that were not taken are lost with their bytes."""
+        if self.network.mailboxes.get(self.path) is self:
+            del self.network.mailboxes[self.path]
+        self.network.left.add(self.path)
+        for give_up, _handle, _data in self.waiting:
+            give_up()
+        self.waiting.clear()
+
+
 class SimListener:
     """A bound port. `waiting` are connections established and not yet accepted."""
 
@@ -193,6 +215,9 @@ class SimNetwork:
         self.socket_buffer_bytes = socket_buffer_bytes
         self.travel_ns = travel_ns
         self.listeners: dict[int, SimListener] = {}
+        self.mailboxes: dict[str, SimMailbox] = {}
+        self.left: set[str] = set()
+        """Paths of mailboxes that no process has open any more."""
         self.datagrams: dict[str, list[bytes]] = {}
         """The datagrams that were sent to each datagram socket that a test has put here, by its address."""
         self._next_port = 20_000

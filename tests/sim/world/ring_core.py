@@ -11,7 +11,7 @@ from functools import partial
 
 from tests.sim.world.events import Events
 from tests.sim.world.faults import Faults, HangsError
-from tests.sim.world.network import Endpoint, SimListener
+from tests.sim.world.network import Endpoint, SimListener, SimMailbox
 from tests.sim.world.sim_disk import SimDirectory, SimDisk
 from tests.sim.world.sim_file import SimFile
 from topics.loop.ring import F_MORE, Completions
@@ -38,7 +38,7 @@ class SimDeadError(GeneratorExit):
 class Handle:
     """An open file description. As in the kernel it lives until its descriptor and the last operation are gone."""
 
-    node: SimFile | SimDirectory | Endpoint | SimListener
+    node: SimFile | SimDirectory | Endpoint | SimListener | SimMailbox
     path: str = ""
     flags: int = 0
     uses: int = 1

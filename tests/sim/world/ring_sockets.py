@@ -5,16 +5,18 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
+from functools import partial
 
 from typing_extensions import Buffer
 
-from tests.sim.world.network import Address, Endpoint, SimListener, SimNetwork
+from tests.sim.world.network import Address, Endpoint, SimListener, SimMailbox, SimNetwork
 from tests.sim.world.ring_core import Core, Handle, Operation, SimDeadError
 from topics.loop.ring import F_BUFFER, F_MORE
 
 POISON = 0xDD
 """The filling of a recycled buffer: bytes used too late are plainly wrong."""
 
+_DATAGRAM_BYTES_MAX = 212_000
 _NO_DESCRIPTOR = 1 << 20
 """Above any that is ever open."""
 
@@ -36,6 +38,65 @@ class SimSockets:
     def listen(self, host: str, port: int, backlog: int, keepalive_ms: int = 0) -> tuple[int, Address]:
         listener = self._network.listen(host, port, backlog, keepalive_ms)
         return self._core.new_fd_now(Handle(listener)), listener.address
+
+    def open_mailbox(self, path: str) -> int:
+        mailbox = self._network.mailboxes[path] = SimMailbox(self._network, path)
+        return self._core.new_fd_now(Handle(mailbox))
+
+    def send_descriptor(self, address: str, fd: int, data: bytes) -> int:
+        """Takes effect when it returns, or not at all."""
+        core, mailbox = self._core, self._network.mailboxes.get(address)
+        if core.killed:
+            raise SimDeadError("the simulated process is dead")
+        assert data, "a datagram without bytes carries no descriptor"
+        if mailbox is None:
+            return -errno.ECONNREFUSED if address in self._network.left else -errno.ENOENT
+        handle = core.fds.get(fd)
+        if handle is None:
+            return -errno.EBADF
+        if len(data) > _DATAGRAM_BYTES_MAX:
+            return -errno.EMSGSIZE
+        if len(mailbox.waiting) >= SimMailbox.ROOM:
+            return -errno.EAGAIN
+
+        def put() -> None:
+            handle.uses += 1
+            mailbox.waiting.append((partial(core.release, handle), handle, data))
+            mailbox.on_readable()
+
+        core.take_effect(put)
+        return 0
+
+    def take_descriptor(self, mailbox: int, size: int) -> tuple[int, bytes]:
+        node = self._core.handle_of(mailbox).node
+        assert isinstance(node, SimMailbox)
+        if not node.waiting:
+            return -errno.EAGAIN, b""
+        give_up, handle, data = node.waiting.popleft()
+        assert isinstance(handle, Handle)
+        fd = self._core.new_fd(handle) if len(data) <= size else -errno.EMSGSIZE
+        if fd >= 0:
+            return fd, data
+        give_up()
+        return fd, b""
+
+    def poll(self, user_data: int, fd: int) -> None:
+        def start(operation: Operation) -> None:
+            handle = self._core.hold(operation, fd)
+            if handle is None:
+                return
+            mailbox = handle.node
+            assert isinstance(mailbox, SimMailbox)
+
+            def look() -> None:
+                if mailbox.waiting and not self._ended(operation):
+                    self._core.complete(operation, 1)
+
+            mailbox.on_readable = look
+            operation.cancel = lambda: self._core.cancelled(operation)
+            self._core.later("recv", look)
+
+        self._core.queue(user_data, "poll", start)
 
     def peer_of(self, fd: int) -> Address:
         endpoint = self._core.handle_of(fd).node

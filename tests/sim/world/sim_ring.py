@@ -96,6 +96,10 @@ class SimRing:
         self.queue_connect = self._sockets.connect
         self.queue_recv = self._sockets.recv
         self.queue_shutdown = self._sockets.shutdown
+        self.queue_poll = self._sockets.poll
+        self.open_mailbox = self._sockets.open_mailbox
+        self.send_descriptor = self._sockets.send_descriptor
+        self.take_descriptor = self._sockets.take_descriptor
         self.send_now = self._sockets.send_now
         self.received = self._sockets.received
         self.recycle = self._sockets.recycle

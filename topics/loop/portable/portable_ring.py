@@ -98,6 +98,9 @@ class PortableRing(BlockingCalls):
     def queue_shutdown(self, user_data: int, fd: int, *, sends_only: bool = False) -> None:
         self._queue(user_data, self._sockets.shutdown, (user_data, fd, sends_only))
 
+    def queue_poll(self, user_data: int, fd: int) -> None:
+        self._queue(user_data, self._sockets.poll, (user_data, fd))
+
     # --- files -------------------------------------------------------------------------------------------------------
     def queue_open(self, user_data: int, path: str, flags: int, mode: int) -> None:
         self._file(user_data, os.open, path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, mode)

@@ -34,6 +34,7 @@ class SocketWaits:
     accept: int = 0
     receive: int = 0
     connect: int = 0
+    poll: int = 0
     send: int = 0
     sending: Buffer = b""
 
@@ -71,6 +72,9 @@ class SocketTable:
                     self._receive(fd, stream, mask)
                 elif stream.accept:
                     self._accept(fd, stream)
+                elif stream.poll:
+                    user_data, stream.poll = stream.poll, 0
+                    self._end(user_data, select.EPOLLIN)
             if stream.send and mask & WRITABLE:
                 self._resend(stream)
 
@@ -88,7 +92,7 @@ class SocketTable:
         stream = self._streams.get(fd)
         if stream is None:
             return False
-        for waiting in (stream.accept, stream.receive, stream.send):
+        for waiting in (stream.accept, stream.receive, stream.poll, stream.send):
             if waiting:  # the kernel would let it wait forever, and no call could end it
                 self._end(waiting, -errno.ECANCELED)
         self._forget(fd, stream).close()
@@ -163,6 +167,13 @@ class SocketTable:
             assert not stream.receive, "two receives on one connection"
             stream.receive = user_data
             self._waiting[user_data] = lambda: setattr(stream, "receive", 0)
+
+    def poll(self, user_data: int, fd: int) -> None:
+        stream = self._armed(user_data, fd)
+        if stream is not None:
+            assert not stream.poll, "two polls of one socket"
+            stream.poll = user_data
+            self._waiting[user_data] = lambda: setattr(stream, "poll", 0)
 
     def _receive(self, fd: int, stream: SocketWaits, mask: int) -> None:
         user_data, buffers = stream.receive, self._buffers
