@@ -6,13 +6,14 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from tests.engine.harness import Harness
 from topics.common import bounded_steps
 from topics.common.bounded_steps import result_of
 from topics.engine.recovery.engine_catalog import IMAGES_A_STEP, EngineCatalog
-from topics.engine.shared.dormant import DormantBlocks
+from topics.engine.shared.dormant import Dormant, DormantBlocks
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.shared.topic_snapshot import EncodedSnapshot, PlainTopics, encoded_in_steps
 from topics.engine.state.topic import Topic
@@ -79,6 +80,16 @@ def test_a_snapshot_is_restored_some_topics_a_step(h: Harness, monkeypatch: pyte
     assert max(both) <= max(A_BLOCK, IMAGES_A_STEP) + 1
     assert [row.name for row in other.list(page_size=1000).rows] == [row.name for row in h.list(page_size=1000).rows]
     assert other.append(1, name="other3", key=b"k").deduped
+
+
+def test_topics_are_sorted_by_id_in_a_step_of_its_own(h: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a million, one step sorted them and made the columns of their records: 40 ms."""
+    snapshot, other = snapshot_of(h), Harness()
+    sorts = counted(monkeypatch, np, "argsort", lambda *_: 1)  # type: ignore[arg-type]
+    made = counted(monkeypatch, Dormant, "__init__", lambda *_: 1)
+    taken(other.catalog.restore(snapshot), sorts, made)
+    assert sum(sorts) == sum(made) == 1
+    assert sorts.index(1) < made.index(1)
 
 
 TROUBLE = ('],"plain":[{"names":[', '},{"names":["', '"}],"keys":[', '\\"}],"keys":[', "}", '"')

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Generator, Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.common.bounded_steps import result_of
 from topics.common.id_blocks import IdDict
 from topics.engine.index.selected_rows import SelectedRows
 from topics.engine.index.usage import Usage
@@ -58,12 +60,17 @@ class DormantBlocks:
         incarnations = np.frombuffer(bytes.fromhex(block.incarnations), ">u8")
         self._parts["incarnations"].append(incarnations.astype(np.uint64))
 
-    def columns(self) -> Generator[None, None, dict[str, NDArray[np.uint64]]]:
-        """Return the columns of all topics, by name; each is a step."""
-        joined: dict[str, NDArray[np.uint64]] = {}
+    def columns(self) -> Generator[None, None, dict[str, NDArray[Any]]]:
+        """Return the columns of all topics, by name, and their rows by id; each is a step."""
+        joined: dict[str, NDArray[Any]] = {}
         for name, parts in self._parts.items():
             joined[name] = np.concatenate(parts) if parts else np.zeros(0, np.uint64)
             yield
+        # They are nearly in order, which a stable sort uses.
+        joined["by_id"] = np.argsort(joined["ids"], kind="stable")
+        yield
+        joined["sorted_ids"] = joined["ids"][joined["by_id"]]
+        yield
         return joined
 
 
@@ -76,7 +83,7 @@ class Dormant:
     The columns keep all rows. `usage` counts the records like those of an index.
     """
 
-    def __init__(self, usage: Usage, blocks: DormantBlocks, columns: dict[str, NDArray[np.uint64]]) -> None:
+    def __init__(self, usage: Usage, blocks: DormantBlocks, columns: dict[str, NDArray[Any]]) -> None:
         """blocks: of which nothing is added any more. columns: what `blocks.columns()` returns."""
         self._usage = usage
         self.names = blocks.names
@@ -105,13 +112,14 @@ class Dormant:
         self._runs = np.full(len(ids), _NO_RUN, np.int64)
         """The newest run of each topic."""
         self._is_dormant = np.ones(len(ids), np.bool_)
-        self._by_id_order = np.argsort(self.ids, kind="stable")  # nearly in order, which that uses
-        self._sorted_ids = self.ids[self._by_id_order]
+        self._by_id_order: NDArray[np.intp] = columns["by_id"]
+        self._sorted_ids: NDArray[np.uint64] = columns["sorted_ids"]
 
     @classmethod
     def none(cls, usage: Usage) -> Dormant:
         """Return what a directory without a snapshot has: no topics."""
-        return cls(usage, DormantBlocks(), {name: np.zeros(0, np.uint64) for name in (*_COLUMNS, "incarnations")})
+        blocks = DormantBlocks()
+        return cls(usage, blocks, result_of(blocks.columns()))
 
     def __len__(self) -> int:
         return self._count
