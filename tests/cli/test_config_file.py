@@ -83,6 +83,14 @@ def test_a_key_that_does_not_fit_is_refused_with_the_file_and_the_key(tmp_path: 
     assert str(caught.value).startswith(f"TOPICS_CONFIG {path}: {told}")
 
 
+def test_a_list_of_which_one_text_has_several_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, 'allowed_hosts = ["a.example", "b.example,c.example"]')
+    with pytest.raises(UsageError) as caught:
+        config_of({"TOPICS_CONFIG": path})
+    told = "allowed_hosts has 'b.example,c.example': write each as a text of its own, without commas"
+    assert str(caught.value) == f"TOPICS_CONFIG {path}: {told}"
+
+
 def test_a_file_that_is_none_is_refused_with_its_name(tmp_path: Path) -> None:
     """R-CONF-2."""
     with pytest.raises(

@@ -62,6 +62,8 @@ def _value(where: str, name: str, value: object) -> object:
         return None
     if name == "host" and isinstance(value, str) and not value.strip():
         raise UsageError(f"{where}: host is {value!r}: use an address, or leave it out")
+    if isinstance(value, list) and (joined := [one for one in value if isinstance(one, str) and "," in one]):
+        raise UsageError(f"{where}: {name} has {joined[0]!r}: write each as a text of its own, without commas")
     try:
         return checked(name, value)
     except UsageError as error:
