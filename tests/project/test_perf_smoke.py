@@ -10,14 +10,14 @@ import pytest
 @pytest.mark.parametrize(
     "question",
     [
-        "request",
+        "one_write",
         "lone",
         "strict",
-        "files",
+        "file_batches",
         "producers",
         "cold",
-        "starts",
-        "memory",
+        "start_costs",
+        "footprint",
         "loop_echo",
         "json_scan",
         "goals --only tails,embedded",
@@ -40,7 +40,7 @@ def test_a_tiny_run_of_each_measurement_gives_its_figures(question: str) -> None
     name, *options = question.split()
     if name == "loop_echo":
         pytest.importorskip("uvloop", reason="uvloop is missing: pip install uvloop")
-    if name == "files":
+    if name == "file_batches":
         pytest.importorskip("pyarrow", reason="pyarrow is missing: pip install 'topics-log[arrow]'")
     command = [sys.executable, "-m", f"perf.{name}", "--smoke", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

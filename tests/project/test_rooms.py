@@ -10,7 +10,14 @@ from tests.project.structure.test_tree import ROOT, tracked
 
 ENTRIES_MAX = 20
 TREES = ("topics", "tests")
-"""perf/, examples/ and scripts/ are commands, each by itself; docs/ are pages."""
+COMMANDS = ("perf", "scripts")
+"""Folders of commands, each by itself, which perf/README.md and the Makefile list: they are no rooms, but the names of
+their files are found nowhere else either. examples/ has the names that a reader's own program would have."""
+DATA = {
+    "topics/bench/workloads": "a file is a workload's name on the command line, and `topics bench list` orders them",
+    "tests/long/fuzz/corpus": "a folder is a target of the fuzzer",
+}
+"""Folders of data that may show more entries, with what orders them instead."""
 OFTEN = {
     "__init__.py": "Python's name for a package",
     "__main__.py": "Python's name for a command",
@@ -20,8 +27,8 @@ OFTEN = {
 """File names that stand more than once, with the reason: ten at most."""
 
 
-def paths() -> list[PurePath]:
-    return [PurePath(name) for name in tracked() if name.startswith(tuple(f"{tree}/" for tree in TREES))]
+def paths(trees: tuple[str, ...] = TREES) -> list[PurePath]:
+    return [PurePath(name) for name in tracked() if name.startswith(tuple(f"{tree}/" for tree in trees))]
 
 
 def test_no_room_shows_more_than_twenty_entries() -> None:
@@ -30,9 +37,9 @@ def test_no_room_shows_more_than_twenty_entries() -> None:
         for folder in path.parents:
             if path.name not in {"py.typed", "__main__.py"}:  # they only say that the package has types, and run cli/
                 entries[folder].add(path.relative_to(folder).parts[0])
-    rooms = {path.parent for path in paths() if path.suffix == ".py"}
-    large = {str(room): len(entries[room]) for room in rooms if len(entries[room]) > ENTRIES_MAX}
-    assert not large, f"give each a folder or two of its own: {large}"
+    large = {str(room): len(names) for room, names in entries.items() if len(names) > ENTRIES_MAX}
+    assert large.keys() == DATA.keys(), f"give each a folder or two of its own: {large}"
+    assert not [path for path in paths() if str(path.parent) in DATA and path.suffix == ".py"], "a room, not data"
 
 
 OWN_TESTS = ("checkpointer", "claim", "compaction", "engine_catalog", "guard", "leases", "manifest", "plan")
@@ -47,8 +54,8 @@ def test_the_modules_that_hold_the_house_have_a_test_file_each() -> None:
 
 def test_no_file_name_stands_twice() -> None:
     found: dict[str, list[str]] = defaultdict(list)
-    for path in paths():
-        if path.suffix in (".py", ".pyi", ".c", ".h"):
+    for path in paths((*TREES, *COMMANDS)):
+        if path.suffix in (".py", ".pyi", ".c", ".h", ".sh"):
             found[path.name].append(str(path))
     assert len(OFTEN) <= 10
     several = {name for name, places in found.items() if len(places) > 1}

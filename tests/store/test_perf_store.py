@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from perf import codec, log
+from perf import bare_log, frame_costs
 
 
-@pytest.mark.parametrize("module", [codec, log])
+@pytest.mark.parametrize("module", [frame_costs, bare_log])
 def test_a_benchmark_runs_in_its_small_size(
     module: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,6 @@
 """How many records a second does the log itself take, and how long does a lone one wait?
 
-    python -m perf.log [--seconds 1] [--directory .] [--smoke]
+    python -m perf.bare_log [--seconds 1] [--directory .] [--smoke]
 
 No server and no clients: `writers` callbacks stage their next record of 81 bytes when the last one is committed, so
 every batch holds one record of each. `lone` is one writer: the mean time between two of its commits.
@@ -14,8 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from perf.codec import DATA
 from perf.figures import commit_id
+from perf.frame_costs import DATA
 from topics.clock import SystemClock
 from topics.config import Config
 from topics.loop import Loop

@@ -1,6 +1,6 @@
 """Measure what a topic costs a start and a clean stop: N topics of 1 to 3 records each.
 
-    python -m perf.starts [--topics 100000] [--rounds 3] [--directory DIR] [--smoke]
+    python -m perf.start_costs [--topics 100000] [--rounds 3] [--directory DIR] [--smoke]
 
 Printed, in microseconds a topic, what opening and closing take beyond those of an empty directory: of a process that
 does nothing else, and of one that lists all topics in between. Each is a process of its own; medians, (lowest-highest).
@@ -50,7 +50,7 @@ def visit(path: str, *, lists: bool) -> tuple[float, float]:
 
 def visited(path: Path, *, lists: bool) -> tuple[float, float]:
     """`visit`, in a process of its own."""
-    command = [sys.executable, "-m", "perf.starts", "--visit", str(path), *(["--lists"] if lists else [])]
+    command = [sys.executable, "-m", "perf.start_costs", "--visit", str(path), *(["--lists"] if lists else [])]
     start, stop = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
     return float(start), float(stop)
 

@@ -1,6 +1,6 @@
 """Measure a million records read from files into Arrow batches, beside pyarrow's read of Parquet.
 
-    python -m perf.files [--records 1000000] [--rounds 7] [--only scrub] [--smoke]
+    python -m perf.file_batches [--records 1000000] [--rounds 7] [--only scrub] [--smoke]
 
 CPU-seconds of this process, one thread, files in the page cache; each round takes all ways one after the other. Both
 read batch by batch, and drop each. Parquet is written without compression and with pyarrow's other defaults; the

@@ -1,6 +1,6 @@
 """Measure how long writers wait beside a backup or an archive.
 
-    python -m perf.copies [--rounds 4] [--seconds 4] [--megabytes 150] [--smoke]
+    python -m perf.beside_copies [--rounds 4] [--seconds 4] [--megabytes 150] [--smoke]
 
 A lone writer of class `fsync` (one write, a pause of 1 ms), and one of batches of 1000, on three servers with the same
 records: one by itself, one with backups that follow each other, each of all files, and one with an archive. All are on

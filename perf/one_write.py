@@ -1,6 +1,6 @@
 """Measure one write in this process, without the network.
 
-    python -m perf.request [--passes 2000] [--connections 26] [--records 1]
+    python -m perf.one_write [--passes 2000] [--connections 26] [--records 1]
         [--durability disk] [--profile FILE] [--smoke]
 
 Requests are handed to the HTTP connections as a pass of the loop would, and their answers collected; the log below is

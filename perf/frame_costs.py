@@ -1,6 +1,6 @@
 """How fast are frames made, verified and rendered, in bulk?
 
-    python -m perf.codec [--rounds 7] [--records 1000000] [--smoke]
+    python -m perf.frame_costs [--rounds 7] [--records 1000000] [--smoke]
 
 Through the calls the store uses, so the figures hold the Python around the C: rows of requests into a batch, the scan
 of a log (what recovery does), the scan of a segment, and a page of 1,000 records to JSON.

@@ -1,6 +1,6 @@
 """Measure the server's resident memory of a record, an idle topic and an idle connection.
 
-    python -m perf.memory [--records 4000000] [--topics 20000] [--connections 2000] [--smoke]
+    python -m perf.footprint [--records 4000000] [--topics 20000] [--connections 2000] [--smoke]
 
 Every figure is a difference of the process's resident size, divided by how many were added. The record figure is
 taken with a hot tail of 1 MiB after everything was checkpointed, so that it holds the index and nothing else.
