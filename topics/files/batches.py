@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from topics.errors import UsageError
 from topics.files.errors import BytesRecordError, SeqTooLargeError
-from topics.files.live_rows import NO_TAG, LiveRows
+from topics.files.live_rows import LiveRows
 from topics.files.piece import Piece
 from topics.files.piece_files import PieceSource, damaged_frame
 from topics.files.texts import Decoder, Order
+from topics.store.format.catalog import NO_TAG
 from topics.store.format.segment_format import TagTable
 
 FIELDS = {

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.files.scanning import Frames
-from topics.store.format.catalog import NO_TAG
 from topics.store.format.log_format import FrameType
 from topics.store.format.segment_format import INDEX_DELETED, IndexColumns
 
@@ -100,6 +99,3 @@ def rows_of_frames(parts: list[Frames], *, deleted: bool = False) -> LiveRows:
         return NO_ROWS
     seqs, offsets, lengths, sizes, ts = (np.concatenate(columns) for columns in zip(*chosen, strict=True))
     return LiveRows(seqs, offsets.astype(np.uint32), lengths, sizes, ts, None, [], True)
-
-
-__all__ = ["NO_ROWS", "NO_TAG", "LiveRows", "rows_of_frames", "rows_of_index"]

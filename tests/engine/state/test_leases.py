@@ -16,9 +16,9 @@ from topics.engine.queue.queue_results import HeldJobs
 from topics.engine.state import leases
 from topics.engine.state.control_frames import LeaseRow
 from topics.engine.state.leases import Leases
-from topics.engine.state.tombstones import Floors
 from topics.engine.values.job import LeasedJob
 from topics.engine.values.topic_config import make_config
+from topics.store.format.floors import Floors
 from topics.store.format.rows import RowRecord, pack_rows
 
 

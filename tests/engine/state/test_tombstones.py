@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.engine.state.tombstones import CRASH, TRIM, TTL, Floors, Gap, enter
+from topics.engine.state.tombstones import enter
 from topics.engine.values.results import Tombstone
+from topics.store.format.floors import CRASH, TRIM, TTL, Floors, Gap
 
 
 def nothing_lives(_seq: int) -> int:

@@ -51,6 +51,28 @@ def _reached_from(name: str, imported: Mapping[str, set[str]]) -> set[str]:
     return reached
 
 
+def handed_on(tree: Iterable[ast.AST]) -> set[str]:
+    """The names in a module's `__all__` that it imports, each with the module that has it."""
+    own = [node for node in tree if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"]
+    listed = {name for node in own for name in ast.literal_eval(node.value)}
+    return {name for name in imported_modules(tree) if name.rpartition(".")[2] in listed}
+
+
+def test_a_name_is_imported_from_the_module_that_defines_it() -> None:
+    """Modules of the engine hand on values of common/, which callers of the library know, beside their own, and a room
+    what is public of it. mypy lets no module hand on what its `__all__` does not list."""
+    trees = dict(modules())
+    rooms = {name.rpartition(".")[0] for name in trees}
+    found = {name: names for name, tree in trees.items() if name not in rooms and (names := handed_on(tree))}
+    assert len(found) > 4, "modules hand on names in another way"
+    wrong = {
+        name: others
+        for name, names in found.items()
+        if (others := {one for one in names if not (name.startswith("engine.") and one.startswith("common."))})
+    }
+    assert not wrong
+
+
 def test_no_modules_import_each_other_however_indirectly_and_for_types_alone() -> None:
     circle = in_a_circle(imports(dict(modules())))
     assert not circle, f"let one import a Protocol beside its user instead: {sorted(circle)}"

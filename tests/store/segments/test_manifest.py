@@ -9,10 +9,9 @@ import pytest
 
 from tests.loop.walk import Walk
 from topics.common.id_blocks import IDS_A_BLOCK
+from topics.store.format.segment_format import COLD, HOT
 from topics.store.segments import manifest as manifest_module
 from topics.store.segments.manifest import (
-    COLD,
-    HOT,
     Manifest,
     Pack,
     PackedFiles,

@@ -46,7 +46,6 @@ from topics.engine.state.control_frames import (
 from topics.engine.state.idempotency import KeyEntry
 from topics.engine.state.known_producers import producers_of
 from topics.engine.state.named_reader import TopicReaders
-from topics.engine.state.tombstones import CRASH, TTL, Gap, add_gap
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values import incarnation
 from topics.engine.values.ports import LoopPort
@@ -55,6 +54,7 @@ from topics.engine.write.delete import delete_now
 from topics.engine.write.retention import lose_records
 from topics.store.format.catalog import SEQ_MAX, PackRows, RowColumns
 from topics.store.format.file_table import FileTable
+from topics.store.format.floors import CRASH, TTL, Gap, add_gap
 from topics.store.format.log_format import ORDERED_TYPES, FrameType, ProducerPart, StagedPiece
 
 _ANY_AGE_MS = 1 << 64

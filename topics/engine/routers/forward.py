@@ -16,7 +16,6 @@ from topics.engine.index.selected_rows import SelectedRows
 from topics.engine.state.control_frames import encode
 from topics.engine.state.hops import Hops, Run
 from topics.engine.state.router_frames import ForwardPayload
-from topics.engine.state.tombstones import TRIM, Gap
 from topics.engine.state.topic import Router, Topic
 from topics.engine.values.results import AppendResult
 from topics.engine.write.admission import LogRoomCore, check_log
@@ -25,6 +24,7 @@ from topics.engine.write.evictions import EvictionCore, log_evictions
 from topics.engine.write.reservations import reserve_beyond
 from topics.errors import TopicsError
 from topics.store.format.catalog import NO_TAG
+from topics.store.format.floors import TRIM, Gap
 from topics.store.format.log_format import FLAG_COPY, FLAG_META, FLAG_NODE, FLAG_TAG, FrameType
 from topics.store.format.rows import Framed, Rows, tags_in
 from topics.store.in_memory.ephemeral import EphemeralFrames

@@ -21,9 +21,9 @@ from topics.engine.state.router_frames import (
     RouterImage,
     RouterPayload,
 )
-from topics.engine.state.tombstones import TRIM, Gap, add_gap
 from topics.engine.state.topic import Router, Topic
 from topics.store.format.catalog import SEQ_MAX
+from topics.store.format.floors import TRIM, Gap, add_gap
 from topics.store.format.log_format import FrameType
 
 ROUTER_TYPES = frozenset({FrameType.ROUTER_PUT, FrameType.ROUTER_DELETE, FrameType.FORWARD, FrameType.KEEP})

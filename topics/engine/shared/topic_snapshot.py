@@ -13,11 +13,11 @@ from topics.engine.state.known_producers import ProducerRow
 from topics.engine.state.named_reader import ReaderRow
 from topics.engine.state.router_frames import RouterImage, images_of
 from topics.engine.state.staged_parts import StagedRow
-from topics.engine.state.tombstones import Gap
 from topics.engine.state.topic import STAGING, Topic
 from topics.engine.state.topic_numbers import NO_RESERVATION
 from topics.engine.values.floor_marks import FloorMarks
 from topics.engine.values.topic_config import TopicConfig
+from topics.store.format.floors import Gap
 
 _KEYS_A_STEP = 1000
 _GAPS_A_STEP = 4096

@@ -26,7 +26,6 @@ from topics.common.values.answers import Attempt, FailedJob
 from topics.engine.index.held_back import HeldBack
 from topics.engine.index.index import Index
 from topics.engine.state.control_frames import AttemptRow, LeaseRow, from_runs
-from topics.engine.state.tombstones import Floors
 from topics.engine.values.job import (
     BLOCK_BITS,
     SEQ_MASK,
@@ -42,6 +41,7 @@ from topics.engine.values.job import (
 from topics.engine.values.ports import TimerPort
 from topics.engine.values.topic_config import TopicConfig
 from topics.errors import TopicsError
+from topics.store.format.floors import Floors
 
 LEASED, DELAYED, RETURNED, ENDING, MOVING = JobState
 _STALE_MIN = 1024

@@ -9,9 +9,7 @@ from bisect import bisect_right
 from typing import NamedTuple
 
 from topics.engine.values.results import Tombstone
-from topics.store.format.floors import CRASH, TRIM, TTL, Floors, Gap, NextLive, add_gap
-
-__all__ = ["CRASH", "TRIM", "TTL", "Floors", "Gap", "ReadEntry", "add_gap", "enter"]
+from topics.store.format.floors import TTL, Floors, Gap, NextLive
 
 
 class ReadEntry(NamedTuple):

@@ -17,13 +17,13 @@ from topics.engine.state.known_producers import Producers
 from topics.engine.state.leases import Leases
 from topics.engine.state.named_reader import NO_HOLD, TopicReaders
 from topics.engine.state.router import RouterOf
-from topics.engine.state.tombstones import Floors
 from topics.engine.state.topic_numbers import TopicNumbers
 from topics.engine.state.waiters import Waiter
 from topics.engine.values.priority import effective_priority
 from topics.engine.values.results import QueueState, TopicState
 from topics.engine.values.topic_config import TopicConfig
 from topics.errors import TopicsError
+from topics.store.format.floors import Floors
 
 _FAILED_MOST = 100
 """Most jobs with attempts that a state shows (R-Q-34)."""

@@ -26,9 +26,9 @@ from topics.engine.index.chunk import Chunk
 from topics.engine.index.usage import Usage
 from topics.engine.state.control_frames import RemovalPayload, encode
 from topics.engine.state.staged_operations import Notice, OperationCore
-from topics.engine.state.tombstones import TTL, Gap
 from topics.engine.state.topic import Life, Topic
 from topics.errors import TopicsError
+from topics.store.format.floors import TTL, Gap
 from topics.store.format.log_format import FrameType
 
 _ROWS_A_STEP = 16_384

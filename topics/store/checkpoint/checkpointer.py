@@ -55,9 +55,9 @@ from topics.store.disk.whole_files import lacks_descriptors
 from topics.store.format.catalog import CheckpointCatalog, Deletions
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES, FrameType, wal_file_no
-from topics.store.format.segment_format import SECOND_DIRECTORY_FORMAT, index_path, snapshot_path, sum_in_steps
+from topics.store.format.segment_format import HOT, SECOND_DIRECTORY_FORMAT, index_path, snapshot_path, sum_in_steps
 from topics.store.read.reader import Reader
-from topics.store.segments.manifest import HOT, Manifest, PackedFiles, ReplayStart, Segment, StorePart
+from topics.store.segments.manifest import Manifest, PackedFiles, ReplayStart, Segment, StorePart
 from topics.store.segments.snapshot_files import COPIES, snapshot_numbers, write_snapshot
 from topics.store.segments.tiers import Tiers
 from topics.store.wal.counters import CheckpointCounters

@@ -48,7 +48,7 @@ from topics.store.format.log_format import (
     wal_file_name,
 )
 from topics.store.format.row_columns import by_topic, select
-from topics.store.format.segment_format import PACK_DIRECTORY, SNAPSHOT_DIRECTORY, index_path
+from topics.store.format.segment_format import COLD, HOT, PACK_DIRECTORY, SNAPSHOT_DIRECTORY, index_path
 from topics.store.recovery.log_replay import (
     REMEDY,
     Cut,
@@ -59,7 +59,7 @@ from topics.store.recovery.log_replay import (
     shards_of,
     survey_shard,
 )
-from topics.store.segments.manifest import COLD, HOT, Manifest, Pack, ReplayStart, Segment
+from topics.store.segments.manifest import Manifest, Pack, ReplayStart, Segment
 from topics.store.segments.pack import PackIndex, read_pack
 from topics.store.segments.segment import cut_back, read_rows, rewrite_index
 from topics.store.segments.snapshot_files import Loaded, load_snapshot

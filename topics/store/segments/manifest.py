@@ -15,22 +15,7 @@ from topics.common.bounded_steps import members_in_steps, result_of
 from topics.common.id_blocks import IdDict
 from topics.store.format import segment_format
 from topics.store.format.catalog import SEQ_MAX
-from topics.store.format.segment_format import COLD, HOT
-
-__all__ = [
-    "COLD",
-    "HOT",
-    "Manifest",
-    "Pack",
-    "PackRun",
-    "ReplayStart",
-    "Segment",
-    "StorePart",
-    "Totals",
-    "pack_store_part",
-    "unpack_store_part",
-]
-
+from topics.store.format.segment_format import HOT
 
 FILES_A_STEP = 1000
 """Segments, and runs in packs, that a start takes in a step."""
