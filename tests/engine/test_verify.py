@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from tests.engine.harness import Harness, records
+from tests.sim import SimRing
 from topics.config import Config, tiny_config
 from topics.engine.index.chunk import DEAD
 from topics.engine.state.topic import Topic
+from topics.engine.stored_engine import StoredEngine
+from topics.engine.write.append import Append
+from topics.loop import Loop
+from topics.store.disk.data_directory import lock_directory
 
 
 @pytest.fixture
@@ -78,6 +84,16 @@ def staged_without_a_batch(topic: Topic) -> None:
     topic.index.deaths += 1
 
 
+def staged_bytes_without_a_batch(topic: Topic) -> None:
+    topic.pending_bytes += 5
+    topic.index.usage.pending_bytes += 5
+
+
+def filled_batch_that_is_not_staged(topic: Topic) -> None:
+    topic.filling = Append.__new__(Append)
+    topic.index.deaths += 1
+
+
 @pytest.mark.parametrize(
     ("harm", "message"),
     [
@@ -89,6 +105,8 @@ def staged_without_a_batch(topic: Topic) -> None:
         (head_before_a_row, "t: the head is 2, before the last row 3"),
         (falling_time, r"t: \$ts falls"),
         (staged_without_a_batch, "t: staged records: 1 by the counter, 0 in truth"),
+        (staged_bytes_without_a_batch, "t: bytes of staged records: 5 by the counter, 0 in truth"),
+        (filled_batch_that_is_not_staged, "t: the batch that takes rows is not the last that is staged"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -100,9 +118,27 @@ def test_a_wrong_number_of_a_topic_is_noticed_at_the_end_of_the_pass(
         world.engine.flush()
 
 
-def test_a_wrong_total_over_all_topics_is_noticed(world: Harness) -> None:
-    world.engine._core.usage.records += 1
-    with pytest.raises(AssertionError, match="all topics: live records: 4 by the counter, 3 in truth"):
+@pytest.mark.parametrize(
+    ("total", "number"),
+    [
+        ("records", "live records"),
+        ("bytes", "bytes of live records"),
+        ("pending_bytes", "bytes of staged records"),
+    ],
+)
+def test_a_wrong_total_over_all_topics_is_noticed(world: Harness, total: str, number: str) -> None:
+    usage = world.engine._core.usage
+    right = getattr(usage, total)
+    setattr(usage, total, right + 1)
+    with pytest.raises(AssertionError, match=f"all topics: {number}: {right + 1} by the counter, {right} in truth"):
+        world.engine.flush()
+
+
+def test_a_row_that_no_file_counts_is_noticed_at_the_end_of_a_pass_that_changes_a_topic(world: Harness) -> None:
+    world.store.log.file.live_rows -= 1
+    world.engine.flush()
+    topic_of(world).index.deaths += 1
+    with pytest.raises(AssertionError, match="rows: 2 by the counter, 3 in truth"):
         world.engine.flush()
 
 
@@ -111,6 +147,17 @@ def test_a_row_that_no_file_counts_is_noticed_at_the_close(world: Harness) -> No
     world.store.log.file.live_rows -= 1
     with pytest.raises(AssertionError, match="rows: 2 by the counter, 3 in truth"):
         world.engine.verify()
+
+
+def test_the_close_compares_all_counters() -> None:
+    """Also what no pass has looked at."""
+    ring = SimRing(0)
+    loop = Loop(ring, ring.clock)
+    config = tiny_config("data")
+    stored = loop.run_task(StoredEngine.open(loop, config, directory=lock_directory(ring, config)))
+    next(iter(stored.store.files)).live_rows += 1
+    with pytest.raises(AssertionError, match="rows: 1 by the counter, 0 in truth"):
+        loop.run_task(stored.close())
 
 
 def test_a_tag_that_was_forgotten_too_early_is_noticed_at_the_close(world: Harness) -> None:
@@ -127,6 +174,23 @@ def test_a_topic_that_has_not_changed_is_not_looked_at_again(world: Harness) -> 
     looks = verifier.looks
     world.engine.flush()
     assert verifier.looks == looks
+
+
+def test_fifty_topics_that_have_changed_are_looked_at_in_one_pass_and_more_of_them_in_turns() -> None:
+    world = Harness()
+    for number in range(120):
+        world.put(f"t{number}")
+    verifier = world.engine._verifier
+    assert verifier is not None
+    while verifier._next < 120:
+        world.engine.flush()
+    for topic in world.engine._core.registry.by_id.values():
+        topic.index.deaths += 1
+    looks = [verifier.looks]
+    for _ in range(4):
+        world.engine.flush()
+        looks.append(verifier.looks)
+    assert [after - before for before, after in pairwise(looks)] == [50, 50, 20, 0]
 
 
 def test_it_is_off_unless_asked_for() -> None:

@@ -6,6 +6,12 @@ these numbers, and a wrong one shows much later and elsewhere. This check theref
 of each pass, on the topics that changed since their last check. Of more than fifty topics, each is
 looked at every few passes: a wrong number that is put right before its turn, or whose topic is
 deleted before it, stays unnoticed.
+
+Totals and files are looked at when all topics have had their turn, if one has changed: a file holds
+records of many topics, so that its count can only be compared with a sum over all of them. That sum
+takes the counts of chunks, which were compared with their rows. A dormant topic has no chunk with a
+count. Its rows are found in the snapshot, which is too much work for a pass if there are many of
+these topics; in this case, files are compared at the close.
 """
 
 from __future__ import annotations
@@ -24,6 +30,8 @@ from topics.store.format.file_table import FileTable
 
 _TOPICS_A_PASS = 50
 """Topics that one pass checks; if there are more, they take turns, since a pass changes few."""
+_DORMANT_A_PASS = 50
+"""Dormant topics with which the end of a pass still looks at files."""
 
 
 class _ChunkMark(NamedTuple):
@@ -42,8 +50,8 @@ _TopicMark = tuple[int, ...]
 class StateVerifier:
     """Raises AssertionError, with the topic's name and both numbers, if a counter is wrong.
 
-    A check costs as much as has changed: chunks with unchanged counters are skipped, except by
-    `check_all`.
+    A check of topics costs as much as has changed: chunks with unchanged counters are skipped,
+    except by `check_all`. A check of totals and files costs as much as there are topics and chunks.
     """
 
     def __init__(self, registry: Registry, usage: Usage, files: FileTable) -> None:
@@ -76,6 +84,8 @@ class StateVerifier:
             totals = (usage.records, usage.bytes, usage.pending_bytes, len(topics), len(dormant.by_id))
             if self._has_changed or totals != self._totals:
                 self._check_usage(topics)
+                if len(dormant.by_id) <= _DORMANT_A_PASS:
+                    self._check_files(topics)
                 self._totals, self._has_changed = totals, False
             if len(self._marks) > len(topics):
                 for gone in self._marks.keys() - set(topics):
@@ -123,7 +133,8 @@ class StateVerifier:
             topic.queue.check()
         filling: object = topic.filling
         if filling is not None:
-            assert filling is topic.pending[-1], f"{name}: the batch that takes rows is not staged"
+            last = topic.pending[-1] if topic.pending else None
+            assert filling is last, f"{name}: the batch that takes rows is not the last that is staged"
 
     # --- all topics --------------------------------------------------------------------------------------------------
     def _check_usage(self, topics: list[Topic]) -> None:
@@ -143,7 +154,9 @@ class StateVerifier:
         counted: dict[int, int] = {}
         for topic in topics:
             for chunk in topic.index.chunks:
-                if chunk.live:
+                if chunk.live and chunk.file_id:
+                    counted[chunk.file_id] = counted.get(chunk.file_id, 0) + chunk.live
+                elif chunk.live:
                     files, rows = np.unique(chunk.file_ids[chunk.live_rows(0, chunk.count)], return_counts=True)
                     for file_id, count in zip(files.tolist(), rows.tolist(), strict=True):
                         counted[file_id] = counted.get(file_id, 0) + count
