@@ -1,6 +1,9 @@
 """Documents that must agree with the code."""
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import fields
 from functools import cache
 from pathlib import Path
@@ -48,6 +51,23 @@ def test_the_index_leads_to_every_page() -> None:
         folder = (ROOT / index).parent
         linked = {folder / target for target in re.findall(r"\]\(([^)#:]*\.md)", (ROOT / index).read_text())}
         assert {page for glob in pages for page in folder.glob(glob)} - linked <= {ROOT / index}, index
+
+
+@pytest.mark.parametrize(("times", "command"), [("0.25", "make test"), ("1", "make many")])
+def test_the_pages_say_how_many_seeds_of_whole_servers_a_command_runs(times: str, command: str) -> None:
+    show = "from tests.sim.whole.scenarios.test_whole import CHUNK, SEEDS; print(len(SEEDS[::CHUNK]) * CHUNK)"
+    env = {**os.environ, "TOPICS_TEST_TIMES": times}
+    done = subprocess.run([sys.executable, "-c", show], cwd=ROOT, env=env, capture_output=True, text=True, check=True)
+    seeds = int(done.stdout)
+    reliability = " ".join((ROOT / "docs/reliability.md").read_text().split())
+    simulation = " ".join((ROOT / "docs/internals/simulation.md").read_text().split())
+    if command == "make test":
+        assert f"`make test` runs {seeds} of each" in reliability
+        assert f"`make test` adds the {2 * seeds} that it always runs" in reliability
+        assert f"{seeds} whole and {seeds} short seeds" in simulation
+    else:
+        assert f"`make many` {seeds}." in reliability
+        assert f"`make many` runs {seeds}, {seeds} and " in simulation
 
 
 def test_an_answer_that_curl_prints_ends_its_line() -> None:
