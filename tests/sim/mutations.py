@@ -2362,7 +2362,7 @@ MUTANTS = (
     _one(
         "a restore to a time that forgets seqs of later",
         "engine/recovery/engine_catalog.py",
-        "self._known_seqs.get(topic.id, 0))",
+        "self._known_seq(topic.id, topic.name))",
         "0)",
         "tests/embedded/calls/test_restore_call.py",
     ),

@@ -220,7 +220,7 @@ async def _settle(loop: Loop, made: str, target: str, skipped_seqs: int, known: 
     Return the number of its topics and that of its live records.
     """
     config = replace(Config(), data_dir=made)
-    stored = await StoredEngine.open(loop, config, skipped_seqs=skipped_seqs, known_seqs=known.by_id)
+    stored = await StoredEngine.open(loop, config, skipped_seqs=skipped_seqs, known_seq=known.of)
     numbers = stored.engine.stats()
     await stored.close()
     if os.path.lexists(target):

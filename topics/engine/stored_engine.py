@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import NamedTuple
 
 from topics.common.histograms import Distribution, Histogram
@@ -94,15 +93,15 @@ class StoredEngine:
         *,
         directory: LockedDirectory | None = None,
         skipped_seqs: int = 0,
-        known_seqs: Mapping[int, int] = MappingProxyType({}),
+        known_seq: Callable[[int, str], int] = lambda _topic_id, _name: 0,
     ) -> StoredEngine:
         """Recover the data directory; return an engine that accepts requests, with its hooks set.
 
-        directory, on_progress: as in `Store.open`. skipped_seqs, known_seqs: for a restored backup,
+        directory, on_progress: as in `Store.open`. skipped_seqs, known_seq: for a restored backup,
         see `EngineCatalog`. Raises: as `Store.open`.
         """
         stored = StoredState(loop, config, 0 if directory is None else directory.number)
-        catalog = EngineCatalog(loop, stored, skipped_seqs=skipped_seqs, known_seqs=known_seqs)
+        catalog = EngineCatalog(loop, stored, skipped_seqs=skipped_seqs, known_seq=known_seq)
         store = await Store.open(loop, config, catalog, directory=directory, on_progress=on_progress)
         engine = Engine(loop, config, stored, store)
         if store.log.is_frozen:

@@ -159,6 +159,18 @@ def add_timeline(archive: Archived, tmp_path: Path) -> int:
         return log.append("t", [{"n": 40}]).last_seq
 
 
+def test_a_topic_that_was_created_again_later_continues_above_the_seqs_of_then(
+    archive: Archived, tmp_path: Path
+) -> None:
+    """It had another id then, but clients know it by its name."""
+    with topics.open(tmp_path / "data", archive_dir=str(archive.path), archive_every_ms=10, **SMALL) as log:
+        log.delete_topic("t")
+        known = log.append("t", [{"n": number} for number in range(3 * SKIPPED)]).last_seq
+    topics.restore(archive.path, tmp_path / "new", at=archive.after_third, skipped_seqs=SKIPPED)
+    with topics.open(tmp_path / "new", **SMALL) as log:
+        assert log.append("t", ["new"]).first_seq > known + SKIPPED
+
+
 def test_a_timeline_that_is_named_continues_above_the_seqs_of_the_others(archive: Archived, tmp_path: Path) -> None:
     (first,) = archive.path.glob("*Z-*")
     known = add_timeline(archive, tmp_path)

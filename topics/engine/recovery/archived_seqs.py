@@ -70,7 +70,8 @@ async def known_seqs(
         if not timeline.bases or timeline.bases[-1].path == point.base.path:
             continue
         newest = timeline.bases[-1]
-        for head in heads_of(newest.path).values():
+        for name, head in heads_of(newest.path).items():
+            known.name(head.topic_id, name)
             known.note(head.topic_id, head.head)
         found = await _scan(loop, RestorePoint(timeline, newest, newest.manifest.taken_ms), known)
         if timeline.path == point.timeline.path:

@@ -7,9 +7,8 @@ of that time, and at the end with the current caps (control_frames.py).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import replace
-from types import MappingProxyType
 
 import msgspec
 import numpy as np
@@ -74,18 +73,18 @@ class EngineCatalog:
         stored: StoredState,
         *,
         skipped_seqs: int = 0,
-        known_seqs: Mapping[int, int] = MappingProxyType({}),
+        known_seq: Callable[[int, str], int] = lambda _topic_id, _name: 0,
     ) -> None:
         """skipped_seqs: how many seqs of each topic clients may know that the directory does not.
 
-        It is a restored backup then, and they are reported as lost. known_seqs: by topic id, a seq
-        that was given out; those that are skipped come after it.
+        It is a restored backup then, and they are reported as lost. known_seq(topic id,
+        name): returns a seq that was given out; those that are skipped come after it.
         """
         self._clock = loop.clock
         self._random_bytes = loop.random_bytes
         self._stored = stored
         self._skipped_seqs = skipped_seqs
-        self._known_seqs = known_seqs
+        self._known_seq = known_seq
         self._topic = stored.registry.with_id
         # --- while recovering
         self._gaps: dict[int, list[Gap]] = {}
@@ -478,7 +477,7 @@ class EngineCatalog:
             reserved = self._reserved.get(topic.id, 0)
             given_out = max(known, reserved if power_lost or self._skipped_seqs else 0)
             if self._skipped_seqs:
-                given_out = max(topic.head, given_out, self._known_seqs.get(topic.id, 0))
+                given_out = max(topic.head, given_out, self._known_seq(topic.id, topic.name))
                 given_out = min(given_out + self._skipped_seqs, SEQ_MAX)
             if given_out > topic.head:
                 floors.add_gap(Gap(topic.head + 1, given_out, CRASH))

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from topics.engine.state.router_frames import ForwardPayload
-from topics.store.format.log_format import FrameType
+from topics.store.format.log_format import FrameType, NameOfTopic
 from topics.store.recovery.log_replay import VerifiedBatches
 
 
@@ -43,14 +43,25 @@ def copied_seqs(batches: VerifiedBatches) -> list[CopiedSeqs]:
 
 
 class KnownSeqs:
-    """By topic id, the highest seq that a log states as given out or reserved."""
+    """The highest seqs that logs state as given out or reserved, by topic.
+
+    A topic that was deleted and created again has another id, and those of both count: a client
+    knows it by its name.
+    """
 
     def __init__(self) -> None:
         self.by_id: dict[int, int] = {}
+        self._ids_of: dict[str, set[int]] = {}
+
+    def of(self, topic_id: int, name: str) -> int:
+        """Return the highest seq of a topic; 0: none is known."""
+        return max(self.by_id.get(one, 0) for one in {topic_id, *self._ids_of.get(name, ())})
 
     def take(self, _path: str, batches: VerifiedBatches) -> None:
         """Note a piece of the log."""
         frames = batches.frames
+        for at in np.flatnonzero(frames["type"] == FrameType.TOPIC_CREATE).tolist():
+            self.name(int(frames["topic_id"][at]), msgspec.json.decode(batches.payload(at), type=NameOfTopic).name)
         states = np.isin(frames["type"], (FrameType.RECORD, FrameType.HEAD_RESERVATION))
         topic_ids, rows = np.unique(frames["topic_id"][states], return_inverse=True)
         highest = np.zeros(len(topic_ids), np.uint64)
@@ -60,5 +71,10 @@ class KnownSeqs:
         for copied in copied_seqs(batches):
             self.note(copied.topic_id, copied.last)
 
+    def name(self, topic_id: int, name: str) -> None:
+        """Note the name of a topic."""
+        self._ids_of.setdefault(name, set()).add(topic_id)
+
     def note(self, topic_id: int, seq: int) -> None:
+        """Note a seq that was given out."""
         self.by_id[topic_id] = max(seq, self.by_id.get(topic_id, 0))

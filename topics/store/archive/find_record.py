@@ -15,7 +15,7 @@ from topics.store.archive.restore_point import END, RestoredEnd, RestorePoint, c
 from topics.store.archive.timelines import Timeline
 from topics.store.archive.unbroken_log import part_of
 from topics.store.disk.whole_files import read_file
-from topics.store.format.log_format import BATCH_HEADER_BYTES, FrameType
+from topics.store.format.log_format import BATCH_HEADER_BYTES, FrameType, NameOfTopic
 from topics.store.recovery.log_replay import VerifiedBatches
 
 
@@ -39,12 +39,6 @@ class Copied(Protocol):
     def first(self) -> int: ...
     @property
     def last(self) -> int: ...
-
-
-class _Created(msgspec.Struct):
-    """The part of a creation's payload that is used."""
-
-    name: str
 
 
 async def find_record(
@@ -72,7 +66,7 @@ async def find_record(
     def take(path: str, batches: VerifiedBatches) -> None:
         frames = batches.frames
         for at in np.flatnonzero(frames["type"] == FrameType.TOPIC_CREATE).tolist():
-            if msgspec.json.decode(batches.payload(at), type=_Created).name == wanted.topic:
+            if msgspec.json.decode(batches.payload(at), type=NameOfTopic).name == wanted.topic:
                 ids.add(int(frames["topic_id"][at]))
         is_it = (
             (frames["type"] == FrameType.RECORD)

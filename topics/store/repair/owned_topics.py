@@ -8,15 +8,10 @@ import msgspec
 
 from topics.store.cores.slot_map import SlotMap
 from topics.store.disk.directory_format import NO_CORE
+from topics.store.format.log_format import NameOfTopic
 
 _INTERNAL = " "
 """How the names of an engine's own topics begin. Each core has those of its engine."""
-
-
-class NameOfTopic(msgspec.Struct):
-    """The one member of a description of a topic that is needed here."""
-
-    name: str
 
 
 @dataclass(frozen=True, slots=True)
