@@ -1,4 +1,4 @@
-"""What a newcomer sees first: the two pictures of ARCHITECTURE.md, and the order of perf/README.md."""
+"""The pages that a newcomer sees first: pictures of ARCHITECTURE.md, and the order of perf/README.md."""
 
 from __future__ import annotations
 
