@@ -32,7 +32,7 @@ class ClientPending:
     __slots__ = ("_future", "_hurry")
 
     def __init__(self, future: Future[int], hurry: Callable[[], None]) -> None:
-        """hurry: has what is gathered sent now."""
+        """hurry: makes the sending thread send what it has gathered, without waiting for more."""
         self._future = future
         self._hurry = hurry
 
@@ -61,7 +61,7 @@ class ClientPending:
 
 
 class _Waiting(NamedTuple):
-    """One record."""
+    """A record that was given to `append_soon` and waits, with the future of its seq."""
 
     data: bytes
     is_json: bool
@@ -72,7 +72,7 @@ class RecordGatherer:
     """The records of one client that wait to be sent."""
 
     def __init__(self, options: ClientOptions, run: Callable[[ServerCall[AppendResult]], AppendResult]) -> None:
-        """run: makes a call."""
+        """run: makes a call to the server and returns its answer; it blocks until then."""
         self._options = options
         self._run = run
         self._changed = threading.Condition()
@@ -123,7 +123,7 @@ class RecordGatherer:
                 self._changed.notify_all()
 
     def drain(self) -> None:
-        """Send what is there, and end. Later records are refused."""
+        """Send all that waits, and end the sending thread. Records added later are refused."""
         self._renew_after_fork()
         with self._changed:
             self._ends = True
@@ -137,7 +137,7 @@ class RecordGatherer:
             self._send(*batch)
 
     def _next(self) -> tuple[str, list[_Waiting]] | None:
-        """Wait for the next batch; None: there is none, and no more comes."""
+        """Wait for the next batch of a topic. Return None if `drain` was called and none is left."""
         options = self._options
         with self._changed:
             self._changed.wait_for(lambda: self._count or self._ends)

@@ -208,15 +208,19 @@ class WorkSteps(Generic[J]):
         return job
 
     def leaving(self) -> Steps[None]:
-        """End: jobs whose blocks have not begun come back at once."""
+        """Hand out no more jobs, and return those whose blocks have not begun to the queue now.
+
+        `extending` still extends the leases of the others, until their blocks end.
+        """
         self._left = True
         waiting = self._waiting()
         yield from self._giving_back(waiting, "when the loop over work was left: begin its block before")
 
     def extending(self) -> Steps[None]:
-        """Extend the leases of all jobs in time, until the last one ends after `leaving`.
+        """Extend the leases of all held jobs before they end, again and again.
 
-        Jobs whose blocks have not begun in time are given back.
+        It returns when the last of them has ended after `leaving`. A job whose block did not begin
+        within `start_ms` is given back to the queue.
         """
         options = self.options
         while True:
@@ -292,7 +296,11 @@ class WorkSteps(Generic[J]):
         return result
 
     def _ending(self, job: J, call: Callable[[], Steps[AckResult]]) -> Steps[bool]:
-        """End a job. Return whether it is not known if an earlier try did, or another worker."""
+        """Repeat the call that ends a job until it is answered, or the job's lease ends.
+
+        Return whether the server had no such lease after a try without an answer: that try may have
+        ended the job, or another worker may have it.
+        """
         if job.ended:
             return False
         job._enter(JobPhase.ENDING)

@@ -20,9 +20,9 @@ T = TypeVar("T")
 _TO = "to"
 _FETCH_MAX = 1000
 _ASKED_AT_ONCE = 100
-"""Requests for single subjects that are on their way."""
+"""The most requests about single subjects that wait for their answers at the same time."""
 _SUBJECTS_MAX = 100_000
-"""Subjects of which a server of NATS lists the names."""
+"""The most subjects whose names a server of NATS lists in one answer."""
 
 
 class JetStreamSource:
@@ -48,7 +48,7 @@ class JetStreamSource:
         self._mark = mark
         self._is_once = is_once
         self._have: dict[str, int] = {}
-        """By topic: the sequence up to which it has all."""
+        """By topic: the sequence up to which it has all messages of its subject (`_had`)."""
         self._due: Any = None
         self._expected = 1
         try:
@@ -93,7 +93,10 @@ class JetStreamSource:
         self._link.close()
 
     def _had(self, topic: str) -> int:
-        """Return the sequence up to which a topic here has all; 0: it has nothing."""
+        """Return the sequence up to which a topic here has all messages of its subject.
+
+        It is read from the topic's mark the first time. 0: the topic has none of them.
+        """
         if topic not in self._have:
             found = self._mark(topic)
             self._have[topic] = 0 if found is None else found.at.get(_TO, 0)
@@ -133,7 +136,7 @@ class JetStreamSource:
         return subjects, state.last_seq
 
     async def _before_first_lacking(self, topic: str) -> int:
-        """Return the sequence before the first message that a topic lacks; a high one: none."""
+        """Return the sequence before the first message that a topic lacks; 2**63: it has all."""
         import nats.js.errors  # noqa: PLC0415 - an optional package
 
         subject, after = f"{self._prefix}{topic}", self._have[topic]

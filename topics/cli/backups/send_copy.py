@@ -194,7 +194,7 @@ class CopySender:
 
     # --- backups -----------------------------------------------------------------------------------------------------
     async def _send_backup(self, seen: _SeenBucket, part: BackupPart) -> BucketManifest | None:
-        """Send the pieces of a backup; return its manifest, None if it is there."""
+        """Send the pieces of a backup. Return the manifest to write, or None: there is nothing new."""
         known = seen.newest.get(part.path)
         if known is not None and known.manifest.description != part.text:
             raise UsageError(
@@ -243,7 +243,7 @@ class CopySender:
 
     # --- the log -----------------------------------------------------------------------------------------------------
     async def _send_log(self, seen: _SeenBucket, part: LogPart) -> BucketManifest | None:
-        """Send the new part of a log; return its manifest, None if nothing is new."""
+        """Send what is new of a log. Return the manifest to write, or None: nothing is new."""
         known = seen.newest.get(part.path)
         if known is not None and known.manifest.note().upto_ms > part.note.upto_ms:
             raise UsageError(
@@ -362,7 +362,10 @@ class CopySender:
                     raise self._untrue(key, "was sent, and has other bytes")
 
     async def _reread(self, seen: _SeenBucket, keys: set[str]) -> None:
-        """Read pieces back, if that is wished: those with other bytes count as missing then."""
+        """Read pieces back, if the caller asked for `rereads`.
+
+        A piece whose bytes are not those that its name says counts as missing from then on.
+        """
         if not self._rereads:
             return
 
