@@ -137,7 +137,7 @@ class RecordGatherer:
             self._send(*batch)
 
     def _next(self) -> tuple[str, list[_Waiting]] | None:
-        """Wait for the next batch of a topic. Return None if `drain` was called and none is left."""
+        """Wait for the next batch of a topic. Return None after `drain` when none is left."""
         options = self._options
         with self._changed:
             self._changed.wait_for(lambda: self._count or self._ends)

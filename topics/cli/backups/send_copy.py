@@ -194,7 +194,7 @@ class CopySender:
 
     # --- backups -----------------------------------------------------------------------------------------------------
     async def _send_backup(self, seen: _SeenBucket, part: BackupPart) -> BucketManifest | None:
-        """Send the pieces of a backup. Return the manifest to write, or None: there is nothing new."""
+        """Send the pieces of a backup. Return the manifest to write, or None: none is needed."""
         known = seen.newest.get(part.path)
         if known is not None and known.manifest.description != part.text:
             raise UsageError(
