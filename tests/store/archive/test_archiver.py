@@ -17,7 +17,8 @@ from topics.errors import UsageError
 from topics.store.archive import archiver
 from topics.store.archive.archive_note import BASES, timeline_names
 from topics.store.archive.archive_retention import remove_old, remove_old_timelines
-from topics.store.archive.restore_archive import scan_after
+from topics.store.archive.find_record import WantedRecord, find_record
+from topics.store.archive.restore_archive import scan_after, scan_after_base
 from topics.store.archive.restore_point import END, point_at
 from topics.store.archive.timelines import find_timelines
 from topics.store.archive.verify_archive import verify_timelines
@@ -647,6 +648,31 @@ def test_the_log_after_an_open_hole_is_sound_and_its_seqs_are_known() -> None:
     known = KnownSeqs()
     world.run(scan_after(world.loop, point_at([timeline], END), known.take))
     assert known.by_id[1] == world.topic(1).head
+
+
+def test_seqs_after_a_record_are_known_also_if_the_clock_was_set_back_after_them() -> None:
+    """Files that were begun later have earlier times then."""
+    world = filled(archive_base_every_ms=0)
+    world.create(2)
+    world.ring.clock.step_wall_ms(3_600_000)
+    (wanted,) = world.append(1, 1)
+    world.ring.clock.step_wall_ms(10_000)
+    world.append(2, 30)
+    world.ring.clock.step_wall_ms(-3_610_000)
+    grow(world)
+    archived(world)
+    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
+    assert timeline.note.shards[0].file_no > 2
+    base = timeline.bases[0]
+    record = WantedRecord("", 1, wanted)
+    point = world.run(find_record(world.loop, timeline, 0, record, lambda _batches: []))
+    assert point is not None
+    known = KnownSeqs()
+    world.run(scan_after(world.loop, point, known.take))
+    assert known.by_id[2] == 30
+    known = KnownSeqs()
+    world.run(scan_after_base(world.loop, timeline, base, known.take))
+    assert known.by_id[2] == 30
 
 
 def test_a_log_that_is_closed_at_once_has_a_base_in_its_archive() -> None:

@@ -5,13 +5,14 @@ A restore to a time gives out no seq again that the archive has, of whatever tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from topics.engine.recovery.known_seqs import IdAndHead, KnownSeqs, copied_seqs
 from topics.errors import CorruptError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.find_record import WantedRecord, find_record
-from topics.store.archive.restore_archive import scan_after
+from topics.store.archive.restore_archive import scan_after, scan_after_base
 from topics.store.archive.restore_point import RestorePoint
 from topics.store.archive.timelines import Timeline, end_of, time_text
 from topics.store.archive.unbroken_log import unbroken_parts
@@ -65,7 +66,7 @@ async def known_seqs(
     Raises: CorruptError, a base is damaged; FormatError, OSError.
     """
     known = KnownSeqs()
-    damage = await _scan(loop, point, known)
+    damage = await _up_to_damage(scan_after(loop, point, known.take))
     for timeline in timelines:
         if not timeline.bases or timeline.bases[-1].path == point.base.path:
             continue
@@ -73,16 +74,16 @@ async def known_seqs(
         for name, head in heads_of(newest.path).items():
             known.name(head.topic_id, name)
             known.note(head.topic_id, head.head)
-        found = await _scan(loop, RestorePoint(timeline, newest, newest.manifest.taken_ms), known)
+        found = await _up_to_damage(scan_after_base(loop, timeline, newest, known.take))
         if timeline.path == point.timeline.path:
             damage = found or (damage if not timeline.note.holes else "")
     return known, damage
 
 
-async def _scan(loop: Loop, point: RestorePoint, known: KnownSeqs) -> str:
-    """Note the seqs of the log after a point, up to damage; return that."""
+async def _up_to_damage(scan: Coroutine[Any, Any, None]) -> str:
+    """Scan the log up to damage; return that, "" for none."""
     try:
-        await scan_after(loop, point, known.take)
+        await scan
     except CorruptError as error:
         return str(error)
     return ""

@@ -14,12 +14,12 @@ from topics.store.archive.archive_note import LOG, Hole
 from topics.store.archive.archived_log import (
     archived_directory,
     batches_in,
-    files_until,
     scan,
     survey,
     survey_after_base,
 )
 from topics.store.archive.restore_point import RestoredEnd, RestorePoint
+from topics.store.archive.timelines import Base, Timeline
 from topics.store.archive.unbroken_log import files_before_hole, part_of
 from topics.store.backup.backup_files import NewTree
 from topics.store.backup.restore_backup import copy_backup
@@ -136,17 +136,37 @@ def _sound_batch(data: bytes, file: LogFile, batch_no: int) -> BatchHeader | Non
     return None
 
 
-async def scan_after(loop: Loop, point: RestorePoint, take: Callable[[str, VerifiedBatches], None]) -> None:
+Take = Callable[[str, VerifiedBatches], None]
+
+
+async def scan_after(loop: Loop, point: RestorePoint, take: Take) -> None:
     """Call `take` with the log that a restore leaves out, and with some before it.
 
     Raises: CorruptError, FormatError, OSError.
     """
+    part = part_of(point.timeline, point.base)
     for shard, number in point.base.first_log_files.items():
         used = await survey(loop, point.timeline.path, shard, number)
-        if used:
-            after = used[len(files_until(used, point.at_ms)) - 1 :]
-            for unbroken in _split(after, shard, point.timeline.note.holes):
-                await scan(loop, unbroken, take)
+        end = point.record_end
+        if used and (end is None or end.shard != shard):
+            # By its batches: the clock may have been set back, so that times of files come again.
+            end = await _end_by(loop, part.files(shard, used), point.at_ms, shard)
+        left_out = [file for file in used if end is not None and file.number >= end.file_no]
+        await _scan_parts(loop, point.timeline, shard, left_out, take)
+
+
+async def scan_after_base(loop: Loop, timeline: Timeline, base: Base, take: Take) -> None:
+    """Call `take` with the log of which a base does not know, and with some before it.
+
+    Raises: CorruptError, FormatError, OSError.
+    """
+    for shard, number in base.first_log_files.items():
+        await _scan_parts(loop, timeline, shard, await survey(loop, timeline.path, shard, number), take)
+
+
+async def _scan_parts(loop: Loop, timeline: Timeline, shard: int, files: list[LogFile], take: Take) -> None:
+    for unbroken in _split(files, shard, timeline.note.holes):
+        await scan(loop, unbroken, take)
 
 
 def _split(files: list[LogFile], shard: int, holes: Sequence[Hole]) -> list[list[LogFile]]:
