@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,10 @@ import pytest
 from hypothesis import settings
 
 from tests.amount import examples
+from tests.cli.fork_server import VERIFY, hold_verified
 
-os.environ["TOPICS_VERIFY"] = "1"  # before topics.config is imported, whose default it is; servers inherit it
+os.environ.update(VERIFY)  # before topics.config is imported, whose default it is
+sys.addaudithook(hold_verified)
 settings.register_profile("topics", examples(50))
 settings.load_profile("topics")
 MEMORY = "/dev/shm"

@@ -13,6 +13,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import signal
 import socket
 import struct
@@ -26,6 +27,27 @@ ANSWER = struct.Struct("<q")
 RUNS = 1 << 32
 """The answer about a process that runs; of one that has ended, the status that `waitpid` gives."""
 _DESCRIPTORS = 1 << 20
+VERIFY = {"TOPICS_VERIFY": "1"}
+"""Variables of every process that a test starts: its engines compare their counters."""
+_ENVIRONMENTS = {"subprocess.Popen": 3, "os.exec": 2, "os.posix_spawn": 2}
+"""Events before a process starts, and which of their arguments is its environment."""
+_OTHER_PROGRAMS = re.compile(r".*/ldconfig|(.*/)?(redis|nats)-server|topics\.bench\.peers\..+")
+"""Programs and modules without an engine that get another environment: from Python's library, which
+looks for libraries, and from the bench, whose peers get no variable of topics.
+"""
+
+
+def hold_verified(event: str, arguments: tuple[Any, ...]) -> None:
+    """Refuse to start a process without VERIFY: a hook for audit events, which see all of them.
+
+    Raises: AssertionError.
+    """
+    if event in _ENVIRONMENTS and not any(map(_OTHER_PROGRAMS.fullmatch, map(os.fsdecode, arguments[1][:3]))):
+        environment = arguments[_ENVIRONMENTS[event]]
+        if environment is None:
+            environment = os.environ
+        value = environment.get("TOPICS_VERIFY")
+        assert value in ("1", "true", b"1"), f"a test starts a process without TOPICS_VERIFY: {arguments[:2]}"
 
 
 def serve(requests: socket.socket) -> None:
@@ -64,7 +86,8 @@ def _run(request: dict[str, Any], streams: Sequence[int]) -> NoReturn:
         sys.stderr = os.fdopen(2, "w", buffering=1, closefd=False)
         os.chdir(request["directory"])
         os.environ.clear()
-        os.environ.update({"TOPICS_VERIFY": "", **request["environment"]})  # off, as where none sets it
+        os.environ.update({**request["environment"], **VERIFY})
+        sys.addaudithook(hold_verified)
         sys.argv = ["topics", *request["arguments"]]
         main()
     except SystemExit as end:

@@ -21,10 +21,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.cli.fork_server import ANSWER, LENGTH, RUNS
+from tests.cli.fork_server import ANSWER, LENGTH, RUNS, VERIFY
 
 _ROOT = Path(__file__).parents[2]
 _SECONDS = 20
+
+
+def without_settings() -> dict[str, str]:
+    """Return the variables of this process without those of topics, except VERIFY."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")} | VERIFY
 
 
 class Ended(NamedTuple):
@@ -69,7 +74,7 @@ _fork_server = cache(_ForkServer)
 class Forked:
     """A running command, with the methods of `subprocess.Popen` that tests use.
 
-    environment: its variables, and no others.
+    environment: its variables, beside VERIFY.
     stderr: the descriptor that it writes to, also what it prints if `stdout` is not given.
     stdin: None for one without bytes.
     seconds: it is ended by an alarm after this time; 0: it is not.
@@ -131,7 +136,7 @@ class Forked:
 
 
 def run(arguments: Sequence[str], environment: Mapping[str, str], *, seconds: int = _SECONDS) -> Ended:
-    """Run the command to its end, with these variables and no others."""
+    """Run the command to its end, with these variables and VERIFY."""
     with tempfile.TemporaryFile("w+") as file:
         code = Forked(arguments, environment, file.fileno(), seconds=seconds).wait()
         file.seek(0)

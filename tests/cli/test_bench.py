@@ -17,7 +17,7 @@ from tests.cli.bench.results_of_rounds import outcome, result
 from topics.cli.root_command import app
 
 RUNNER = CliRunner()
-SHORT = '[run]\nseconds = 0.1\nwarmup = 0\nrounds = 1\n[[load]]\nkind = "write"\n'
+SHORT = '[run]\nseconds = 0.1\nwarmup = 0\nrounds = 1\n[[load]]\nkind = "write"\n[server]\nverify = true\n'
 
 
 def test_list_shows_each_workload_with_its_question() -> None:

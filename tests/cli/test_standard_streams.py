@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.fork_server import VERIFY
+
 COMMANDS = (
     ["completion", "bash"],
     ["context", "set", "here", "http://h"],
@@ -21,7 +23,7 @@ COMMANDS = (
 def ran(arguments: list[str], redirected: str, home: Path) -> subprocess.CompletedProcess[str]:
     """Run a command with what a shell does to its streams."""
     shell = f'exec "$0" -m topics "$@" {redirected}'
-    environment = {"HOME": str(home), "PATH": os.environ["PATH"]}
+    environment = {"HOME": str(home), "PATH": os.environ["PATH"], **VERIFY}
     return subprocess.run(
         ["bash", "-c", shell, sys.executable, *arguments], env=environment, capture_output=True, text=True, check=False
     )
@@ -39,7 +41,7 @@ def test_a_command_whose_reader_has_left_ends_as_by_that_signal(tmp_path: Path) 
     for arguments in COMMANDS:
         reader, writer = os.pipe()
         os.close(reader)
-        environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+        environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], **VERIFY}
         command = [sys.executable, "-m", "topics", *arguments]
         done = subprocess.run(command, env=environment, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
         os.close(writer)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import re
+import subprocess
+import sys
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.cli.forked import run
 from tests.engine.harness import Harness, records
 from tests.sim import SimRing
 from topics.config import Config, tiny_config
@@ -18,6 +24,15 @@ from topics.engine.stored_engine import StoredEngine
 from topics.engine.write.append import Append
 from topics.loop import Loop
 from topics.store.disk.data_directory import lock_directory
+
+_TESTS = Path(__file__).parents[1]
+_WITHOUT = {
+    "engine/read/test_wait_costs.py": "it counts lists of topics that a stop takes, and the check takes them, too",
+    "engine/test_verify.py": "it asks what is there without the check",
+    "files/test_piece_rot.py": "the word means checksums of frames there",
+    "store/format/test_text_columns.py": "the word means checksums of frames there",
+}
+"""Files of tests that write `verify=False`, and why."""
 
 
 @pytest.fixture
@@ -34,6 +49,29 @@ def test_it_is_on_in_every_test() -> None:
     assert Config().verify
     assert tiny_config("data").verify
     assert os.environ["TOPICS_VERIFY"] == "1"
+
+
+def test_no_process_starts_without_it(tmp_path: Path) -> None:
+    """tests/conftest.py sets a hook for that, and so does the process that forks commands."""
+    for bare in ({}, {"TOPICS_VERIFY": "0"}):
+        with pytest.raises(AssertionError, match="starts a process without TOPICS_VERIFY"):
+            subprocess.run([sys.executable, "-c", ""], env=bare, check=False)
+        with pytest.raises(AssertionError, match="starts a process without TOPICS_VERIFY"):
+            os.posix_spawn(sys.executable, [sys.executable, "-c", ""], bare)
+    shown = run(["config", "show"], {"HOME": str(tmp_path), "TOPICS_VERIFY": "0"}).stderr
+    assert re.search("verify *= *true", shown), shown
+
+
+def test_an_engine_of_a_test_is_without_it_for_a_reason() -> None:
+    found = {
+        str(path.relative_to(_TESTS))
+        for path in _TESTS.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        for keyword in node.keywords
+        if keyword.arg == "verify" and isinstance(keyword.value, ast.Constant) and not keyword.value.value
+    }
+    assert found == _WITHOUT.keys()
 
 
 def topic_of(world: Harness) -> Topic:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import build_ffi
+from tests.cli.fork_server import VERIFY
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -53,7 +54,7 @@ def setup(tmp_path: Path, *commands: str, argument: str = "", **environment: str
         assert found is not None
         (tmp_path / name).symlink_to(found)
     command = ["/bin/bash", str(ROOT / "scripts" / "setup.sh"), str(tmp_path / "venv"), argument]
-    env = {"PATH": str(tmp_path), "PYTHON": sys.executable, **environment}
+    env = {"PATH": str(tmp_path), "PYTHON": sys.executable, **VERIFY, **environment}
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 
@@ -166,7 +167,7 @@ def spark_setup(tmp_path: Path, **environment: str) -> subprocess.CompletedProce
         assert found is not None
         (tmp_path / name).symlink_to(found)
     command = ["/bin/bash", str(ROOT / "scripts" / "spark_packages.sh"), str(tmp_path / "venv")]
-    env = {"PATH": str(tmp_path), **environment}
+    env = {"PATH": str(tmp_path), **VERIFY, **environment}
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 

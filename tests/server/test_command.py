@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.forked import run
+from tests.cli.forked import run, without_settings
 from topics.config import Config
 from topics.server import composition, startup
 
@@ -29,7 +29,7 @@ class Process:
         self.port_file = directory / "port"
         self.data_dir = directory / "data"
         arguments = ["--data-dir", str(self.data_dir), "--port", "0", "--port-file", str(self.port_file), *options]
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
+        environment = without_settings()
         self.process = subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True, env=environment)
         self.log = self.wait_for("ready after")
         self.address = self.port_file.read_text()

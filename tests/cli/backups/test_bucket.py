@@ -22,6 +22,7 @@ pytest.importorskip("obstore", reason="obstore is not installed: pip install 'to
 
 from tests.cli.backups.memory_bucket import MemoryBucket
 from tests.cli.backups.s3_server import S3Server, s3_server
+from tests.cli.fork_server import VERIFY
 from topics.cli.backups.bucket import Bucket, BucketOptions, is_bucket_url, open_bucket
 from topics.cli.backups.bucket_errors import FailedBucketError, SlowBucketError
 from topics.errors import StorageError, UsageError
@@ -181,6 +182,7 @@ def test_the_command_copies_follows_verifies_and_restores(
 ) -> None:
     """In processes of their own: obstore's threads do not survive a fork."""
     environment = {
+        **VERIFY,
         "PATH": "/usr/bin:/bin",
         "HOME": str(tmp_path),
         "AWS_ACCESS_KEY_ID": "key",

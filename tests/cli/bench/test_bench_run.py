@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.bench.results_of_rounds import outcome
 from tests.cli.bench.scripted_server import http_answer, scripted_server
+from tests.cli.fork_server import VERIFY
 from topics.bench.bench_run import BenchRun, with_run
 from topics.bench.load.latency_histogram import LatencyHistogram
 from topics.bench.load.load_plan import LoadGroup, LoadMessage, http_request
@@ -188,7 +189,7 @@ rate = 100
 
 def test_a_run_of_mixed_loads_measures_each_and_reads_everything_back(tmp_path: Path) -> None:
     workload = parse_workload(MIXED.replace('[[load]]\nkind = "poll"\nrate = 100\n', ""), "mixed")
-    result = run(workload, [own_side(workload, "", "", {})], tmp_path)
+    result = run(workload, [own_side(workload, "", "", VERIFY)], tmp_path)
     assert result.failures() == []
     loads = result.document["cases"][0]["sides"][0]["rounds"][0]["loads"]
     assert loads["write"]["records"] + loads["write"]["unsent"] == 120
@@ -211,5 +212,5 @@ def test_a_short_run_of_each_workload_holds_its_checks(workload: Workload, tmp_p
     if "connections" in sweep.field or "topics" in sweep.field or "records" in sweep.field:
         sweep = replace(sweep, field="", values=())
     short = replace(short, fill=fill, loads=loads, sweep=sweep)
-    result = run(short, [own_side(short, "", "", {})], tmp_path)
+    result = run(short, [own_side(short, "", "", VERIFY)], tmp_path)
     assert result.failures() == []

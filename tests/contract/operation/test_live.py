@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.forked import run
+from tests.cli.forked import run, without_settings
 from tests.contract.world.live_world import LiveWorld
 from tests.contract.world.world import tombstone
 
@@ -140,7 +139,7 @@ BAD_STARTS: list[dict[str, str]] = [
 @pytest.mark.parametrize("case", BAD_STARTS, ids=lambda case: " ".join(f"{name}={case[name]}" for name in case))
 def test_a_wrong_setting_is_fatal_before_the_port_is_bound(tmp_path: Path, case: dict[str, str]) -> None:
     """R-LIFE-1, R-LIFE-2, 14: a sentence on stderr and a non-zero exit."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
+    clean = without_settings()
     done = run(["serve"], {**clean, "TOPICS_PORT": "0", "TOPICS_DATA_DIR": str(tmp_path), **case})
     assert done.code > 0, done.stderr
     assert done.stderr.strip()
@@ -150,7 +149,7 @@ def test_a_wrong_setting_is_fatal_before_the_port_is_bound(tmp_path: Path, case:
 def test_a_directory_in_use_is_refused(live_world: LiveWorld) -> None:
     """R-LIFE-1, R-LIFE-2: in a process of its own."""
     live_world.start()
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
+    clean = without_settings()
     env = {**clean, "TOPICS_PORT": "0", "TOPICS_DATA_DIR": str(live_world.directory / "data")}
     done = run(["serve"], env)
     assert done.code > 0

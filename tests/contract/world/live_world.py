@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.cli.forked import Forked
+from tests.cli.forked import Forked, without_settings
 from tests.contract.world.world import Connection, World
 
 _QUIET_S = 0.05
@@ -138,7 +138,7 @@ class LiveWorld(World):
             **self.settings,
             **extra,
         }
-        env = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
+        env = without_settings()
         env |= {f"TOPICS_{name.upper()}": _env_text(value) for name, value in values.items()}
         # Standard error is written to a file: a pipe without a reader would stop a talkative server.
         with open(self.directory / "stderr", "ab") as stderr:

@@ -11,7 +11,6 @@ bridge carries the rest with `--once`, and what the broker has is compared with 
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import shutil
 import signal
@@ -28,6 +27,7 @@ from typing import Any
 import msgspec
 
 import topics
+from tests.cli.forked import without_settings
 from tests.long.bridge.brokers import BROKERS, Broker, BrokerWriter
 from tests.long.soak.server_client import Server
 from topics.bench.processes import free_port
@@ -45,7 +45,7 @@ class Bridge:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *more: str) -> None:
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
+        environment = without_settings()
         with open(self._log, "ab") as log:
             command = [sys.executable, "-m", "topics", "bridge", *self._options, *more]
             self.process = subprocess.Popen(command, stderr=log, stdout=log, env=environment)

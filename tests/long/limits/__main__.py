@@ -35,7 +35,12 @@ _U64 = struct.Struct("=Q")
 
 
 class LimitsWorld(LiveWorld):
-    command: ClassVar[tuple[str, ...] | None] = (sys.executable, "-m", "tests.long.limits.serve_counted", "serve")
+    """Its server is without TOPICS_VERIFY, which would lengthen the passes that are measured."""
+
+    command: ClassVar[tuple[str, ...] | None] = (
+        *("env", "-u", "TOPICS_VERIFY"),
+        *(sys.executable, "-m", "tests.long.limits.serve_counted", "serve"),
+    )
 
     @property
     def longest_ms(self) -> float:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.cli.forked import Forked, run
+from tests.cli.forked import Forked, run, without_settings
 
 _START_S_MAX = 300.0
 _STOP_S_MAX = 300.0  # of a loaded machine
@@ -72,7 +72,7 @@ class Server:
         self._port_file = directory / "port"
         self._port_file.unlink(missing_ok=True)
         self.log = directory / "stderr"
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
+        environment = without_settings()
         values = {"port": 0, "port_file": self._port_file, "data_dir": directory / "data", **settings}
         environment |= {f"TOPICS_{name.upper()}": str(value) for name, value in values.items()}
         with open(self.log, "ab") as stderr:

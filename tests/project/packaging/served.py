@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from tests.cli.forked import Forked
+from tests.cli.forked import Forked, without_settings
 
 
 @contextmanager
@@ -17,7 +17,7 @@ def served(directory: Path) -> Iterator[str]:
     """A server that is ready; its host:port. It is killed at the end."""
     port_file = directory / "port"
     arguments = ["serve", "--data-dir", str(directory / "data"), "--port", "0", "--port-file", str(port_file)]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
+    environment = without_settings()
     reader, writer = os.pipe()
     server = Forked(arguments, environment, writer, seconds=120)
     os.close(writer)

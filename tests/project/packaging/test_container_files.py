@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes.util
 import json
-import os
 import re
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.forked import without_settings
 from tests.project.packaging.served import get, wait_for
 from tests.project.structure.test_tree import ROOT
 from topics.uring.probe import probe
@@ -51,7 +51,7 @@ def test_a_server_under_the_profile_has_io_uring_and_serves(tmp_path: Path) -> N
     port_file = tmp_path / "port"
     command = [sys.executable, "-c", _UNDER_THE_PROFILE, str(CONTAINER / "seccomp.json"), "serve", "--io", "uring"]
     command += ["--data-dir", str(tmp_path / "data"), "--port", "0", "--port-file", str(port_file)]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
+    environment = without_settings()
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         assert server.stderr is not None

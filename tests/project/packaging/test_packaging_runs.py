@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.forked import without_settings
 from tests.project.packaging.served import wait_for
 from tests.project.structure.test_tree import ROOT
 
@@ -61,7 +62,7 @@ def test_a_server_makes_no_call_that_the_profile_does_not_name(tmp_path: Path, i
         "TOPICS_BACKUP_DIR": str(backups),
         "TOPICS_DURABILITY": "fsync",
     }
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")} | given
+    environment = without_settings() | given
     server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         assert server.stderr is not None

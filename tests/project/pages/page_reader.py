@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import topics
+from tests.cli.fork_server import VERIFY
 
 _COMMANDS = (
     "for ", "curl ", "topics ", "TOPICS_", ".venv/bin/", "python -c ", ". ", "install ", "echo ", "cp ", "pip ",
@@ -135,6 +136,7 @@ class Reader:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(self.directory),
             "LC_ALL": "C.UTF-8",
+            **VERIFY,
         }
         if "localhost:4000" in self.replaced:  # the address without an option
             environment["TOPICS_URL"] = f"http://{self.replaced['localhost:4000']}"
