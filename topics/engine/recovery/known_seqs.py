@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from topics.engine.state.router_frames import ForwardPayload
-from topics.store.format.log_format import FrameType, NameOfTopic
-from topics.store.recovery.log_replay import VerifiedBatches
+from topics.store.format.log_format import FrameType
+from topics.store.recovery.log_replay import NameOfTopic, VerifiedBatches
 
 
 class IdAndHead(NamedTuple):

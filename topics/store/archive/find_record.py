@@ -15,8 +15,8 @@ from topics.store.archive.restore_point import END, RestoredEnd, RestorePoint, c
 from topics.store.archive.timelines import Timeline
 from topics.store.archive.unbroken_log import part_of
 from topics.store.disk.whole_files import read_file
-from topics.store.format.log_format import BATCH_HEADER_BYTES, FrameType, NameOfTopic
-from topics.store.recovery.log_replay import VerifiedBatches
+from topics.store.format.log_format import BATCH_HEADER_BYTES, FrameType
+from topics.store.recovery.log_replay import NameOfTopic, VerifiedBatches
 
 
 class WantedRecord(NamedTuple):

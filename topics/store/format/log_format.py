@@ -28,7 +28,6 @@ from collections.abc import Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
-import msgspec
 import xxhash
 
 from topics.errors import VERSION_REMEDY, CorruptError, FormatError, RequestError
@@ -240,12 +239,6 @@ class FrameType(IntEnum):
     READER_POSITION = 41
     """The position in `seq` up to which a named reader's records are done."""
     READER_DELETE = 42
-
-
-class NameOfTopic(msgspec.Struct):
-    """The name in the payload of a TOPIC_CREATE, or in another description of a topic."""
-
-    name: str
 
 
 ORDERED_TYPES = frozenset(

@@ -16,6 +16,8 @@ import struct
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from topics.common.memory import page_aligned
 from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
@@ -51,6 +53,12 @@ _LOOKS_AT_A_TIME = 8
 NO_LIMIT = 1 << 63
 _O_DIRECT = getattr(os, "O_DIRECT", 0)
 REMEDY = "Nothing was changed. Run `topics fsck` to see what is damaged and what can be kept"
+
+
+class NameOfTopic(msgspec.Struct):
+    """The name in the payload of a TOPIC_CREATE, or in another description of a topic."""
+
+    name: str
 
 
 class LogFile(NamedTuple):
