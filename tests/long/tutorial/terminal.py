@@ -10,9 +10,26 @@ import select
 import signal
 import time
 from collections.abc import Mapping
+from typing import NoReturn
+
+from tests.cli.fork_server import VERIFY
 
 _PROMPT = "follow> "
 _ESCAPES = re.compile(r"\x1b\[[\d;?]*[A-Za-z]|\r")
+
+
+def _be_shell(directory: str, environment: Mapping[str, str]) -> NoReturn:
+    """Replace this process, a fork of the tests, which must not continue as a second one of them."""
+    try:
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):  # ignored where a shell's background jobs are
+            signal.signal(number, signal.SIG_DFL)
+        os.chdir(directory)
+        prompt = {"PS1": _PROMPT, "VIRTUAL_ENV_DISABLE_PROMPT": "1", "TERM": "dumb"}
+        os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"], {**environment, **VERIFY, **prompt})
+    except BaseException as error:
+        os.write(2, f"no shell: {error}\n".encode())
+    finally:
+        os._exit(1)
 
 
 class Terminal:
@@ -21,11 +38,7 @@ class Terminal:
     def __init__(self, directory: str, environment: Mapping[str, str]) -> None:
         self._pid, self._fd = pty.fork()
         if self._pid == 0:
-            for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):  # ignored where a shell's background jobs are
-                signal.signal(number, signal.SIG_DFL)
-            os.chdir(directory)
-            prompt = {"PS1": _PROMPT, "VIRTUAL_ENV_DISABLE_PROMPT": "1", "TERM": "dumb"}
-            os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"], {**environment, **prompt})
+            _be_shell(directory, environment)
         self.printed = ""
         self._typed_at = 0
         self.wait_for(_PROMPT, 20)
