@@ -6,6 +6,7 @@ import errno
 from copy import deepcopy
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from tests.sim.world.sim_disk import SimDirectory
@@ -15,11 +16,11 @@ from tests.store.store_world import StoreWorld
 from topics.engine.recovery.known_seqs import KnownSeqs
 from topics.errors import UsageError
 from topics.store.archive import archiver
-from topics.store.archive.archive_note import BASES, timeline_names
+from topics.store.archive.archive_note import BASES, ShardEnd, timeline_names
 from topics.store.archive.archive_retention import remove_old, remove_old_timelines
 from topics.store.archive.find_record import WantedRecord, find_record
 from topics.store.archive.restore_archive import scan_after, scan_after_base
-from topics.store.archive.restore_point import END, point_at
+from topics.store.archive.restore_point import END, RestorePoint, point_at
 from topics.store.archive.timelines import find_timelines
 from topics.store.archive.verify_archive import verify_timelines
 from topics.store.backup.backup_manifest import backup_names
@@ -673,6 +674,18 @@ def test_seqs_after_a_record_are_known_also_if_the_clock_was_set_back_after_them
     known = KnownSeqs()
     world.run(scan_after_base(world.loop, timeline, base, known.take))
     assert known.by_id[2] == 30
+
+
+def test_seqs_are_looked_for_also_where_no_file_that_the_note_states_is_left() -> None:
+    """A restore then refuses it with the missing file. What a step has copied and not noted is there."""
+    world = filled()
+    world.append(1, 5)
+    archived(world)
+    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
+    unnoted = timeline._replace(note=msgspec.structs.replace(timeline.note, shards={0: ShardEnd(0, 0, 0)}))
+    known = KnownSeqs()
+    world.run(scan_after(world.loop, RestorePoint(unnoted, timeline.bases[0], END), known.take))
+    assert known.by_id[1] == 15
 
 
 def test_a_log_that_is_closed_at_once_has_a_base_in_its_archive() -> None:

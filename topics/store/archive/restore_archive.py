@@ -148,10 +148,11 @@ async def scan_after(loop: Loop, point: RestorePoint, take: Take) -> None:
     for shard, number in point.base.first_log_files.items():
         used = await survey(loop, point.timeline.path, shard, number)
         end = point.record_end
-        if used and (end is None or end.shard != shard):
+        if end is None or end.shard != shard:
             # By its batches: the clock may have been set back, so that times of files come again.
-            end = await _end_by(loop, part.files(shard, used), point.at_ms, shard)
-        left_out = [file for file in used if end is not None and file.number >= end.file_no]
+            restored = part.files(shard, used)
+            end = await _end_by(loop, restored, point.at_ms, shard) if restored else None
+        left_out = used if end is None else [file for file in used if file.number >= end.file_no]
         await _scan_parts(loop, point.timeline, shard, left_out, take)
 
 
