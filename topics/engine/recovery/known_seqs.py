@@ -9,7 +9,7 @@ import numpy as np
 
 from topics.engine.state.router_frames import ForwardPayload
 from topics.store.format.log_format import FrameType
-from topics.store.recovery.log_replay import NameOfTopic, VerifiedBatches
+from topics.store.recovery.log_replay import VerifiedBatches, created_topics
 
 
 class IdAndHead(NamedTuple):
@@ -60,8 +60,8 @@ class KnownSeqs:
     def take(self, _path: str, batches: VerifiedBatches) -> None:
         """Note a piece of the log."""
         frames = batches.frames
-        for at in np.flatnonzero(frames["type"] == FrameType.TOPIC_CREATE).tolist():
-            self.name(int(frames["topic_id"][at]), msgspec.json.decode(batches.payload(at), type=NameOfTopic).name)
+        for topic_id, name in created_topics(batches):
+            self.name(topic_id, name)
         states = np.isin(frames["type"], (FrameType.RECORD, FrameType.HEAD_RESERVATION))
         topic_ids, rows = np.unique(frames["topic_id"][states], return_inverse=True)
         highest = np.zeros(len(topic_ids), np.uint64)

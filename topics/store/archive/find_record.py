@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-import msgspec
 import numpy as np
 
 from topics.errors import CorruptError
@@ -16,7 +15,7 @@ from topics.store.archive.timelines import Timeline
 from topics.store.archive.unbroken_log import part_of
 from topics.store.disk.whole_files import read_file
 from topics.store.format.log_format import BATCH_HEADER_BYTES, FrameType
-from topics.store.recovery.log_replay import NameOfTopic, VerifiedBatches
+from topics.store.recovery.log_replay import VerifiedBatches, created_topics
 
 
 class WantedRecord(NamedTuple):
@@ -65,9 +64,7 @@ async def find_record(
 
     def take(path: str, batches: VerifiedBatches) -> None:
         frames = batches.frames
-        for at in np.flatnonzero(frames["type"] == FrameType.TOPIC_CREATE).tolist():
-            if msgspec.json.decode(batches.payload(at), type=NameOfTopic).name == wanted.topic:
-                ids.add(int(frames["topic_id"][at]))
+        ids.update(topic_id for topic_id, name in created_topics(batches) if name == wanted.topic)
         is_it = (
             (frames["type"] == FrameType.RECORD)
             & (frames["seq"] == wanted.seq)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from topics.common.memory import page_aligned
 from topics.errors import CorruptError, FormatError
@@ -36,6 +37,7 @@ from topics.store.format.log_format import (
     WAL_FIRST_BATCH_OFFSET,
     WAL_HEADER_BYTES,
     BatchHeader,
+    FrameType,
     WalHeader,
     align_up,
     spare_file_no,
@@ -101,6 +103,13 @@ class VerifiedBatches(NamedTuple):
         texts = int(frame["ext_len"]) + int(frame["node_len"]) + int(frame["tag_len"])
         start = int(frame["offset"]) - self.base + FRAME_HEADER_BYTES + texts
         return bytes(self.data[start : start + int(frame["data_len"])])
+
+
+def created_topics(batches: VerifiedBatches) -> list[tuple[int, str]]:
+    """Return id and name of each topic that was created in a piece of the log."""
+    found = np.flatnonzero(batches.frames["type"] == FrameType.TOPIC_CREATE).tolist()
+    decode, ids = msgspec.json.decode, batches.frames["topic_id"]
+    return [(int(ids[at]), decode(batches.payload(at), type=NameOfTopic).name) for at in found]
 
 
 class _Place(NamedTuple):
