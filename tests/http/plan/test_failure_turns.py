@@ -50,6 +50,14 @@ def refused_a_pass(world: SimWorld, server: Server, all_of_them: int) -> list[in
     return counts
 
 
+def with_topic(in_lane: bool) -> SimWorld:
+    """A server that has the topic t."""
+    world = SimWorld(0 if in_lane else 1, all_in_lane=in_lane)
+    world.start()
+    world.connect().send(write("t")).answer("POST")
+    return world
+
+
 @pytest.mark.parametrize("in_lane", [False, True])
 @pytest.mark.parametrize("kind", ["one topic", "a topic each", "creations"])
 def test_so_many_writes_that_fail_together_are_answered_in_a_pass(in_lane: bool, kind: str) -> None:
@@ -73,9 +81,7 @@ def test_so_many_writes_that_fail_together_are_answered_in_a_pass(in_lane: bool,
 
 @pytest.mark.parametrize("in_lane", [False, True])
 def test_a_connection_whose_failure_waits_for_its_turn_gets_its_answers_in_order(in_lane: bool) -> None:
-    world = SimWorld(0 if in_lane else 1, all_in_lane=in_lane)
-    world.start()
-    world.connect().send(write("t")).answer("POST")
+    world = with_topic(in_lane)
     _server, conns = failing(world, [write("t") for _ in range(20)])
     world.heal_storage()
     for conn in conns:
@@ -88,9 +94,7 @@ def test_a_connection_whose_failure_waits_for_its_turn_gets_its_answers_in_order
 
 @pytest.mark.parametrize("in_lane", [False, True])
 def test_a_client_that_leaves_before_its_turn_delays_nobody(in_lane: bool) -> None:
-    world = SimWorld(0 if in_lane else 1, all_in_lane=in_lane)
-    world.start()
-    world.connect().send(write("t")).answer("POST")
+    world = with_topic(in_lane)
     server, conns = failing(world, [write("t") for _ in range(20)])
     for conn in conns[::2]:
         conn.reset()
@@ -101,9 +105,7 @@ def test_a_client_that_leaves_before_its_turn_delays_nobody(in_lane: bool) -> No
 
 @pytest.mark.parametrize("in_lane", [False, True])
 def test_a_stop_waits_for_those_whose_turn_has_not_come(in_lane: bool) -> None:
-    world = SimWorld(0 if in_lane else 1, all_in_lane=in_lane)
-    world.start()
-    world.connect().send(write("t")).answer("POST")
+    world = with_topic(in_lane)
     _server, conns = failing(world, [write("t") for _ in range(20)])
     world.heal_storage()
     world.begin_stop()
