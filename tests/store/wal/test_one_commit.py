@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import cache
 
 import pytest
 
-from tests.project.structure.trees import modules, name_of, nodes
+from tests.project.structure.trees import TOPICS, modules, name_of, nodes
 
 COMMITMENT, CHOICE, SHARD = "store/wal/commitment.py", "store/wal/commit_choice.py", "store/wal/shard.py"
 ONCE = {
@@ -64,3 +64,45 @@ def test_both_drivers_call_the_same_halves_and_each_half_seals_or_judges_once() 
 def test_a_lone_write_asks_the_same_question_as_a_group() -> None:
     found = calls()["choose"].count(SHARD)
     assert found == 5, "flush, the lone write, also after it planned a sync, those after it, the measured places"
+
+
+COUNTERS = "store/wal/counters.py"
+
+
+def counted() -> Counter[str]:
+    """By counter of the log, the number of statements and calls that change it."""
+    (counters,) = [node for node in nodes(TOPICS / COUNTERS) if getattr(node, "name", "") == "LogCounters"]
+    assert isinstance(counters, ast.ClassDef)
+    names = {ast.unparse(line.target) for line in counters.body if isinstance(line, ast.AnnAssign)}
+    found = Counter(dict.fromkeys(names, 0))
+    for path in modules():
+        own = set(ast.walk(counters)) if name_of(path) == COUNTERS else set[ast.AST]()
+        for node in nodes(path):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                changed: ast.expr = node
+            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Subscript):
+                changed = node.target.value
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add":
+                changed = node.func.value
+            else:
+                continue
+            if isinstance(changed, ast.Attribute) and changed.attr in names:
+                receiver = ast.unparse(changed.value)
+                found[changed.attr] += receiver.endswith("counters") or (receiver == "self" and node in own)
+    return found
+
+
+def test_each_counter_of_the_log_counts_one_thing() -> None:
+    """Two places that change one may count different things: callbacks here, records there."""
+    assert {name: count for name, count in counted().items() if count != 1} == {}
+
+
+def test_the_peak_of_the_queue_is_that_of_its_depth() -> None:
+    given = [
+        ast.unparse(argument)
+        for path in modules()
+        for node in nodes(path)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "on_queue_depth"
+        for argument in node.args
+    ]
+    assert given == ["self.queue_depth"], "the number that the metric of the depth shows, too"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 from topics.common.tuples import make_tuple
 from topics.engine.state.append_request import AppendRequest
@@ -68,17 +68,8 @@ _PATH = b"/v0/topics/"
 _READ_SUFFIX = b"/diff"
 
 
-class Peer(Protocol):
-    """A connection of the loop."""
-
-    state: Any
-    owned: bool
-    expected: int
-    recv_data: int
-
-
 Row = tuple[Any, memoryview]
-"""A Peer and the bytes that arrived from it."""
+"""A connection of the loop, and the bytes that arrived from it."""
 
 
 class Lane:
