@@ -40,8 +40,9 @@ _TOLD_NS = 5_000_000
 _NOTED_NS = 30_000_000
 """After this time a small file has been written, if syncs are not late."""
 _ANSWER_NS_MAX = 20_000_000_000
-_HEALED_NS = 15_000_000
-"""Longer than a server takes to continue once it has noticed free space, if syncs are not late."""
+_HEALED_NS = 30_000_000
+"""Longer than a server takes to continue once it has noticed free space, and than a checkpoint takes
+that began without space, if syncs are not late."""
 _SOON_NS = 3_000_000
 """A server that checks for space at least this often is expected to notice it."""
 _SEEN_OPERATIONS = 20
