@@ -202,6 +202,25 @@ def test_all_but_receives_one_by_one_and_sends_that_left_nothing_count_as_interr
     assert loop.interruptions != before
 
 
+def test_receives_and_turns_are_arrivals_and_what_the_loop_asked_for_itself_is_none() -> None:
+    loop, ring, handler, recv = settled_connection()
+    handler.settles = True
+    before = loop.arrivals
+    for count in (1, 2):
+        for _ in range(count):
+            ring.receive(recv, b"x")
+        loop.run_pass(0)
+    assert loop.arrivals == before + 3
+    loop.call_soon(lambda: None)
+    loop.call_later(0, lambda: None)
+    loop.files.write_nowait(5, b"x", 0, lambda res: None)
+    ring.complete(ring.one("write"), 1)
+    loop.run_pass(0)
+    assert loop.arrivals == before + 3
+    loop.turn()
+    assert loop.arrivals == before + 4
+
+
 @pytest.mark.parametrize("comes_along", [False, True])
 def test_sends_that_have_completed_interrupt_nothing_by_themselves_and_beside_a_receive(comes_along: bool) -> None:
     loop, ring, handler, recv = settled_connection()

@@ -75,6 +75,8 @@ class Loop:
         """A counter that grows whenever anything was handled but receives, one a pass, and sends,
         which all left nothing to do.
         """
+        self._turns = 0
+        """Number of calls of `turn`."""
         self._again = False
         self._has_completed = False
         """Whether this pass has completions beside receives and sends, or was woken."""
@@ -109,6 +111,7 @@ class Loop:
         Work that the end of the pass completes by itself (a commit in place) is done when this
         returns.
         """
+        self._turns += 1
         if self._ready or self._from_threads or self._traffic.busy or self._timers.due_by(self.clock.monotonic_ns()):
             self.run_pass(0)
             return
@@ -224,6 +227,11 @@ class Loop:
 
     def stats(self) -> LoopStats:
         return self._stats
+
+    @property
+    def arrivals(self) -> int:
+        """Number of receives, and of calls of `turn`, so far: what asked for work from outside."""
+        return self._stats.messages_received + self._turns
 
     @property
     def passes(self) -> int:

@@ -62,7 +62,7 @@ class Scrapes:
         while page.waiting:
             answers, page.waiting = page.waiting, []
             began_ns = loop.clock.monotonic_ns()
-            turns = TimeSlices(loop.clock, loop.next_pass, _TURN_NS)
+            turns = TimeSlices(loop, _TURN_NS)
             made: bytes | Exception
             try:
                 process = None if self._read_process is None or key is None else await self._read_process(loop)

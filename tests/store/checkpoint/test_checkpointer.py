@@ -302,3 +302,47 @@ def test_a_write_of_a_delete_flag_that_did_nothing_is_repeated(error: int) -> No
     assert not world.store.log.read_only
     after = world.next_life(power_cut=True)
     assert set(after.topic(1).rows) == set(range(1, 31)) - {2, 5, 9}
+
+
+# --- how much of the loop it takes -----------------------------------------------------------------------------------
+def test_a_checkpoint_rests_longer_the_shorter_the_log_is() -> None:
+    mib = 1 << 20
+    world = StoreWorld(config=small_config(checkpoint_wal_bytes=4 * mib, max_log_bytes=16 * mib)).open()
+    share, bound = world.store.checkpointer._rest_share, world.store.checkpointer._log.bound
+    shares = []
+    for size in (0, 4, 5, 6, 8, 16):
+        bound.bytes = size * mib
+        shares.append(share())
+    assert shares == [8, 8, 5, 2, 2, 2]
+    bound.bytes = 0
+    world.store.checkpointer._met_full_disk = True
+    assert share() == 2
+
+
+def test_without_a_bound_of_the_log_a_checkpoint_is_urgent_once_another_is_due() -> None:
+    mib = 1 << 20
+    world = StoreWorld(config=small_config(checkpoint_wal_bytes=4 * mib, max_log_bytes=0)).open()
+    bound = world.store.checkpointer._log.bound
+    bound.bytes = 5 * mib
+    assert world.store.checkpointer._rest_share() == 5
+    bound.bytes = 8 * mib
+    assert world.store.checkpointer._rest_share() == 2
+
+
+def test_the_rate_that_delays_commits_leaves_out_the_time_that_a_calm_checkpoint_gives_to_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = written()
+    checkpointer = world.store.checkpointer
+    flag_deleted = checkpointer.flag_deleted
+    measured: list[int] = []
+
+    async def slow() -> None:
+        await world.loop.sleep(7 * _S)
+        checkpointer._turns.given_ns += 5 * _S
+        await flag_deleted()
+
+    monkeypatch.setattr(checkpointer, "flag_deleted", slow)
+    monkeypatch.setattr(checkpointer._log.bound, "on_checkpoint", lambda _size, took_ns: measured.append(took_ns))
+    world.checkpoint()
+    assert [took_ns // _S for took_ns in measured] == [2]

@@ -34,7 +34,7 @@ class LogFile:
         self.data = b"".join(frames)
         self.fetched: list[FileRange] = []
         self.loop = Loop(SimRing(0), SimRing(0).clock)
-        self.readers = LiveFrameReaders(self, TimeSlices(self.loop.clock, self.loop.next_pass, 0))  # type: ignore[arg-type]
+        self.readers = LiveFrameReaders(self, TimeSlices(self.loop, 0))  # type: ignore[arg-type]
 
     def begin_fetch(self, pieces: list[FileRange], memory: memoryview | None = None) -> Future[list[memoryview]]:
         self.fetched += pieces

@@ -13,24 +13,34 @@ _MS = 1_000_000
 
 
 class Passes:
-    """A loop whose passes last as long as the test says."""
+    """A loop whose passes last as long as the test says; in some, something arrives."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
-        self.waiting: list[Future[None]] = []
+        self.arrivals = 0
+        self.waiting: list[tuple[int, Future[None]]] = []
+        """Waiting futures, each with the time from which on it may be resolved."""
         self.soon: list[Callable[[], object]] = []
-        self.turns = TimeSlices(self.clock, self._next, 2 * _MS)
+        self.share = 2.0
+        self.turns = TimeSlices(self, 2 * _MS, lambda: self.share)
 
-    def _next(self) -> Future[None]:
-        self.waiting.append(Future())
-        return self.waiting[-1]
+    def next_pass(self) -> Future[None]:
+        self.waiting.append((0, Future()))
+        return self.waiting[-1][1]
 
-    def go(self, ns: int) -> None:
-        """One that takes so long."""
+    async def sleep(self, ns: int) -> None:
+        self.waiting.append((self.clock.monotonic_ns() + ns, Future()))
+        await self.waiting[-1][1]
+
+    def go(self, ns: int, arrivals: int = 1) -> None:
+        """Make a pass that takes so long, and in which so much arrives."""
         assert self.waiting
         self.clock.advance_ns(ns)
-        waiting, self.waiting = self.waiting, []
-        for future in waiting:
+        self.arrivals += arrivals
+        now_ns = self.clock.monotonic_ns()
+        due = [future for at_ns, future in self.waiting if at_ns <= now_ns]
+        self.waiting = [(at_ns, future) for at_ns, future in self.waiting if at_ns > now_ns]
+        for future in due:
             future.set_result(None)
         self.run()
 
@@ -71,11 +81,40 @@ def test_after_a_slice_come_passes_that_last_twice_as_long() -> None:
     assert not passes.turns.over
 
 
-def test_beside_a_loop_with_nothing_to_do_the_rest_is_one_pass() -> None:
+def test_a_rest_is_longer_where_the_work_is_not_urgent_and_the_difference_is_counted() -> None:
+    passes = Passes()
+    passes.share = 8
+    passes.clock.advance_ns(2 * _MS)
+    rest = passes.rest()
+    for _ in range(15):
+        passes.go(_MS)
+        assert not rest.done
+    passes.share = 2
+    passes.go(_MS)
+    assert rest.done
+    assert passes.turns.given_ns == 12 * _MS
+
+
+def test_beside_a_loop_where_nothing_arrives_for_a_moment_the_rest_ends() -> None:
     passes = Passes()
     passes.clock.advance_ns(5 * _MS)
     rest = passes.rest()
-    passes.go(10_000)
+    passes.go(10_000, arrivals=0)
+    passes.go(100_000)
+    passes.go(50_000, arrivals=0)  # clients that have their answers send the next requests now
+    assert not rest.done
+    passes.go(50_000)
+    assert not rest.done
+    passes.go(100_000, arrivals=0)
+    assert rest.done
+    assert passes.turns.given_ns == 0
+
+
+def test_a_rest_lasts_a_pass_also_after_no_time() -> None:
+    passes = Passes()
+    rest = passes.rest()
+    assert not rest.done
+    passes.go(0)
     assert rest.done
 
 
@@ -84,7 +123,7 @@ def test_waiting_is_no_work_and_0_is_no_limit() -> None:
     passes.clock.advance_ns(5 * _MS)
     passes.turns.resume()
     assert not passes.turns.over
-    endless = TimeSlices(passes.clock, passes._next, 0)
+    endless = TimeSlices(passes, 0)
     passes.clock.advance_ns(1000 * _MS)
     assert not endless.over
 

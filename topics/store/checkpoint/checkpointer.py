@@ -50,7 +50,7 @@ from topics.store.checkpoint.tiering import Tiering
 from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.disk.disk_space import lacks_space
 from topics.store.disk.open_files import OpenFiles
-from topics.store.disk.time_slices import TimeSlices, a_step_a_pass
+from topics.store.disk.time_slices import REST_SHARE, TimeSlices, a_step_a_pass
 from topics.store.disk.whole_files import lacks_descriptors
 from topics.store.format.catalog import CheckpointCatalog, Deletions
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
@@ -67,6 +67,10 @@ from topics.store.wal.write_batch import Commit
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_NS = 1_000_000_000
+_CALM_REST_SHARE = 8
+"""Length of a rest in lengths of the slice before it, while the log is short."""
+_URGENT_PART = 0.5
+"""Part of the way from a due checkpoint to delayed commits; at its end the work is urgent."""
 OnShown = Callable[[bool], None]
 """The callback when the snapshot is written.
 
@@ -125,7 +129,7 @@ class Checkpointer:
         """
         self._retired_shards = retired_shards
         """Shards of an earlier count, and where their replay begins after a checkpoint."""
-        self._turns = TimeSlices(loop.clock, loop.next_pass, config.checkpoint_us_per_pass * 1000)
+        self._turns = TimeSlices(loop, config.checkpoint_us_per_pass * 1000, self._rest_share)
         self._low_space = LowSpace(catalog, manifest, table, wal, config, self._turns)
         self._files_to_empty = FilesToEmpty(wal, table, self._low_space, has_retired=bool(retired_shards))
         self._compaction = Compaction(catalog, manifest, table, config, self._turns)
@@ -283,6 +287,19 @@ class Checkpointer:
         if self._log.bound.pressed and self._emptied:  # otherwise the next check tries again
             self._begin()
 
+    def _rest_share(self) -> float:
+        """Return the length of the next rest in lengths of the slice before it.
+
+        A checkpoint has time while the log is no longer than where one begins. From there on it
+        gets more of the loop, and all that it may have before commits are delayed for its sake.
+        """
+        due, delayed = self._log.sizes.checkpoint, self._log.bound.checkpoint_bytes
+        way = (delayed or 2 * due) - due
+        if way <= 0 or self._log.disk_full or self._met_full_disk:
+            return REST_SHARE
+        urgency = min(1.0, max(0.0, (self._log.bound.bytes - due) / (_URGENT_PART * way)))
+        return _CALM_REST_SHARE - (_CALM_REST_SHARE - REST_SHARE) * urgency
+
     async def _on_full_disk(self) -> None:
         """Release the reserve if a snapshot needs its space; the next attempt manages with less."""
         self._met_full_disk = True
@@ -293,7 +310,7 @@ class Checkpointer:
     async def _checkpoint(
         self, clean: bool, moves: bool, *, whole: bool, on_shown: OnShown, on_captured: OnCaptured | None
     ) -> None:
-        began_ns = self._loop.clock.monotonic_ns()
+        began_ns, given_ns = self._loop.clock.monotonic_ns(), self._turns.given_ns
         counters, bound = self._log.counters, self._log.bound
         bytes_seen = counters.bytes_written
         held_bytes = bound.bytes
@@ -329,7 +346,7 @@ class Checkpointer:
         self._emptied = is_whole
         bound.on_emptied(self._log.held_bytes)
         if is_whole:
-            bound.on_checkpoint(held_bytes, took_ns)
+            bound.on_checkpoint(held_bytes, took_ns - (self._turns.given_ns - given_ns))
             self._copied_part = context.copied_bytes / max(1, held_bytes)
         on_shown(is_whole)
         if on_captured is not None and is_whole:

@@ -71,7 +71,7 @@ class Tiering:
         self._opener = opener
         self.compresses = config.segment_codec == "zstd"
         """Whether copies are compressed."""
-        self._turns = TimeSlices(loop.clock, loop.next_pass, config.checkpoint_us_per_pass * 1000)
+        self._turns = TimeSlices(loop, config.checkpoint_us_per_pass * 1000)
         self.broken = False
         """The cold directory failed; nothing is moved until the next start."""
         self.stopped = False

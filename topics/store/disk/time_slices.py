@@ -1,20 +1,23 @@
 """Time slices for work in small pieces, so that other work of the loop has its turn.
 
-A slice of work is followed by passes that last twice as long together, or by one that had nothing
-to do. Beside a busy server the work gets a third of the time, beside an idle one all of it.
-(Virtual time does not advance within a pass, so in the simulator every pass had nothing to do.)
+A slice of work is followed by a rest that is twice as long, or longer where the work is not urgent.
+The rest ends once nothing has arrived for a moment. So beside a busy server the work gets a third
+of the time at most, beside an idle one nearly all of it. A pass without work is no sign of an idle
+server: clients that have their answers need a moment to send the next requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
-from typing import TypeVar, cast
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Protocol, TypeVar, cast
 
 from topics.clock import Clock
 from topics.loop.tasks import Future
 
-_REST_SHARE = 2
-_IDLE_PASS_NS = 100_000
+REST_SHARE = 2
+"""Length of a rest in lengths of the slice before it, for urgent work."""
+_QUIET_NS = 100_000
+"""A rest ends after this time without arrivals."""
 _HURRIED_NS = 5_000_000
 """A slice in a hurry: long against the pass that follows it."""
 
@@ -31,6 +34,17 @@ async def a_step_a_pass(next_pass: Callable[[], Future[None]], steps: Generator[
         await next_pass()
 
 
+class RestingLoop(Protocol):
+    """The part of a loop that time slices need."""
+
+    clock: Clock
+
+    @property
+    def arrivals(self) -> int: ...
+    def next_pass(self) -> Future[None]: ...
+    def sleep(self, ns: int) -> Coroutine[Any, Any, None]: ...
+
+
 class TimeSlices:
     """The slices of one piece of work: `if turns.over: await turns.rest()` between its parts.
 
@@ -38,11 +52,15 @@ class TimeSlices:
     others while it waits for the disk is not counted.
     """
 
-    def __init__(self, clock: Clock, next_pass: Callable[[], Future[None]], slice_ns: int) -> None:
-        """slice_ns: time to work before a rest; 0: never rest by time."""
-        self._now_ns = clock.monotonic_ns
-        self._next_pass = next_pass
+    def __init__(self, loop: RestingLoop, slice_ns: int, rest_share: Callable[[], float] = lambda: REST_SHARE) -> None:
+        """slice_ns: time to work before a rest; 0: never rest by time.
+
+        rest_share: the length of the next rest in lengths of the slice, `REST_SHARE` at least.
+        """
+        self._loop = loop
+        self._now_ns = loop.clock.monotonic_ns
         self._slice_ns = slice_ns
+        self._rest_share = rest_share
         self._began_ns = self._now_ns()
         self._worked_ns = 0
         """Time of the slice used by tasks that share the work."""
@@ -51,6 +69,8 @@ class TimeSlices:
         """Number of slices that have ended."""
         self._is_short = not slice_ns
         """Whether a rest is one pass, whatever the loop has to do."""
+        self.given_ns = 0
+        """Time of all rests beyond that of urgent work."""
 
     @property
     def over(self) -> bool:
@@ -98,15 +118,18 @@ class TimeSlices:
         self._worked_ns += self._began_ns - self._working_since_ns
 
     async def _rest(self, used_ns: int) -> None:
-        ended, now_ns = self._slices, self._now_ns()
-        until_ns = now_ns + _REST_SHARE * used_ns
-        while True:
-            before_ns = now_ns
-            await self._next_pass()
+        ended, rested_ns = self._slices, self._now_ns()
+        until_ns = rested_ns + int(self._rest_share() * used_ns)
+        await self._loop.next_pass()
+        now_ns = self._now_ns()
+        while now_ns < until_ns and not self._is_short:
+            arrivals = self._loop.arrivals
+            await self._loop.sleep(min(_QUIET_NS, until_ns - now_ns))
             now_ns = self._now_ns()
-            if now_ns >= until_ns or now_ns - before_ns < _IDLE_PASS_NS or self._is_short:
+            if self._loop.arrivals == arrivals:
                 break
         if self._slices == ended:  # otherwise the slice that another task began continues
             self._slices += 1
             self._worked_ns = 0
-            self._began_ns = now_ns
+            self._began_ns = self._now_ns()
+            self.given_ns += max(0, self._began_ns - rested_ns - REST_SHARE * used_ns)

@@ -11,11 +11,9 @@ from typing import Any, Protocol
 
 from typing_extensions import Buffer
 
-from topics.clock import Clock
 from topics.errors import StorageError
 from topics.loop.files import Files
-from topics.loop.tasks import Future
-from topics.store.disk.time_slices import TimeSlices
+from topics.store.disk.time_slices import RestingLoop, TimeSlices
 from topics.store.format.compressed_segment import HEADER_BYTES, Blocks, CompressedHeader
 from topics.store.format.file_table import StoredFile
 
@@ -37,14 +35,12 @@ class Rests(Protocol):
     def working(self) -> AbstractContextManager[None]: ...
 
 
-class LoopOfReads(Protocol):
+class LoopOfReads(RestingLoop, Protocol):
     """The part of a loop that reads of compressed segments need."""
 
     files: Files
-    clock: Clock
 
     def spawn(self, coro: Coroutine[Any, Any, Any], name: str = "") -> object: ...
-    def next_pass(self) -> Future[None]: ...
 
 
 class CompressedReads:
@@ -52,7 +48,7 @@ class CompressedReads:
 
     def __init__(self, loop: LoopOfReads) -> None:
         self._loop = loop
-        self._turns = TimeSlices(loop.clock, loop.next_pass, _SLICE_NS)
+        self._turns = TimeSlices(loop, _SLICE_NS)
 
     def begin(
         self, file: StoredFile, offset: int, length: int, done: Callable[[memoryview | StorageError], None]
