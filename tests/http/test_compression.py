@@ -51,9 +51,8 @@ def test_an_answer_around_shared_bytes_is_one_member_and_what_is_shared_is_compr
     sizes: tuple[int, int, int],
 ) -> None:
     """3.1."""
-    compressor = Compressor(1, 1, 1 << 20)
     spent: list[int] = []
-    compressor.spend = spent.append
+    compressor = Compressor(1, 1, 1 << 20, spent.append)
     before, shared, after = (b"%d," % size * (size // 5) for size in sizes)
     for more in (b"", b"!", b"?"):
         encoded, headers = compressor.encode_around(before + more, shared, after + more)

@@ -464,7 +464,7 @@ def test_streams_that_cannot_be_ended_do_not_keep_the_log_from_closing(world: Wo
         raise ValueError("a bug")
         yield
 
-    world.server.service.at_drain.append(fail)
+    world.server.service.streams.at_drain.append(fail)
     world.server.stop()
     world.run_ms(1000)
     assert (world.codes, world.backend.closed) == ([1], True)

@@ -84,16 +84,22 @@ class Server:
             self.access_log = AccessLogFile(loop, config)
             lines = AccessLog(config.access_log_format, loop.clock.now_ms, self.access_log.add)
         table = loop.use_connection_table() if config.http_lane != "off" else None
+        self.gate = Gate()
+        self._websockets = WebSockets(
+            config, loop, None if table is None else Audience(table, SHARED_BYTES_MAX, subscriptions.shared_bytes)
+        )
         self.service = Service(
             config,
             route_table(ui=config.ui == "on"),
             self,
             loop,
             keyring,
+            gate=self.gate.admit,
+            open_websocket=self._websockets.open,
             access_log=lines,
             watch_audience=None if table is None else Audience(table, SHARED_BYTES_MAX, watch_stream.shared_bytes),
         )
-        self.gate = Gate(self.service)
+        self.service.streams.at_drain.append(self._websockets.end_all)
         self.hurried = False
         """A second stop was requested: the server waits for nothing."""
         self._open_backend = open_backend
@@ -103,11 +109,6 @@ class Server:
         self._recovery: Task[None] | None = None
         self._stopping = False
         self._started_ns, self._started_ms = loop.clock.monotonic_ns(), loop.clock.now_ms()
-        self._websockets = WebSockets(
-            self.service,
-            loop,
-            None if table is None else Audience(table, SHARED_BYTES_MAX, subscriptions.shared_bytes),
-        )
         loop.on_pass_end(self._websockets.turns.next_pass, TURNS_ORDER)
         loop.on_pass_end(self.service.failures.next_pass, TURNS_ORDER)
         loop.on_pass_end(self.service.turns.next_pass, TURNS_ORDER)

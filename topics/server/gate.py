@@ -1,7 +1,7 @@
 """The gate: refusals by the server's state, between a request's syntax and its route.
 
-Keys are checked before (`topics.http.access.guard`). While the server serves, the service has no
-gate at all. Source: wire contract, 2.4 and 13.2.
+Keys are checked before (`topics.http.access.guard`). While the server serves, the service asks no
+gate at all (`Service.serve`). Source: wire contract, 2.4 and 13.2.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import enum
 
 from topics.errors import RequestError
 from topics.http.plan.plan import Plan
-from topics.http.plan.service import Service
 
 
 class ServerState(enum.Enum):
@@ -22,24 +21,19 @@ class ServerState(enum.Enum):
 class Gate:
     """The server's state, as requests meet it."""
 
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    def __init__(self) -> None:
         self.state = ServerState.RECOVERING
         self.progress = 0.0
         """Share of recovery done, 0..1."""
-        service.gate = self.admit
 
     def open(self) -> None:
         """Admit every request, because recovery has ended."""
         self.state = ServerState.SERVING
         self.progress = 1.0
-        self._service.gate = None
 
     def drain(self) -> None:
-        """Refuse new requests, and make every answer the last one of its connection."""
+        """Refuse new requests, because the server stops."""
         self.state = ServerState.DRAINING
-        self._service.gate = self.admit
-        self._service.closing = True
 
     def admit(self, plan: Plan) -> RequestError | None:
         """Return the refusal of a request, or None to admit it.

@@ -129,8 +129,8 @@ class ServerMetrics:
             "bytes_live": engine.bytes_live,
             "queue_topics": engine.queues,
             "queue_leases_in_flight": now.leases,
-            "sse_connections": self._service.stream_slots.open,
-            "watch_sessions": len(self._service.sessions),
+            "sse_connections": self._service.streams.slots.open,
+            "watch_sessions": len(self._service.streams.sessions),
             "ready": now.ready,
             "replay_progress": now.progress,
             "uptime_ms": now.uptime_ms,
@@ -173,7 +173,8 @@ class ServerMetrics:
             yield CounterMetricFamily(f"topics_loop_{name}", f"{name} of the event loop", number)
 
     def _stream_families(self) -> Iterator[Metric]:
-        open_streams, sessions = self._service.stream_slots.open, len(self._service.sessions)
+        streams = self._service.streams
+        open_streams, sessions = streams.slots.open, len(streams.sessions)
         yield GaugeMetricFamily("topics_sse_connections", "Open watch and work streams and WebSockets", open_streams)
         yield GaugeMetricFamily("topics_watch_sessions", "Live watch sessions", sessions)
 

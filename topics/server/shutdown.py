@@ -71,7 +71,8 @@ async def drain(server: DrainedServer) -> None:
     listener.stop_accepting()
     await _by_turns(loop, map(_begin_held, listener.connections), ENDS_A_PASS)
     server.gate.drain()
-    for end_streams in service.at_drain:
+    service.drain()
+    for end_streams in service.streams.at_drain:
         await _by_turns(loop, end_streams(), ENDS_A_PASS)
     if server.engine is not None:
         server.engine.begin_shutdown()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from topics.config import Config
 from topics.engine.delivery.audience import Audience
 from topics.engine.values.ports import TimersPort
 from topics.http.access.scope import Scope
@@ -20,24 +21,21 @@ from topics.ws.session import Rights, WebSocketSession
 
 
 class WebSockets:
-    """Accepts upgrades from `service`, and ends its sessions when the server drains."""
+    """Accepts upgrades of one service, and ends the sessions when the server drains."""
 
-    def __init__(self, service: Service, timers: TimersPort, audience: Audience | None) -> None:
+    def __init__(self, config: Config, timers: TimersPort, audience: Audience | None) -> None:
         """audience: that of all sessions, if their connections share sends."""
-        self._service = service
-        self.turns = FrameTurns(timers, service.config.ws_pass_frames)
+        self.turns = FrameTurns(timers, config.ws_pass_frames)
         """The budget of frames; call its `next_pass` at the end of each pass, before the flush."""
         self._host: Host | None = None
         self._audience = audience
         self._open: set[ServedSession] = set()
-        service.open_websocket = self.open
-        service.at_drain.append(self._end_all)
 
     def open(self, call: Call) -> None:
         """Upgrade a request. Raises: RequestError, a wrong handshake or too many connections."""
-        service, request, principal = self._service, call.plan.request, call.principal
+        service, request, principal = call.service, call.plan.request, call.principal
         accept = accept_key(request.headers, request.framing.version_minor)
-        slot = service.stream_slots.take(principal.key_id)
+        slot = service.streams.slots.take(principal.key_id)
         scopes = (principal.may(Scope.READ), principal.may(Scope.WRITE), principal.may(Scope.ADMIN))
         rights = Rights(*scopes, principal.allows, principal.prefixes)
 
@@ -46,17 +44,15 @@ class WebSockets:
                 slot.release()
                 self._open.discard(session)
 
-            session = ServedSession(self.host, transport, rights, on_end, strict=call.plan.strict)
+            session = ServedSession(self._host_of(service), transport, rights, on_end, strict=call.plan.strict)
             slot.on_key_gone = session.on_key_gone
             self._open.add(session)
             return session
 
         call.upgrade(switching_protocols(accept, call.plan.all_headers), open_session)
 
-    @property
-    def host(self) -> Host:
-        """The objects that sessions share, created for the first session."""
-        service = self._service
+    def _host_of(self, service: Service) -> Host:
+        """Return the objects that sessions share, created for the first session."""
         if self._host is None:
             self._host = Host(
                 service.config,
@@ -70,7 +66,8 @@ class WebSockets:
             )
         return self._host
 
-    def _end_all(self) -> Iterator[None]:
+    def end_all(self) -> Iterator[None]:
+        """End all sessions, one a step: see `OpenStreams.at_drain`."""
         for session in list(self._open):
             session.going_away()
             yield

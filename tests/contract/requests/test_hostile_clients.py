@@ -34,7 +34,7 @@ def held(world: World) -> dict[str, int]:
         "outbound": sum(conn.outbound_bytes for conn in connections),
         "inbound": sum(conn.state.held_bytes for conn in connections),
         "in progress": server.service.in_flight.requests,
-        "streams": server.service.stream_slots.open,
+        "streams": server.service.streams.slots.open,
     }
 
 

@@ -663,7 +663,7 @@ def test_a_client_that_leaves_gives_everything_back(make_world: MakeWorld) -> No
     assert metrics["sse_connections"] == 0
     if isinstance(world, SimWorld):
         assert world.server is not None
-        assert not len(world.server.service.heartbeats)
+        assert not len(world.server.service.streams.heartbeats)
 
 
 def test_shutdown_is_told_to_every_stream(world: World) -> None:

@@ -29,7 +29,11 @@ class Served:
         self.most: dict[str, int] = {}
         self.total: dict[str, int] = {}
         self.peers = [Peer(self, number) for number in range(PEERS)]
-        self.service = SimpleNamespace(at_drain=[self._end_streams], in_flight=SimpleNamespace(requests=0))
+        self.service = SimpleNamespace(
+            drain=lambda: None,
+            streams=SimpleNamespace(at_drain=[self._end_streams]),
+            in_flight=SimpleNamespace(requests=0),
+        )
         self.gate = SimpleNamespace(drain=lambda: None)
         self.hurried = False
         self.engine = None
@@ -108,7 +112,7 @@ def test_a_stop_begins_some_requests_whose_heads_are_held_in_a_pass(monkeypatch:
     """All of them before new requests are refused."""
     served = Served()
     monkeypatch.setattr(shutdown, "HttpConnection", Peer)
-    served.gate = SimpleNamespace(drain=lambda: served.count(f"drained after {served.total['begun']}"))
+    served.service.drain = lambda: served.count(f"drained after {served.total['begun']}")
     served.stop()
     assert (served.total["begun"], served.most["begun"]) == (PEERS, ENDS_A_PASS)
     assert served.total[f"drained after {PEERS}"] == 1

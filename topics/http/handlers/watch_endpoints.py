@@ -67,7 +67,7 @@ def create_session(call: Call) -> None:
     def found(beginnings: dict[str, Beginning]) -> None:
         cursors: Cursors = {name: beginning.from_seq for name, beginning in beginnings.items()}
         session = WatchSession(call.principal.key_id, query, heartbeat_ms * 1_000_000, cursors, of_prefixes)
-        call.service.sessions.add(session)
+        call.service.streams.sessions.add(session)
         topics = {name: beginning._asdict() for name, beginning in beginnings.items()}
         shape = b'{"wid":"%b","stream_url":"/v0/watch/%b","session_ttl_ms":%d,"topics":%b,"performance":{%b}}'
         wid, performance = session.wid.encode(), b'"server_total_ms":' + call.total_ms()
@@ -152,23 +152,23 @@ def _look_up(
 def open_stream(call: Call) -> None:
     """Stream the session's topics from its cursors on, until client or server ends it (10.3)."""
     event_streams.check_accept(call.plan)
-    service = call.service
-    session = service.sessions.find(call.name)
+    service, streams = call.service, call.service.streams
+    session = streams.sessions.find(call.name)
     if session is None:
         raise RequestError("not_found", "there is no such watch session, or it was idle for too long: create a new one")
     if session.key_id is not None and session.key_id != call.principal.key_id:
         raise RequestError("unauthorized", "this watch session belongs to the key that created it: send that key")
-    slot = service.stream_slots.take(session.key_id)
+    slot = streams.slots.take(session.key_id)
     last_event_id = call.plan.request.headers.get(b"last-event-id", b"")
     if last_event_id:
         session.rewind(read_cursor_id(last_event_id))
 
     def on_end() -> None:
         slot.release()
-        del service.watch_streams[watch]
+        del streams.watches[watch]
 
-    watch = WatchStream(session, service.sessions, service.heartbeats, service.now_ns(), on_end, service.watch_audience)
+    watch = WatchStream(session, streams.sessions, streams.heartbeats, service.now_ns(), on_end, streams.audience)
     slot.on_key_gone = watch.on_key_gone
-    service.watch_streams[watch] = None
+    streams.watches[watch] = None
     stream = call.open_stream(sse.CONTENT_TYPE, sse.HEADERS, watch.on_drained, watch.on_disconnect)
     watch.open(service.engine.open_feed(watch), stream)

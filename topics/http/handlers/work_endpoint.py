@@ -24,9 +24,9 @@ def open_stream(call: Call) -> None:
         None if lease_ms == _NO_NUMBER else lease_ms,
         with_attempts=boolean(query, "include_attempts", False),
     )
-    work = WorkStream(call.plan.name_json, service.heartbeats, service.now_ns)
+    work = WorkStream(call.plan.name_json, service.streams.heartbeats, service.now_ns)
     push = service.engine.open_push(request, work)
-    slot = service.stream_slots.take(call.principal.key_id)
+    slot = service.streams.slots.take(call.principal.key_id)
     slot.on_key_gone = work.on_key_gone
     stream = call.open_stream(sse.CONTENT_TYPE, sse.HEADERS, work.on_drained, work.on_disconnect)
     work.open(push, stream, slot.release)

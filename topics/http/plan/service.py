@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from topics.clock import Clock
@@ -12,7 +12,6 @@ from topics.common.memory import MemoryReturns
 from topics.config import Config
 from topics.engine.delivery.audience import Audience
 from topics.engine.values.name_rules import Prefixes
-from topics.engine.values.ports import TimersPort
 from topics.engine.write.long_bodies import LongBodies
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError
@@ -28,10 +27,7 @@ from topics.http.plan.failure_turns import FailureTurns
 from topics.http.plan.in_flight import InFlight
 from topics.http.plan.plan import Plan, Planner
 from topics.http.plan.request_turns import RequestTurns
-from topics.http.streams.heartbeats import Heartbeats
-from topics.http.streams.stream_slots import StreamSlots
-from topics.http.streams.watch_sessions import Sessions
-from topics.http.streams.watch_stream import WatchStream
+from topics.http.streams.open_streams import OpenStreams, StreamLoop
 from topics.http.wire.compression import Compressor
 from topics.http.wire.parser import open_parser
 from topics.http.wire.response import ResponseWriter
@@ -69,19 +65,25 @@ class Probes(Protocol):
     def scrapes(self) -> MetricsPages: ...
 
 
-class ServiceLoop(TimersPort, Protocol):
+class ServiceLoop(StreamLoop, Protocol):
     """The part of `topics.loop.loop.Loop` that requests use."""
 
     @property
     def clock(self) -> Clock: ...
-    def random_bytes(self, count: int) -> bytes: ...
     def has_one_sender(self) -> bool: ...
     def has_few_senders(self) -> bool: ...
     def again(self) -> None: ...
 
 
+def _no_websocket(_call: object) -> None:
+    raise RequestError("not_found", "this server speaks no WebSocket")
+
+
 class Service:
-    """The shared state of a server's HTTP side, on one thread; `server/` builds and switches it."""
+    """The shared state of a server's HTTP side, on one thread; `server/` builds and switches it.
+
+    It has no engine and admits what `gate` lets pass, until `serve`.
+    """
 
     def __init__(
         self,
@@ -91,23 +93,24 @@ class Service:
         loop: ServiceLoop,
         keyring: Keyring = NO_KEYS,
         *,
+        gate: Gate | None = None,
+        open_websocket: Callable[[Any], None] = _no_websocket,
         access_log: AccessLog | None = None,
         watch_audience: Audience | None = None,
     ) -> None:
-        """access_log: gets a line for each answer. watch_audience: that of streams of one topic."""
+        """access_log: gets a line for each answer. watch_audience: that of streams of one topic.
+
+        open_websocket: handles the call of an upgrade whose path and method are valid.
+        """
         self.config = config
-        self.clock = clock = loop.clock
-        self.now_ns = clock.monotonic_ns
-        self._loop = loop
-        self.heartbeats = Heartbeats(loop)
+        self.now_ns = loop.clock.monotonic_ns
+        self.streams = OpenStreams(config, loop, watch_audience)
         self.turns = RequestTurns(loop, self.now_ns, config.pass_requests_us)
         self.failures = FailureTurns(loop)
         self.long_bodies = LongBodies(config, loop)
         self.long_commands = LongBodies(config, loop)
         """Turns of small bodies that take long to unpack, so that they wait for no megabytes."""
         self.memory_returns = MemoryReturns(loop.call_later)
-        limits = config.max_watch_sessions, config.max_watch_sessions_per_key, config.max_client_bytes
-        self.sessions = Sessions(clock, loop.random_bytes, *limits)
         self.probes = probes
         self.hosts = HostRule(config.host, config.allowed_hosts, config.allowed_origins, enabled=config.host_check)
         self.planner = Planner(
@@ -121,25 +124,18 @@ class Service:
             max_command_bytes=config.max_command_bytes,
         )
         self.writer = ResponseWriter()
-        self.compressor = Compressor(config.gzip_level, config.gzip_min_bytes, config.gzip_max_bytes)
+        gzip = config.gzip_level, config.gzip_min_bytes, config.gzip_max_bytes
+        self.compressor = Compressor(*gzip, self._spend_reading)
         self.scanner = WriteScanner(config)
         self.step_bytes = config.pass_body_bytes or 1 << 62
         """Longer bodies are processed in turns, and not copied."""
         self.asks_for_keys = bool(keyring)
         self.description = Description(routes.routes, config, asks_for_keys=self.asks_for_keys)
-        self.stream_slots = StreamSlots(config.max_sse_connections, config.max_sse_connections_per_key)
-        """Slots of SSE streams and WebSockets together; an opener takes one first."""
-        self.gate: Gate | None = None
+        self._gate = self.gate = gate
         """A check of every plan, between the keys and the routing errors; None lets all pass."""
         self.closing = False
         """Whether every answer closes its connection (shutdown)."""
-        self.at_drain: list[Callable[[], Iterator[None]]] = []
-        """Callbacks for the start of a shutdown: owners end their open streams (R-LIFE-7).
-
-        Each step ends one at most.
-        """
-        self.open_websocket: Callable[[Any], None] = _no_websocket
-        """The handler of an upgrade request whose path and method are valid; `server/` sets it."""
+        self.open_websocket = open_websocket
         self.tick = 0
         """Seconds, roughly. Connections note it as the time at which they began to wait."""
         self.served: deque[Plan] = deque(maxlen=_SERVED)
@@ -159,10 +155,6 @@ class Service:
         """Times of sampled writes: from the whole head and body to the rows."""
         self.append = Histogram()
         """Times of sampled writes: admission, seqs, frames in the log's batch."""
-        self.watch_streams: dict[WatchStream, None] = {}
-        """The open watch streams."""
-        self.watch_audience = watch_audience
-        self.at_drain.append(self._end_watch_streams)
         self.has_one_sender = loop.has_one_sender
         self.has_few_senders = loop.has_few_senders
         self.again = loop.again
@@ -174,27 +166,24 @@ class Service:
         assert self._engine is not None, "a request passed the gate before recovery had ended"
         return self._engine
 
-    def _end_watch_streams(self) -> Iterator[None]:
-        for stream in list(self.watch_streams):
-            if stream in self.watch_streams:
-                stream.shut_down()
-            yield
-
     def on_keys_changed(self, key_ids: frozenset[int]) -> int:
         """Replace the valid keys; end streams, some in each pass, and drop sessions of others.
 
         Return the number of streams that end.
         """
         self.planner.forget()
-        ended = self.stream_slots.end_others(key_ids, self._loop)
-        self.sessions.drop_others(key_ids)
-        return ended
+        return self.streams.end_others(key_ids)
 
     def serve(self, engine: EngineApi) -> None:
-        """Answer requests from `engine` from now on."""
+        """Answer requests from `engine` from now on, past the gate."""
         self._engine = engine
-        self.compressor.spend = engine.spend_reading
+        self.gate = None
 
+    def drain(self) -> None:
+        """Ask the gate again, and make every answer the last one of its connection."""
+        self.gate = self._gate
+        self.closing = True
 
-def _no_websocket(_call: object) -> None:
-    raise RequestError("not_found", "this server speaks no WebSocket")
+    def _spend_reading(self, size: int) -> None:
+        if self._engine is not None:
+            self._engine.spend_reading(size)

@@ -27,19 +27,19 @@ class Compressor:
     """A gzip encoder with one level and bounds of size.
 
     level: the level of zlib, 1 to 9; 0 never compresses. Bodies of min_bytes to max_bytes are
-    compressed.
+    compressed. spend: called with bytes that a read could have rendered meanwhile, before something
+    is compressed.
     """
 
-    __slots__ = ("_level", "_shared", "max_bytes", "min_bytes", "spend")
+    __slots__ = ("_level", "_shared", "_spend", "max_bytes", "min_bytes")
 
-    def __init__(self, level: int, min_bytes: int, max_bytes: int) -> None:
+    def __init__(
+        self, level: int, min_bytes: int, max_bytes: int, spend: Callable[[int], None] = lambda _size: None
+    ) -> None:
         self._level = level
         self.max_bytes = max_bytes
         self.min_bytes = min_bytes if level else 1 << 62
-        self.spend: Callable[[int], None] = _nothing
-        """Called with bytes that a read could have rendered meanwhile, before something is
-        compressed.
-        """
+        self._spend = spend
         self._shared = b"", b""
         """The bytes last compressed for several answers, and what they became."""
 
@@ -50,7 +50,7 @@ class Compressor:
         """
         if len(body) > self.max_bytes:
             return body, b""
-        self.spend(_COST * len(body))
+        self._spend(_COST * len(body))
         window, memory = _SMALL if len(body) <= 4096 else _LARGE
         stream = zlib.compressobj(self._level, zlib.DEFLATED, window, memory)
         encoded = stream.compress(body) + stream.flush()
@@ -66,7 +66,7 @@ class Compressor:
             return before + shared + after, b""
         known, packed = self._shared
         if known is not shared:
-            self.spend(_COST * len(shared))
+            self._spend(_COST * len(shared))
             packed = self._part(shared, zlib.Z_SYNC_FLUSH)
             self._shared = shared, packed
         checksum = zlib.crc32(after, zlib.crc32(shared, zlib.crc32(before)))
@@ -80,10 +80,6 @@ class Compressor:
         window, memory = (12, _SMALL[1]) if len(data) <= 4096 else (zlib.MAX_WBITS, _LARGE[1])
         stream = zlib.compressobj(self._level, zlib.DEFLATED, -window, memory)
         return stream.compress(data) + stream.flush(flush)
-
-
-def _nothing(_size: int) -> None:
-    """Spend nothing: no reads take turns."""
 
 
 def offers_gzip(accept_encoding: bytes) -> bool:
