@@ -140,12 +140,13 @@ def test_a_call_runs_exclusively_only_when_no_work_is_due(disk: Disk) -> None:
 
 
 def test_work_that_is_due_is_done_before_an_exclusive_call(disk: Disk) -> None:
-    driver = Driver(disk.loop)
+    line: list[str] = []
+    driver = Driver(disk.loop, line=line)
     done: list[str] = []
     disk.loop.call_soon(lambda: done.append("due"))
     assert driver.run_exclusively(lambda text: done.append(text) or text, "mine") == "mine"  # type: ignore[func-returns-value]
     assert done == ["due", "mine"]
-    driver.has_line = lambda: True
+    line.append("an append")
     disk.loop.call_soon(lambda: done.append("due again"))
     assert driver.run_exclusively(str, "an append waits for room by then") is None
     assert done[2:] == ["due again"]

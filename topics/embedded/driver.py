@@ -19,7 +19,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Any, TypeVar
 
 from topics.embedded.calls import PendingCall, Start
@@ -68,6 +68,7 @@ class Driver:
     Without `start` there is no maintenance thread, and the only thread calls `drive_due` between
     its calls.
 
+    line: the appends that wait for room, which no later one may overtake.
     begin_us: time within which calls of the inbox are begun in a pass; 0: no limit.
     allow_in_place(allowed): allows, or forbids, that the log's commits and syncs stop the thread
         that drives.
@@ -80,8 +81,16 @@ class Driver:
         forked   UsageError   False    none, in the child  gets it: the parent's loop continues
     """
 
-    def __init__(self, loop: Loop, *, begin_us: int = 0, allow_in_place: Callable[[bool], None] | None = None) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        *,
+        line: Sized = (),
+        begin_us: int = 0,
+        allow_in_place: Callable[[bool], None] | None = None,
+    ) -> None:
         self._loop = loop
+        self._line = line
         self._begin_ns = begin_us * 1000
         self._driving_lock = threading.Lock()
         self._inbox: deque[PendingCall[Any]] = deque()
@@ -116,8 +125,6 @@ class Driver:
             waits=lambda: loop.operations_in_flight > 0 or loop.files.in_threads > 0,
         )
         self._allow_in_place = allow_in_place or _ignore
-        self.has_line: Callable[[], bool] = _never
-        """Returns whether appends wait for room, which no later one may overtake."""
         self._lasting = {threading.main_thread().ident}
         """Ids of threads that do not end before the log does."""
 
@@ -250,7 +257,7 @@ class Driver:
             now_ns = loop.clock.monotonic_ns()
             is_due = not loop.is_quiet(now_ns) or (now_ns - self._drove_ns >= _LOOK_NS and loop.operations_in_flight)
             if is_due and not self._inbox and self._look():
-                is_due = self.has_line() or not loop.is_quiet(loop.clock.monotonic_ns())
+                is_due = len(self._line) > 0 or not loop.is_quiet(loop.clock.monotonic_ns())
             if self._refusal is not None or self._inbox or is_due:
                 self._release_driving()
                 self.check()
@@ -679,10 +686,6 @@ def _doing(do: Callable[[], None]) -> Start[None]:
 
 def _ignore(_outcome: object) -> None:
     pass
-
-
-def _never() -> bool:
-    return False
 
 
 def _at_once() -> bool:

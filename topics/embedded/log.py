@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import warnings
+from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -151,15 +152,19 @@ class Log(ComposedCalls):
                 self._opened = parts.opened
                 self._engine = parts.opened.engine
                 store_log = parts.opened.log
+                line: deque[Offer] = deque()
                 self._driver = Driver(
-                    self._loop, begin_us=config.pass_requests_us // _BEGINS, allow_in_place=store_log.allow_in_place
+                    self._loop,
+                    line=line,
+                    begin_us=config.pass_requests_us // _BEGINS,
+                    allow_in_place=store_log.allow_in_place,
                 )
                 store_log.sync_in_place(self._driver.waits_alone)
                 self._lender = Lender(parts.opened.store.reader, self._loop.call_later, config.max_held_files)
                 starts = self._starts_type(self._engine, config, self._lender, self._loop.clock.monotonic_ns)
                 super().__init__(starts, starts)
                 self._starts = starts
-                self._admission = Admission(self._loop, self._engine, starts.appending, self._driver, config)
+                self._admission = Admission(self._loop, self._engine, starts.appending, self._driver, config, line=line)
                 self._gatherer = Gatherer(self._driver, self._loop.clock, starts.request_of_gathered, self._admission)
                 if ring is None:
                     self._driver.start()  # last: a failure before leaves no thread that drives

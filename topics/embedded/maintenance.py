@@ -210,7 +210,7 @@ class Maintenance:
         """Time of the next turn in the thread's heap."""
         self.sleeping_until_ns = NEVER
         self._gathered_ns = NEVER
-        self.on_gathered: Callable[[], None] = _nothing
+        self._on_gathered: Callable[[], None] = _nothing
         self.thread: threading.Thread | None = None
         """The thread, once it serves this log."""
 
@@ -251,19 +251,20 @@ class Maintenance:
         if due_ns < self.sleeping_until_ns:
             self.stir()
 
-    def gather_until(self, due_ns: int) -> None:
+    def gather_until(self, due_ns: int, on_gathered: Callable[[], None]) -> None:
         """Have `on_gathered` called at that time or soon after, in a turn of this thread.
 
         If the thread sleeps longer than that, it takes a turn at once to learn the time. A turn
         drives the loop.
         """
+        self._on_gathered = on_gathered
         self._gathered_ns = due_ns
         self.stir_if_due(due_ns)
 
     def gather_within(self, ns: int) -> None:
         """Have this thread drive after so long, unless it will before."""
         if self._gathered_ns == NEVER:
-            self.gather_until(self._clock.monotonic_ns() + ns)
+            self.gather_until(self._clock.monotonic_ns() + ns, self._on_gathered)
 
     def join(self) -> None:
         """Return when the thread takes no turn any more; it has no reason to."""
@@ -287,7 +288,7 @@ class Maintenance:
                 self._gathered_ns = NEVER
                 # closed, or broken: callers that ask for a result get the error
                 with contextlib.suppress(TopicsError):
-                    self.on_gathered()
+                    self._on_gathered()
             least_ns = 0
             if not self._drive():
                 least_ns = now_ns() + _BUSY_NS

@@ -131,7 +131,7 @@ class Engine:
         self._verifier = StateVerifier(core.registry, core.usage, core.files) if config.verify else None
         self._ends = StepQueue(loop, STEPS_A_PASS)
         """Waits that end because the engine does."""
-        stored.usage.reclaim.at_once = False
+        stored.usage.reclaim.take_turns()
         for router in core.routers.by_name.values():
             forwarding.note(router)
         sweeper.start()

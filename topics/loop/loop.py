@@ -61,8 +61,9 @@ class Loop:
         self.on_error: Callable[[BaseException, str], None] = self._log_and_remember
         self._operations = Operations[Connection]()
         self._stats = LoopStats()
-        self._traffic = Traffic(ring, self._operations, self._stats, self._report, self.call_later)
-        self._traffic.one_sender_passes = one_sender_passes
+        self._traffic = Traffic(
+            ring, self._operations, self._stats, self._report, self.call_later, one_sender_passes=one_sender_passes
+        )
         self.files = Files(ring, self._operations, self.call_soon_threadsafe)
         self._timers = Timers()
         self._ready: deque[Callable[[], None]] = deque()

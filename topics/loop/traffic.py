@@ -46,7 +46,14 @@ class Traffic:
     """State that all connections of a loop share."""
 
     def __init__(
-        self, ring: Ring, operations: Operations[Connection], stats: LoopStats, on_error: OnError, call_later: CallLater
+        self,
+        ring: Ring,
+        operations: Operations[Connection],
+        stats: LoopStats,
+        on_error: OnError,
+        call_later: CallLater,
+        *,
+        one_sender_passes: int = ONE_SENDER_PASSES,
     ) -> None:
         self.ring = ring
         self.operations = operations
@@ -82,25 +89,19 @@ class Traffic:
         """Whether a connection left OPEN in this pass: rows of closing ones are filtered out."""
         self.starved = False
         self._last_sender = 0
-        """`send_data` of the only connection that sent data in the last pass with data.
-
-        0: several did.
-        """
+        """`send_data` of the only connection that sent data in the last pass with any; or 0."""
         self._sender_before = 0
         """The value of `_last_sender` before another connection sent data."""
         self._was_offered = False
         """Whether the first receive of this pass was offered to its handler, which has left it."""
-        self._passes_with_one_sender = 0
-        self._passes_with_few_senders = 0
+        self._passes_with_one_sender = self._passes_with_few_senders = 0
         """Passes with data up to now, each with one receive, of the same one or two connections."""
-        self.one_sender_passes = ONE_SENDER_PASSES
+        self.one_sender_passes = one_sender_passes
         self.answered_at_once = 0
         """Sends that receives of several connections began while they were handled."""
         self.sender_to_answer = 0
-        """send_data of the connection that sent data in this pass, of those that have the loop to
-        themselves: see `few_senders`.
-
-        Its next send is made in place.
+        """send_data of the connection, of those that have the loop to themselves (`few_senders`),
+        that sent data in this pass. Its next send is made in place.
         """
         self.may_answer_another = False
         """Whether one more send is made in place after that one, to a reader that waited for it."""

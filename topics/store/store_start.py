@@ -86,7 +86,7 @@ class StoreStart:
         self.log = ShardedLog(loop, config, self.files)
         self.opener = OpenFiles(loop)
         prefetch = FilePrefetch(loop.files, config.prefetch_bytes)
-        self.files.on_removed = prefetch.forget
+        self.files.on_removed.append(prefetch.forget)
         self.reader = Reader(
             loop.files, self.files, self.log.tail, self.opener, CompressedReads(loop), prefetch=prefetch
         )

@@ -74,7 +74,7 @@ def test_the_index_is_a_dict_of_live_rows(plan: list[tuple[str, object, object]]
     file, other = files.add(FileKind.WAL, "wal"), files.add(FileKind.SEGMENT, "segment")
     usage = usage_of(files)
     if in_turns:
-        usage.reclaim.at_once = False
+        usage.reclaim.take_turns()
     index = Index(usage)
     model: dict[int, tuple[int, bytes | None]] = {}
     last = 0

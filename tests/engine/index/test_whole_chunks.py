@@ -27,7 +27,7 @@ class World:
     def __init__(self, tag: Callable[[int], bytes | None]) -> None:
         files = FileTable()
         self.usage = usage_of(files)
-        self.usage.reclaim.at_once = False
+        self.usage.reclaim.take_turns()
         self.file: StoredFile = files.add(FileKind.WAL, "")
         self.index = Index(self.usage)
         self.tag = tag
@@ -207,7 +207,7 @@ def test_work_takes_so_many_steps_a_pass_and_more_the_longer_there_is_no_end_of_
             yield
 
     steps.run(work("now", 1))
-    steps.at_once = False
+    steps.take_turns()
     steps.run(work("a", 3), lambda: log.append("then"))
     steps.run(work("b", 10_000))
     assert log == ["now", "a", "a"]

@@ -164,3 +164,106 @@ def patch(one): one.field = one.patched = 1
 """
     found = set_later({"file.py": ast.parse(source)})
     assert found == {("Later", "declared"), ("Later", "bare"), ("Later", "each"), ("file.py", "patched")}
+
+
+LATER = {
+    ("embedded/appends/offers.py", "done"): "an offer that several become, or that is answered",
+    ("embedded/log_reader.py", "give_up"): "a page while a thread reads it",
+    ("http/handlers/watch_endpoints.py", "on_key_gone"): "a slot, which is taken before its stream opens",
+    ("http/handlers/work_endpoint.py", "on_key_gone"): "likewise",
+    ("http/streams/stream_slots.py", "on_key_gone"): "a slot whose stream has ended",
+    ("server/websocket.py", "on_key_gone"): "a slot, which is taken before its session begins",
+    ("http/handlers/checkpoint_endpoint.py", "on_disconnect"): "a call, while its handler waits",
+    ("http/handlers/queue_endpoints.py", "on_disconnect"): "likewise",
+    ("http/handlers/reader_endpoints.py", "on_disconnect"): "likewise",
+    ("http/handlers/record_endpoints.py", "on_disconnect"): "likewise",
+    ("http/handlers/wait_endpoint.py", "on_disconnect"): "likewise",
+    ("pipelines/engines.py", "on_request"): "a request to stop, while Spark runs",
+    ("store/wal/sharded_log.py", "waits_alone"): "a way to commit, which a library chooses once it has threads",
+}
+"""Functions that are set on another object, each for a part of its life: what they are set on, and when."""
+
+
+def functions_set(whole: ast.Module, methods: set[str], fields: set[str]) -> set[str]:
+    """The attributes of other objects that are set to a function.
+
+    It is a lambda, a method, or a part of a call; or the attribute is one of `fields`.
+    """
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    in_classes = {each for one in ast.walk(whole) if isinstance(one, ast.ClassDef) for each in one.body}
+    local = {each.name for each in ast.walk(whole) if isinstance(each, functions) and each not in in_classes}
+
+    def is_function(value: ast.expr) -> bool:
+        if isinstance(value, ast.BoolOp):
+            return any(map(is_function, value.values))
+        if isinstance(value, ast.Call):
+            return ast.unparse(value.func) in ("partial", "functools.partial")
+        if isinstance(value, ast.Attribute):
+            return value.attr in methods
+        return isinstance(value, ast.Lambda) or (isinstance(value, ast.Name) and value.id in local)
+
+    found = set[str]()
+    for node in ast.walk(whole):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+            continue
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(target.elts, node.value.elts, strict=False))
+            for each, value in pairs:
+                if isinstance(each, ast.Attribute) and ast.unparse(each.value) not in ("self", "cls", "made"):
+                    is_none = isinstance(value, ast.Constant)
+                    found |= {each.attr} if is_function(value) or (each.attr in fields and not is_none) else set()
+    return found
+
+
+def methods_of(trees: dict[str, ast.Module]) -> set[str]:
+    """Names of methods that are no property, and that no object has as a value, too."""
+    known = classes(trees)
+    methods = {
+        function.name for one in known.values() for function in one.functions if not function.decorator_list
+    }  # fmt: skip
+    values = {name for one in known for name in built(one, known)}
+    return methods - values
+
+
+def function_fields(trees: dict[str, ast.Module]) -> set[str]:
+    """Names of attributes that are declared to be functions."""
+    return {
+        node.target.attr
+        for whole in trees.values()
+        for node in ast.walk(whole)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Attribute)
+        if ast.unparse(node.annotation).startswith("Callable[")
+    }
+
+
+def test_an_object_is_built_with_the_functions_that_it_calls() -> None:
+    """An owner that sets them afterwards leaves an object that does half of its work until then.
+
+    An object that comes later is put into a list of the earlier one, or gives it to a method.
+    """
+    trees = {name_of(path): tree(path) for path in modules()}
+    named = methods_of(trees), function_fields(trees)
+    found = {(file, name) for file, whole in trees.items() for name in functions_set(whole, *named)}
+    assert found - set(LATER) == set(), "give it to the constructor"
+    assert set(LATER) <= found, "an exception that is none any more"
+
+
+def test_functions_that_are_set_later_are_found() -> None:
+    source = """
+class Owner:
+    def __init__(self, part):
+        part.one = self.go_on
+        part.sub.two, part.number = lambda: 1, 2
+        part.three = _nothing
+        part.four = given or partial(print, 1)
+        part.again, self.own = 1, self.go_on
+        self.five: Callable[[], None] = _nothing
+        part.five = given
+    def go_on(self): pass
+def _nothing(): pass
+"""
+    trees = {"file.py": ast.parse(source)}
+    found = functions_set(trees["file.py"], methods_of(trees), function_fields(trees))
+    assert found == {"one", "two", "three", "four", "five"}

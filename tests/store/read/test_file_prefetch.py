@@ -31,7 +31,7 @@ class Files:
         self.loop = Loop(self.ring, self.ring.clock)
         self.table = FileTable()
         self.prefetch = FilePrefetch(self.loop.files, BUDGET)
-        self.table.on_removed = self.prefetch.forget
+        self.table.on_removed.append(self.prefetch.forget)
         self.reader = Reader(self.loop.files, self.table, HotTail(0), prefetch=self.prefetch)
         self.bytes: dict[int, bytes] = {}
         self.fills: list[int] = []

@@ -127,15 +127,17 @@ class Admission:
         appending: Callable[[AppendRequest], Start[AppendResult]],
         driver: Driver,
         config: Config,
+        *,
+        line: deque[Offer],
     ) -> None:
-        """appending: returns the call that appends."""
+        """appending: returns the call that appends. line: empty; the driver looks at it, too."""
         self._appending = appending
         self._loop = loop
         self._engine = engine
         self._driver = driver
         self._max_pendings = config.max_pendings
         self._bounds_unsynced = config.max_unsynced_bytes > 0
-        self.line: deque[Offer] = deque()
+        self.line = line
         self._lock = threading.RLock()
         """Held for the values below, for no operation and no other lock."""
         self._promised = 0
@@ -157,7 +159,6 @@ class Admission:
         self._left = 0
         """Number of appends that may still leave it in that pass."""
         loop.on_pass_end(self._look, _ORDER)
-        driver.has_line = lambda: bool(self.line)
 
     # --- any thread --------------------------------------------------------------------------------------------------
     def nowait(self, request: AppendRequest) -> Pending[AppendResult]:

@@ -80,7 +80,6 @@ class Gatherer:
         self._lock = threading.RLock()
         self._filling: dict[str, PendingRecords] = {}
         self._sent: deque[PendingRecords] = deque()
-        driver.maintenance.on_gathered = self.flush
 
     @property
     def gathers_here(self) -> bool:
@@ -124,7 +123,7 @@ class Gatherer:
                 if batch is None:
                     batch = self._filling[topic] = PendingRecords(self, self._driver, topic, are_json=are_json)
                     if len(self._filling) == 1:
-                        self._driver.maintenance.gather_until(self._clock.monotonic_ns() + _WAIT_NS)
+                        self._driver.maintenance.gather_until(self._clock.monotonic_ns() + _WAIT_NS, self.flush)
                 soon: Pending[int] = Pending(batch, len(batch.texts))
                 batch.texts.append(text)
                 batch.bytes += len(text)

@@ -32,7 +32,7 @@ class StepQueue:
         self._most = most or a_pass
         self._passes = 0
         """The number of consecutive passes that left work waiting."""
-        self.at_once = at_once
+        self._at_once = at_once
         """Whether work is done whole when it comes, as in recovery, which has no passes."""
         self._waiting: deque[tuple[Iterator[None], Callable[[], None]]] = deque()
         self._continued = -1
@@ -42,10 +42,14 @@ class StepQueue:
         """Return the number of works that are not done."""
         return len(self._waiting)
 
+    def take_turns(self) -> None:
+        """Divide work among passes from here on: there are some."""
+        self._at_once = False
+
     def run(self, work: Iterator[None], then: Callable[[], None] | None = None) -> None:
         """Begin work and call `then` when its last step is done, perhaps before this returns."""
         then = then or _nothing
-        if self.at_once:
+        if self._at_once:
             for _ in work:
                 pass
             then()

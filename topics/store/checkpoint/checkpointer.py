@@ -177,7 +177,7 @@ class Checkpointer:
         self._loop.call_later(_LOOK_EVERY_NS, self._look)
         bound = self._log.bound
         bound.on_emptied(self._log.held_bytes)
-        bound.on_pressed = self._begin
+        bound.on_pressed.append(self._begin)
         if bound.pressed:
             self._begin()
 

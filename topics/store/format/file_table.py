@@ -96,7 +96,8 @@ class FileTable:
         self._log: dict[int, StoredFile] = {}
         """The files of the log, which are few among many."""
         self._last_id = 0
-        self.on_removed: Callable[[StoredFile], None] = lambda _file: None
+        self.on_removed: list[Callable[[StoredFile], None]] = []
+        """Called with each file that leaves the table."""
 
     def add(self, kind: FileKind, path: str, *, fd: int = -1, direct_fd: int = -1, size: int = 0) -> StoredFile:
         self._last_id += 1
@@ -136,4 +137,5 @@ class FileTable:
         assert file.readers == 0, "a reader still uses this file"
         del self._files[file.file_id]
         self._log.pop(file.file_id, None)
-        self.on_removed(file)
+        for removed in self.on_removed:
+            removed(file)

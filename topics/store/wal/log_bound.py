@@ -25,10 +25,15 @@ class LogBound:
     """The bytes of the log over all shards, and their maximum. max_bytes 0: unlimited.
 
     The log calls `on_written`, `on_checkpoint` and `on_emptied`; other callers query.
+
+    on_room: called when files of the log were given up.
     """
 
-    def __init__(self, clock: Clock, *, max_bytes: int, max_wait_ns: int) -> None:
+    def __init__(
+        self, clock: Clock, *, max_bytes: int, max_wait_ns: int, on_room: Callable[[], None] = lambda: None
+    ) -> None:
         self._clock = clock
+        self._on_room = on_room
         self.max_bytes = max_bytes
         self.checkpoint_bytes = max_bytes // 2
         """Bytes from which on the log is to be emptied and commits are delayed."""
@@ -41,10 +46,8 @@ class LogBound:
         """Delay of the next commit by the last one."""
         self._rate = _FIRST_RATE
         self._held_until_ns = 0
-        self.on_pressed: Callable[[], None] = lambda: None
-        """Callback when half of the bound is exceeded and the log should be emptied at once."""
-        self.on_room: Callable[[], None] = lambda: None
-        """Callback when files of the log were given up."""
+        self.on_pressed: list[Callable[[], None]] = []
+        """Called when half of the bound is exceeded and the log should be emptied at once."""
 
     @property
     def room(self) -> int:
@@ -64,7 +67,8 @@ class LogBound:
         self._held_until_ns = self._clock.monotonic_ns() + self.wait_ns
         if not self.pressed:
             self.pressed = True
-            self.on_pressed()
+            for pressed in self.on_pressed:
+                pressed()
 
     def on_checkpoint(self, size: int, took_ns: int) -> None:
         """Note that a checkpoint took this much out of the log.
@@ -80,7 +84,7 @@ class LogBound:
         self.pressed = 0 < self.checkpoint_bytes < held_bytes
         if not self.pressed:
             self.let_go()
-        self.on_room()
+        self._on_room()
 
     def let_go(self) -> None:
         """Do not delay the next commit: a checkpoint waits for it."""

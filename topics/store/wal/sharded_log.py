@@ -65,13 +65,18 @@ class ShardedLog:
         self.admission = WriteLatch()
         self.tail = HotTail(config.hot_tail_bytes)
         self.sizes = LogSizes(config, loop.ring.volume_bytes(config.data_dir))
-        self.bound = LogBound(loop.clock, max_bytes=self.sizes.log_max, max_wait_ns=config.max_log_wait_ms * 1_000_000)
+        self.bound = LogBound(
+            loop.clock,
+            max_bytes=self.sizes.log_max,
+            max_wait_ns=config.max_log_wait_ms * 1_000_000,
+            on_room=self._on_room,
+        )
         self.space = DiskSpace(loop, config.data_dir, self.sizes)
         self._wals: list[Shard] = []
         self._waits_alone: Callable[[], bool] | None = None
         """See `sync_in_place`."""
         self._directories: list[WalDirectory] = []
-        self.may_reuse: Callable[[StoredFile], bool] = _never if config.archive_dir else _always
+        self._may_reuse: Callable[[StoredFile], bool] = _never if config.archive_dir else _always
         """Whether a file that is not needed may be reused. If not, it waits to be archived."""
 
     async def open(self, starts: list[ShardStart]) -> None:
@@ -90,7 +95,6 @@ class ShardedLog:
         for shard in range(self.sizes.shards):
             loop.ring.make_directory(f"{config.data_dir}/{shard_directory(shard)}")
         self._make_shards(starts)
-        self.bound.on_room = self._on_room
         # Also if they existed: the process that created them may have been killed before it synced
         # them.
         syncs = (loop.files.sync_directory(path) for path in (f"{config.data_dir}/wal", config.data_dir))
@@ -497,6 +501,10 @@ class ShardedLog:
         """Return the bytes of frames, dead or alive, that a checkpoint has not taken yet."""
         return sum(file.size for file in self.left_files()) + sum(wal.end_bytes for wal in self._wals)
 
+    def ask_before_reuse(self, may_reuse: Callable[[StoredFile], bool]) -> None:
+        """Have an archive say from here on which files may be reused; until then none may."""
+        self._may_reuse = may_reuse
+
     async def retire(self, file: StoredFile) -> None:
         """Recycle a left file after its rows were moved durably. Readers that hold it read on."""
         assert file.kind is FileKind.WAL, "only files of the log are recycled"
@@ -506,7 +514,7 @@ class ShardedLog:
         directory = self._directories[shard if shard < len(self._directories) else 0]
         for wal in self._wals:
             await wal.when_synced(file)
-        if self.may_reuse(file):
+        if self._may_reuse(file):
             await directory.retire(file, keep=not self.disk_full)
         else:
             await directory.set_aside(file)
