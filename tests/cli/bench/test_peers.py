@@ -30,7 +30,7 @@ APPEND = WRITE.replace("write", "append")
 CASES = {
     "redis": [WRITE, WRITE + "batch = 10\n", WRITE.replace('"write"', '"read"\nlimit = 10\n[fill]\nrecords = 100')],
     "redis-pubsub": [WRITE + '[[load]]\nkind = "watch"\n[topic]\ndurability = "memory"\n'],
-    "nats": [WRITE],
+    "nats": [WRITE, WRITE + '[topic]\ndurability = "fsync"\n'],
     "nats-core": [WRITE + '[[load]]\nkind = "watch"\n[topic]\ndurability = "memory"\n'],
     "asyncio": [WRITE + "connections = 4\n", WRITE + '[topic]\ndurability = "fsync"\n'],
     "echo": [WRITE],
@@ -47,7 +47,12 @@ def measured(side: Side, text: str, scratch: Path) -> RoundOutcome:
     return side.measure(case, scratch, lambda phase, count: None)
 
 
-def test_every_peer_of_a_workload_is_known_and_has_an_equivalent_of_one_of_its_cases() -> None:
+def test_every_peer_of_a_workload_is_known_and_has_an_equivalent_of_one_of_its_cases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the version of a nats-server that is here."""
+    monkeypatch.setattr("topics.bench.peers.nats_peer.shutil.which", lambda *_, **__: None)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     peers = known_peers()
     for workload in built_in():
         for name in workload.peers:
@@ -127,6 +132,24 @@ def test_a_peer_that_cannot_be_built_is_left_out_with_the_reason_and_tried_once(
 def test_a_peer_says_which_workloads_it_has_no_equivalent_of(peer: str, text: str, said: str) -> None:
     (case,) = parse_workload(text, "x").cases()
     assert said in known_peers()[peer].refuses(case)
+
+
+@pytest.mark.parametrize(("version", "knows"), [("2.9.10", False), ("2.10.0", True), ("2.15.3", True), ("dev", True)])
+def test_nats_is_compared_in_class_fsync_if_it_can_sync_each_write(
+    version: str, knows: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Debian's 2.9.10 ended with: unknown field "sync_interval"."""
+    program = tmp_path / "nats-server"
+    program.write_text(f"#!/bin/sh\necho 'nats-server: v{version}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    (synced,) = parse_workload(WRITE + '[topic]\ndurability = "fsync"\n', "x").cases()
+    (disk,) = parse_workload(WRITE, "x").cases()
+    refusal = known_peers()["nats"].refuses(synced)
+    assert refusal == (
+        "" if knows else f"nats-server: v{version} cannot sync each write (sync_interval): install 2.10 or later"
+    )
+    assert not known_peers()["nats"].refuses(disk)
 
 
 def test_a_command_of_redis_states_the_length_of_each_part() -> None:
@@ -213,8 +236,10 @@ def test_a_short_run_of_each_peer_holds_its_checks(name: str, tmp_path: Path) ->
         pytest.skip(reason)
     for number, text in enumerate(CASES[name]):
         (tmp_path / str(number)).mkdir()
-        workload = with_run(parse_workload(text, "x"), 0.3, 0.05, 1)
-        outcome = side.measure(workload.cases()[0], tmp_path / str(number), lambda phase, count: None)
+        (case,) = with_run(parse_workload(text, "x"), 0.3, 0.05, 1).cases()
+        if side.refuses(case):  # an old nats-server
+            continue
+        outcome = side.measure(case, tmp_path / str(number), lambda phase, count: None)
         assert not outcome.failed, outcome.checks
         assert outcome.loads[0].rate > 0
     assert side.version()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 from functools import cache
@@ -20,8 +21,8 @@ from topics.bench.workload import Case, LoadSpec
 
 MODULE = "github.com/nats-io/nats-server/v2@latest"
 CONNECT = b'CONNECT {"verbose":false,"pedantic":false}\r\n'
-SYNC = {"fsync": "always"}
-"""Class: `sync_interval` of JetStream. Other classes have its default, two minutes."""
+_SYNCS_SINCE = (2, 10)
+"""The first version with `sync_interval`, which class fsync needs. Others have its default."""
 
 
 def built_programs() -> Path:
@@ -43,6 +44,12 @@ def _here() -> str | None:
     """Return the path of a nats-server that is installed, or was built before."""
     built = built_programs() / "nats-server"
     return shutil.which("nats-server") or (str(built) if built.exists() else None)
+
+
+@cache
+def _version_line(program: str) -> str:
+    """Return what nats-server prints as its version: nats-server: v2.10.1."""
+    return run_to_end([program, "--version"])[1].strip()
 
 
 @cache
@@ -79,12 +86,18 @@ class NatsJetStream(NetworkPeer):
 
     def version(self) -> str:
         program = nats_program()
-        _, out, _ = run_to_end([program, "--version"]) if program else (0, "", "")
-        return f"{out.strip() or 'nats-server'}; fsync: sync always, disk: sync every 2 minutes, memory: memory storage"
+        line = _version_line(program) if program else ""
+        return f"{line or 'nats-server'}; fsync: sync always, disk: sync every 2 minutes, memory: memory storage"
 
     def refuses(self, case: Case) -> str:
         if any(load.batch > 1 for load in case.workload.loads):
             return "a publication has one message"
+        if self.has_stream and case.workload.topic.durability == "fsync" and (program := _here()):
+            line = _version_line(program)
+            numbers = re.search(r"v(\d+)\.(\d+)", line)
+            if numbers and (int(numbers[1]), int(numbers[2])) < _SYNCS_SINCE:
+                since = ".".join(map(str, _SYNCS_SINCE))
+                return f"{line} cannot sync each write (sync_interval): install {since} or later"
         return super().refuses(case)
 
     def started(self, case: Case, scratch: Path) -> tuple[BenchProcess, int]:
@@ -93,8 +106,8 @@ class NatsJetStream(NetworkPeer):
             raise ProcessError("nats-server could not be built by Go: install it")
         port = free_port()
         settings = scratch / "nats.conf"
-        sync = SYNC.get(case.workload.topic.durability, "2m")
-        store = f'jetstream {{ store_dir: "{scratch}/store", sync_interval: {sync} }}' if self.has_stream else ""
+        sync = ", sync_interval: always" if case.workload.topic.durability == "fsync" else ""
+        store = f'jetstream {{ store_dir: "{scratch}/store"{sync} }}' if self.has_stream else ""
         settings.write_text(f"host: 127.0.0.1\nport: {port}\n{store}\n")
         process = start_process([program, "-c", str(settings)], scratch / "nats.log", "nats-server")
         try:
