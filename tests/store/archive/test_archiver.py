@@ -727,7 +727,7 @@ def findings(world: StoreWorld) -> list[str]:
 def test_the_log_before_a_hole_ends_there_also_if_numbers_of_batches_come_again() -> None:
     """After the hole comes a lower number than before it, as after a start that has joined batches."""
     world = after_many_batches()
-    for _ in range(60):
+    for _ in range(80):
         world.append(1, 1, size=200, fsync=False)
     at, before = archived(world), held(world)
     batch_no = note(world).shards[0].batch_no

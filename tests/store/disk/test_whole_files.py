@@ -6,7 +6,7 @@ from tests.sim.world.sim_file import SimFile
 from tests.store.store_world import StoreWorld
 from topics.errors import CorruptError, FormatError
 from topics.store.disk import whole_files
-from topics.store.disk.whole_files import joined, read_pieces
+from topics.store.disk.whole_files import joined, read_pieces, read_slow_file, replace_file
 from topics.store.format.segment_format import snapshot_path
 from topics.store.segments.snapshot_files import read_snapshot
 
@@ -48,3 +48,24 @@ def test_a_snapshot_is_read_and_summed_in_pieces_and_damage_in_any_of_them_is_fo
             world.run(read_snapshot(files, path))
         world.ring.corrupt_file(path, at)
     assert world.run(read_snapshot(files, path)).pack() == whole
+
+
+def test_a_description_that_is_replaced_by_a_longer_one_while_it_is_read_is_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A restore beside the server took such a note of an archive for damage, and named another timeline."""
+    world = StoreWorld().open()
+    files, path = world.loop.files, f"{world.config.data_dir}/note"
+    world.run(replace_file(files, path, b"short"))
+    size_of = files.file_size
+
+    def size_and_replace(asked: str) -> int:
+        size = size_of(asked)
+        node = world.ring.disk.find(path)
+        assert isinstance(node, SimFile)
+        node.live[:] = longer
+        return size
+
+    for longer in (b"longer than before", b"x" * 1000, b"less"):
+        monkeypatch.setattr(files, "file_size", size_and_replace)
+        assert world.run(read_slow_file(files, path)) == longer

@@ -98,8 +98,22 @@ def _room_for(path: str, size: int) -> memoryview:
 
 
 async def read_slow_file(files: FileCalls, path: str) -> bytes:
-    """Return a whole file of a file system that may not answer, see `read_file`."""
-    return await read_file(files, path, await files.to_thread(files.file_size, path))
+    """Return a whole file of a file system that may not answer.
+
+    Another process may replace the file meanwhile, also by a longer one: it is read to its end.
+    Raises: as `read_view`.
+    """
+    size = await files.to_thread(files.file_size, path)
+    fd = await files.open(path, os.O_RDONLY)
+    try:
+        while True:
+            buffer = _room_for(path, size + 1)
+            count = await files.read_into(fd, buffer, 0)
+            if count <= size:
+                return bytes(buffer[:count])
+            size = 2 * count
+    finally:
+        await files.close(fd)
 
 
 async def write_new_file(files: FileCalls, path: str, *data: Buffer, sync: bool = True) -> None:
