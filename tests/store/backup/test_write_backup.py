@@ -257,6 +257,26 @@ def test_segments_of_the_cold_directory_are_in_the_backup(codec: str) -> None:
     assert report.sound, report.findings
 
 
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+def test_a_segment_that_was_moved_and_is_still_read_is_in_the_backup_as_it_is_listed(codec: str) -> None:
+    """The copy had the file of before, which is not compressed and has no deletes of after the move."""
+    world = StoreWorld(
+        config=small_config(segment_max_events=10, cold_dir="cold", hot_retain_segments=0, segment_codec=codec)
+    ).open()
+    world.create(1)
+    world.append(1, 40, size=100)
+    world.run(world.store.checkpointer.run(moves=False))
+    read = world.store.files[world.topic(1).rows[5].file_id]
+    read.hold()
+    world.checkpoint()
+    assert read.is_awaited
+    assert not read.cold
+    world.delete(1, [5, 6])
+    world.checkpoint()
+    check_opens_with(world, backup(world), seqs(world))
+    read.release()
+
+
 def test_compressed_segments_of_a_backup_move_to_a_cold_directory_as_they_are() -> None:
     world = filled(cold_dir="cold", hot_retain_segments=1, segment_codec="zstd")
     world.checkpoint()

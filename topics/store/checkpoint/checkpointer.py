@@ -664,13 +664,15 @@ class Checkpointer:
 
     async def _hold_sealed(self, capture: Capture) -> list[Segment]:
         """Hold all segments and packs; return the segments as the copy lists them."""
-        turns, listed = self._turns, list[Segment]()
+        turns, tiers, listed = self._turns, Tiers.of(self._config), list[Segment]()
         turns.resume()
         for segment in self._manifest.all_segments():
             if turns.over:
                 await turns.rest()
             stored, size = self._table[segment.file_id], -1 if segment.sealed else segment.frames_end
-            held = HeldFile(stored, stored.path, segment.path, size, is_sealed=segment.sealed, has_index=True)
+            # Where it is listed: reads may use a file of before a move, which gets no delete flags.
+            path = tiers.path(segment)
+            held = HeldFile(stored, path, segment.path, size, is_sealed=segment.sealed, has_index=True)
             capture.hold(capture.sealed, held)
             listed.append(segment if segment.tier == HOT else msgspec.structs.replace(segment, tier=HOT))
         for pack in self._manifest.packs.values():
