@@ -75,19 +75,27 @@ async def timelines_beside(loop: Loop, path: str) -> tuple[list[Timeline], list[
     files, archive = loop.files, os.path.dirname(os.path.abspath(path))
     found, damaged = list[Timeline](), list[str]()
     for name in timeline_names(files, archive):
-        timeline, note = f"{archive}/{name}", None
-        bases, findings = await _read_bases(files, timeline)
+        timeline, note, flaw = f"{archive}/{name}", None, ""
         try:
             note = await read_note(files, timeline)
         except CorruptError as error:
-            damaged.append(str(error))
-        else:
-            if note is None and bases:
-                damaged.append(f"{timeline}/{NOTE_NAME} is missing")
+            flaw = str(error)
+        bases, findings = await _read_bases(files, timeline)
+        if flaw or (note is None and bases):
+            damaged.append(flaw or f"{timeline}/{NOTE_NAME} is missing")
         if note is not None:
             bases = _noted(bases, note)
         found.append(Timeline(timeline, note or ArchiveNote(), bases, findings))
     return found, damaged
+
+
+def lacks_bases(files: FileCalls, timelines: list[Timeline]) -> bool:
+    """Return whether a base was removed since the timelines were looked at, as retention does."""
+    return any(not _is_there(files, base.path) for timeline in timelines for base in timeline.bases)
+
+
+def _is_there(files: FileCalls, base: str) -> bool:
+    return os.path.basename(base) in list_if_there(files, os.path.dirname(base))
 
 
 async def _read_bases(files: FileCalls, timeline: str) -> tuple[list[Base], list[str]]:
@@ -100,7 +108,8 @@ async def _read_bases(files: FileCalls, timeline: str) -> tuple[list[Base], list
         except CorruptError as error:
             findings.append(str(error))
         except FileNotFoundError as error:
-            findings.append(f"{error.filename} is missing: its backup cannot be used")
+            if _is_there(files, f"{root}/{name}"):  # else it was removed just now
+                findings.append(f"{error.filename} is missing: its backup cannot be used")
     return bases, findings
 
 

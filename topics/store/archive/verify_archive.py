@@ -9,7 +9,7 @@ import numpy as np
 from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
 from topics.store.archive.archived_log import archived_directory, scan, survey_after_base
-from topics.store.archive.timelines import Timeline
+from topics.store.archive.timelines import Timeline, lacks_bases
 from topics.store.archive.unbroken_log import Unbroken, unbroken_parts
 from topics.store.backup.restore_backup import check_backup
 from topics.store.format.log_format import FrameType
@@ -34,14 +34,37 @@ async def verify_timelines(loop: Loop, timelines: list[Timeline]) -> VerifiedTim
     for timeline in timelines:
         findings += timeline.findings
         for base in timeline.bases:
-            findings += [str(error) for error in await check_backup(loop, base.path)]
+            try:
+                damaged = await check_backup(loop, base.path)
+            except FileNotFoundError as error:
+                damaged = [f"{error.filename} is missing"]
+            if damaged and lacks_bases(loop.files, [timeline._replace(bases=[base])]):
+                continue  # the server has removed it
+            findings += damaged
             files, size = files + len(base.manifest.files), size + base.manifest.size
         for part in unbroken_parts(timeline):
-            for shard, number in (part.bases[0].first_log_files if part.bases else {}).items():
-                found = await _verify_log(loop, timeline, part, shard, number)
-                files, size, records = files + found.files, size + found.bytes, records + found.records
-                findings += found.findings
+            found = await _verify_part(loop, timeline, part)
+            files, size, records = files + found.files, size + found.bytes, records + found.records
+            findings += found.findings
     return VerifiedTimelines(files, size, records, findings)
+
+
+async def _verify_part(loop: Loop, timeline: Timeline, part: Unbroken) -> VerifiedTimelines:
+    """Verify the log of a part from its first base on, or from the first that is still there."""
+    all_of_it = VerifiedTimelines(0, 0, 0, [])
+    for base in part.bases:
+        found = [
+            await _verify_log(loop, timeline, part, shard, number) for shard, number in base.first_log_files.items()
+        ]
+        all_of_it = VerifiedTimelines(
+            sum(one.files for one in found),
+            sum(one.bytes for one in found),
+            sum(one.records for one in found),
+            [finding for one in found for finding in one.findings],
+        )
+        if not (all_of_it.findings and lacks_bases(loop.files, [timeline._replace(bases=[base])])):
+            break
+    return all_of_it
 
 
 async def _verify_log(loop: Loop, timeline: Timeline, part: Unbroken, shard: int, first_no: int) -> VerifiedTimelines:
@@ -57,7 +80,7 @@ async def _verify_log(loop: Loop, timeline: Timeline, part: Unbroken, shard: int
     try:
         used = part.files(shard, await survey_after_base(loop, timeline.path, shard, first_no))
         replay = await scan(loop, used, count)
-    except (CorruptError, FormatError) as error:
+    except (CorruptError, FormatError, FileNotFoundError) as error:
         return VerifiedTimelines(0, 0, 0, [str(error).removesuffix(f". {REMEDY}")])
     findings = []
     if replay.last_batch_no < last_no:
