@@ -2453,8 +2453,8 @@ MUTANTS = (
     _one(
         "a mirror that is ahead of its note",
         "store/archive/unbroken_log.py",
-        "        if end is None:\n            return used\n",
-        "        return used\n",
+        "    if end is None:\n        return used\n",
+        "    return used\n",
         _MIRRORS,
     ),
     _one(

@@ -92,6 +92,19 @@ def test_a_restore_of_a_time_reads_one_base_and_the_log_after_it(
     assert restored(bucket, tmp_path / "new", at_ms) == list(range(10))
 
 
+def test_a_restore_of_the_end_reads_all_of_the_other_timelines(archives: list[Path], bucket: MemoryBucket) -> None:
+    """No seq that they know is given out again, also none of a topic that was deleted before their newest base."""
+    send(bucket, archives[3])
+    whole = look(bucket)
+    _, needed = needed_parts(whole, None, all_bases=False)
+    *others, newest = sorted(needed.logs, key=lambda log: log.note().upto_ms)
+    assert others
+    for log in others:
+        bases = [base.path for base in whole.backups if base.path.startswith(f"{log.path}/")]
+        assert {bases[0], bases[-1]} <= {base.path for base in needed.backups}
+    assert len([base for base in needed.backups if base.path.startswith(f"{newest.path}/")]) == 1
+
+
 def test_one_backup_of_a_bucket_is_named_by_its_url(backups: list[Path], bucket: MemoryBucket) -> None:
     send(bucket, backups[1])
     first, _ = look(bucket).backups

@@ -69,6 +69,22 @@ def restored(world: StoreWorld, at_ms: int) -> StoreWorld:
     return made.open()
 
 
+def filled(**changes: object) -> StoreWorld:
+    world = StoreWorld(config=archive_config(**changes)).open()
+    world.create(1)
+    world.append(1, 10, size=200)
+    archived(world)
+    wait(world, 200)
+    return world
+
+
+def grow(world: StoreWorld, steps: int = 4) -> None:
+    """Fill log files, and have a checkpoint leave them."""
+    for _ in range(steps):
+        world.append(1, 20, size=1500)
+        world.checkpoint()
+
+
 class Moment(NamedTuple):
     """The records that there were at a time."""
 

@@ -6,41 +6,33 @@ import errno
 from copy import deepcopy
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from tests.sim.world.sim_disk import SimDirectory
-from tests.store.archive.archive_world import ARCHIVE, archive_config, archived, held, note, restored, stats, wait
+from tests.store.archive.archive_world import (
+    ARCHIVE,
+    archive_config,
+    archived,
+    filled,
+    grow,
+    held,
+    note,
+    restored,
+    stats,
+    wait,
+)
 from tests.store.repair.rebuilding import rebuilt
 from tests.store.store_world import StoreWorld
-from topics.engine.recovery.known_seqs import KnownSeqs
+from topics.engine.recovery.archived_seqs import known_seqs
 from topics.errors import UsageError
 from topics.store.archive import archiver
-from topics.store.archive.archive_note import BASES, ShardEnd, timeline_names
+from topics.store.archive.archive_note import BASES, timeline_names
 from topics.store.archive.archive_retention import remove_old, remove_old_timelines
-from topics.store.archive.find_record import WantedRecord, find_record
-from topics.store.archive.restore_archive import scan_after, scan_after_base
-from topics.store.archive.restore_point import END, RestorePoint, point_at
+from topics.store.archive.restore_point import END, point_at
 from topics.store.archive.timelines import find_timelines
 from topics.store.archive.verify_archive import verify_timelines
 from topics.store.backup.backup_manifest import backup_names
 from topics.store.disk.whole_files import FileCalls, list_if_there
-
-
-def filled(**changes: object) -> StoreWorld:
-    world = StoreWorld(config=archive_config(**changes)).open()
-    world.create(1)
-    world.append(1, 10, size=200)
-    archived(world)
-    wait(world, 200)
-    return world
-
-
-def grow(world: StoreWorld, steps: int = 4) -> None:
-    """Fill log files, and have a checkpoint leave them."""
-    for _ in range(steps):
-        world.append(1, 20, size=1500)
-        world.checkpoint()
 
 
 def waiting(world: StoreWorld) -> list[str]:
@@ -646,46 +638,9 @@ def test_the_log_after_an_open_hole_is_sound_and_its_seqs_are_known() -> None:
     (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
     assert timeline.note.open_hole is not None
     assert world.run(verify_timelines(world.loop, [timeline])).findings == []
-    known = KnownSeqs()
-    world.run(scan_after(world.loop, point_at([timeline], END), known.take))
+    known, damage = world.run(known_seqs(world.loop, [timeline], point_at([timeline], END), lambda _base: {}))
     assert known.by_id[1] == world.topic(1).head
-
-
-def test_seqs_after_a_record_are_known_also_if_the_clock_was_set_back_after_them() -> None:
-    """Files that were begun later have earlier times then."""
-    world = filled(archive_base_every_ms=0)
-    world.create(2)
-    world.ring.clock.step_wall_ms(3_600_000)
-    (wanted,) = world.append(1, 1)
-    world.ring.clock.step_wall_ms(10_000)
-    world.append(2, 30)
-    world.ring.clock.step_wall_ms(-3_610_000)
-    grow(world)
-    archived(world)
-    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
-    assert timeline.note.shards[0].file_no > 2
-    base = timeline.bases[0]
-    record = WantedRecord("", 1, wanted)
-    point = world.run(find_record(world.loop, timeline, 0, record, lambda _batches: []))
-    assert point is not None
-    known = KnownSeqs()
-    world.run(scan_after(world.loop, point, known.take))
-    assert known.by_id[2] == 30
-    known = KnownSeqs()
-    world.run(scan_after_base(world.loop, timeline, base, known.take))
-    assert known.by_id[2] == 30
-
-
-def test_seqs_are_looked_for_also_where_no_file_that_the_note_states_is_left() -> None:
-    """A restore then refuses it with the missing file. What a step has copied and not noted is there."""
-    world = filled()
-    world.append(1, 5)
-    archived(world)
-    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
-    unnoted = timeline._replace(note=msgspec.structs.replace(timeline.note, shards={0: ShardEnd(0, 0, 0)}))
-    known = KnownSeqs()
-    world.run(scan_after(world.loop, RestorePoint(unnoted, timeline.bases[0], END), known.take))
-    assert known.by_id[1] == 15
+    assert not damage
 
 
 def test_a_log_that_is_closed_at_once_has_a_base_in_its_archive() -> None:

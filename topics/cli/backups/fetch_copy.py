@@ -20,6 +20,8 @@ from topics.cli.backups.bucket_manifest import (
 from topics.errors import CorruptError, UsageError
 from topics.store.archive.archive_note import BASES
 from topics.store.archive.archived_log import archived_name
+from topics.store.archive.timelines import Base, Timeline
+from topics.store.archive.unbroken_log import unbroken_parts
 from topics.store.backup.backup_manifest import PARTIAL, backup_age
 
 
@@ -95,19 +97,29 @@ def needed_parts(copy: BucketCopy, at_ms: int | None, *, all_bases: bool) -> tup
             )
         return copy.backups[-1].path, copy._replace(backups=copy.backups[-1:])
     backups, logs = [], []
+    newest = max(copy.logs, key=lambda log: log.note().upto_ms)
     for log in copy.logs:
         upto_ms = log.note().upto_ms
         bases = [
             base for base in copy.backups if base.path.startswith(f"{log.path}/") and base.backup().taken_ms <= upto_ms
         ]
         before = [base for base in bases if at_ms is None or base.backup().taken_ms <= at_ms]
-        chosen = bases if all_bases else [each for each in bases if each in (bases[0], bases[-1], *before[-1:])]
-        if at_ms is None and not all_bases:
+        if at_ms is None and not all_bases and log is newest:
             chosen = bases[-1:]
+        else:  # what the timeline knows of seqs begins with its first base, and after each hole
+            known = {bases[0].path, bases[-1].path, *_bases_after_holes(log, bases)} if bases else set()
+            chosen = [each for each in bases if all_bases or each.path in known or each in before[-1:]]
         backups += chosen
         logs.append(_log_after(log, chosen))
     root = logs[0].path if len(logs) == 1 else ""
     return root, copy._replace(backups=backups, logs=logs)
+
+
+def _bases_after_holes(log: BucketManifest, bases: list[BucketManifest]) -> list[str]:
+    """Return the paths of the first bases after the holes of a log."""
+    found = [Base(base.path, base.backup(), base.backup().first_log_files) for base in bases]
+    parts = unbroken_parts(Timeline(log.path, log.note(), found, []))
+    return [part.bases[0].path for part in parts[1:] if part.bases]
 
 
 def _log_after(log: BucketManifest, bases: list[BucketManifest]) -> BucketManifest:

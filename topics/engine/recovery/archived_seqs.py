@@ -12,10 +12,10 @@ from topics.engine.recovery.known_seqs import IdAndHead, KnownSeqs, copied_seqs
 from topics.errors import CorruptError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.find_record import WantedRecord, find_record
-from topics.store.archive.restore_archive import scan_after, scan_after_base
+from topics.store.archive.restore_archive import scan_after
 from topics.store.archive.restore_point import RestorePoint
 from topics.store.archive.timelines import Timeline, end_of, time_text
-from topics.store.archive.unbroken_log import unbroken_parts
+from topics.store.archive.unbroken_log import log_spans, unbroken_parts
 
 HeadsOf = Callable[[str], Mapping[str, IdAndHead]]
 """Returns the topics of a base, whose path is given, by their names."""
@@ -30,12 +30,12 @@ async def point_of_record(
     Raises: UsageError, it is in no timeline; CorruptError, FormatError, OSError.
     """
     for timeline in reversed(timelines):
-        for number, base in reversed(list(enumerate(timeline.bases))):
-            head = heads_of(base.path).get(topic, IdAndHead(0, 0))
+        for span in reversed(log_spans(timeline)):
+            head = heads_of(span.base.path).get(topic, IdAndHead(0, 0))
             # Above its head, or of a topic that was created again after the base.
             topic_id = head.topic_id if head.head < seq else 0
             wanted = WantedRecord(topic, topic_id, seq)
-            point = await find_record(loop, timeline, number, wanted, copied_seqs)
+            point = await find_record(loop, timeline, span, wanted, copied_seqs)
             if point is not None:
                 return point
     raise UsageError(
@@ -62,22 +62,33 @@ async def known_seqs(
 ) -> tuple[KnownSeqs, str]:
     """Return the seqs that the archive knows, and the damage in the log after the point.
 
-    Other timelines count, too: clients may know the seqs of a log that was restored before.
+    Other timelines count, too, from their first base on: clients may know the seqs of a log that
+    was restored before, also those of topics that were deleted in it.
+
+    point: with its ends.
     Raises: CorruptError, a base is damaged; FormatError, OSError.
     """
-    known = KnownSeqs()
-    damage = await _up_to_damage(scan_after(loop, point, known.take))
+    known, damage = KnownSeqs(), list[str]()
     for timeline in timelines:
-        if not timeline.bases or timeline.bases[-1].path == point.base.path:
-            continue
-        newest = timeline.bases[-1]
-        for name, head in heads_of(newest.path).items():
-            known.name(head.topic_id, name)
-            known.note(head.topic_id, head.head)
-        found = await _up_to_damage(scan_after_base(loop, timeline, newest, known.take))
-        if timeline.path == point.timeline.path:
-            damage = found or (damage if not timeline.note.holes else "")
-    return known, damage
+        spans, is_own = log_spans(timeline), timeline.path == point.timeline.path
+        if is_own:  # what is before the point and not in it was deleted by then
+            bases = [span.base.path for span in spans]
+            spans = spans[bases.index(point.base.path) :]
+        for span in spans:
+            is_restored = is_own and span is spans[0]
+            if span.base is span.part.bases[0] or span.later is None:
+                _take_heads(known, {} if is_restored else heads_of(span.base.path))
+            ends = point.ends if is_restored else {}
+            found = await _up_to_damage(scan_after(loop, timeline, span, known.take, ends))
+            damage += [found] if is_own and found else []
+    return known, "; ".join(damage)
+
+
+def _take_heads(known: KnownSeqs, heads: Mapping[str, IdAndHead]) -> None:
+    """Note the topics of a base: those of before its part of the log, and those after damage."""
+    for name, head in heads.items():
+        known.name(head.topic_id, name)
+        known.note(head.topic_id, head.head)
 
 
 async def _up_to_damage(scan: Coroutine[Any, Any, None]) -> str:

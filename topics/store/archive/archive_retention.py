@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 
 from topics.errors import CorruptError, FormatError
@@ -46,22 +47,31 @@ async def remove_old(loop: Loop, timeline: str, before_ms: int) -> None:
     files, root = loop.files, f"{timeline}/{BASES}"
     await remove_leftovers(files, root)
     names = await files.to_thread(backup_names, files, root)
-    # The newest base before the time, and its place in `names`.
-    kept: tuple[int, BackupManifest] | None = None
-    for at, name in enumerate(names):
+    manifests: dict[str, BackupManifest] = {}
+    for name in names:
         # A damaged one is kept as long as others of its age.
         with suppress(CorruptError, FileNotFoundError):
-            manifest = await read_manifest(files, f"{root}/{name}")
-            if manifest.taken_ms <= before_ms:
-                kept = at, manifest
-    if kept is None or not kept[0]:
+            manifests[name] = await read_manifest(files, f"{root}/{name}")
+    # The newest base before the time.
+    kept = next((name for name in reversed(manifests) if manifests[name].taken_ms <= before_ms), None)
+    if kept is None:
         return
-    for name in names[: kept[0]]:
+    first_files = manifests[kept].first_log_files
+    # A base of before the clock was set back may have a later time; its log is removed.
+    old = [*names[: names.index(kept)], *(name for name in manifests if _is_before(manifests[name], first_files))]
+    if not old:
+        return
+    for name in dict.fromkeys(old):
         log.info("%s/%s is removed: the archive keeps a newer base (TOPICS_ARCHIVE_RETAIN_MS)", root, name)
         await remove_durably(files, f"{root}/{name}")
-    for shard, first in kept[1].first_log_files.items():
+    for shard, first in first_files.items():
         directory = f"{timeline}/{archived_directory(shard)}"
         for name in await files.to_thread(list_if_there, files, directory):
             number = wal_file_no(name)
             if number is not None and number < first:
                 await unlink_if_there(files, f"{directory}/{name}")
+
+
+def _is_before(base: BackupManifest, first_files: Mapping[int, int]) -> bool:
+    """Return whether the log after a base begins before these files."""
+    return any(number < first_files.get(shard, 0) for shard, number in base.first_log_files.items())

@@ -103,12 +103,6 @@ async def scan(loop: Loop, used: list[LogFile], take: Callable[[str, VerifiedBat
     return replay
 
 
-def files_until(used: list[LogFile], at_ms: int) -> list[LogFile]:
-    """Return the files before the first one that was begun after a time."""
-    later = next((at for at, file in enumerate(used) if file.header.created_ms > at_ms), len(used))
-    return used[: max(later, 1)]
-
-
 def batches_in(data: bytes | memoryview, file: LogFile) -> list[tuple[int, BatchHeader]]:
     """Return the batches of a file with their offsets, unverified."""
     found = []

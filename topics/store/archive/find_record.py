@@ -9,10 +9,10 @@ import numpy as np
 
 from topics.errors import CorruptError
 from topics.loop.loop import Loop
-from topics.store.archive.archived_log import batches_in, files_until, scan, survey
-from topics.store.archive.restore_point import END, RestoredEnd, RestorePoint, check_outside
+from topics.store.archive.archived_log import batches_in, scan, survey
+from topics.store.archive.restore_point import RestoredEnd, RestorePoint
 from topics.store.archive.timelines import Timeline
-from topics.store.archive.unbroken_log import part_of
+from topics.store.archive.unbroken_log import LogSpan
 from topics.store.disk.whole_files import read_file
 from topics.store.format.log_format import BATCH_HEADER_BYTES, FrameType
 from topics.store.recovery.log_replay import VerifiedBatches, created_topics
@@ -43,22 +43,19 @@ class Copied(Protocol):
 async def find_record(
     loop: Loop,
     timeline: Timeline,
-    number: int,
+    span: LogSpan,
     wanted: WantedRecord,
     copied_seqs: Callable[[VerifiedBatches], Sequence[Copied]],
 ) -> RestorePoint | None:
-    """Return the point right after a record was written; None if it was not between two bases.
+    """Return the point right after a record was written; None if it was not in a span of the log.
 
     Of a topic that was deleted and created again it is the newest record with this seq.
-    number: of the base before it, in the timeline. copied_seqs: returns the seqs of records that
-    have no frame of their own, since a router copied them.
+    copied_seqs: returns the seqs of records that have no frame of their own, since a router copied
+    them.
 
     Raises: CorruptError, FormatError, OSError.
     """
-    base = timeline.bases[number]
-    part = part_of(timeline, base)
-    later = timeline.bases[number + 1 : number + 2]
-    before_ms = later[0].manifest.taken_ms if later else END
+    part, base, _later = span
     ids = {wanted.topic_id} - {0}
     found: list[tuple[str, int]] = []
 
@@ -75,7 +72,7 @@ async def find_record(
         found.extend((path, int(frames["offset"][at])) for at in np.flatnonzero(is_it).tolist())
 
     for shard, first_no in base.first_log_files.items():
-        used = files_until(part.files(shard, await survey(loop, timeline.path, shard, first_no)), before_ms)
+        used = span.up_to_later(shard, part.files(shard, await survey(loop, timeline.path, shard, first_no)))
         try:
             await scan(loop, used, take)
         except CorruptError:
@@ -87,8 +84,8 @@ async def find_record(
         file = next(file for file in used if file.path == path)
         data = await read_file(loop.files, path)
         begin, header = [batch for batch in batches_in(data, file) if batch[0] <= offset][-1]
-        end = RestoredEnd(shard, file.number, begin + BATCH_HEADER_BYTES + header.body_bytes)
-        for hole in timeline.note.holes:
-            check_outside(hole, header.written_ms)
-        return RestorePoint(timeline, base, header.written_ms, end)
+        if file is used[-1] and 0 < part.last_batch_no(shard) < header.batch_no:
+            continue  # the file was continued after the hole
+        end = RestoredEnd(file.number, begin + BATCH_HEADER_BYTES + header.body_bytes, is_record=True)
+        return RestorePoint(timeline, base, header.written_ms, {shard: end})
     return None

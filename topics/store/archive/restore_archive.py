@@ -6,7 +6,8 @@ written by then, in every shard, as after a power cut at that time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from topics.errors import CorruptError
 from topics.loop.loop import Loop
@@ -19,8 +20,8 @@ from topics.store.archive.archived_log import (
     survey_after_base,
 )
 from topics.store.archive.restore_point import RestoredEnd, RestorePoint
-from topics.store.archive.timelines import Base, Timeline
-from topics.store.archive.unbroken_log import files_before_hole, part_of
+from topics.store.archive.timelines import Timeline
+from topics.store.archive.unbroken_log import LogSpan, files_before_hole, noted_files, part_of
 from topics.store.backup.backup_files import NewTree
 from topics.store.backup.restore_backup import copy_backup
 from topics.store.disk.whole_files import read_file, write_new_file
@@ -49,28 +50,49 @@ async def copy_point(loop: Loop, point: RestorePoint, target: str) -> None:
     def wants(path: str) -> bool:
         return path != MARKER_NAME and not path.startswith("wal/")
 
+    point = await with_ends(loop, point)
     await copy_backup(loop, point.base.path, target, wants=wants)
     copies, part = NewTree(loop.files, target), part_of(point.timeline, point.base)
     for shard, number in point.base.first_log_files.items():
         try:
             used = part.files(shard, await survey_after_base(loop, point.timeline.path, shard, number))
-            end = point.record_end
-            if end is None or end.shard != shard:
-                end = await _end_by(loop, used, point.at_ms, shard)
+            end = point.ends[shard]  # there is one where there is log
             chosen = [file for file in used if file.number <= end.file_no]
             made = [await _copy_file(loop, file, _name(shard, file.number), copies, end) for file in chosen]
             replay = await scan(loop, made, lambda _path, _batches: None)
         except CorruptError as error:
-            found = str(error).replace(f"{target}/wal/", f"{point.timeline.path}/{LOG}/").removesuffix(REMEDY)
-            raise CorruptError(f"{found}{_REMEDY}", error.detail) from error
+            raise _earlier(error, f"{target}/wal/", f"{point.timeline.path}/{LOG}/") from error
         if replay.cuts:
             cut = replay.cuts[0]
             path = cut.path.replace(f"{target}/wal/", f"{point.timeline.path}/{LOG}/")
             message = f"{path}: damaged at byte {cut.offset}, or a file before it is missing. {_REMEDY}"
             raise CorruptError(message, {"path": path})
-        if end is not point.record_end:
+        if not end.is_record:
             await _check_end(loop, point, shard, used[len(chosen) - 1 :], replay.last_batch_no)
     await copies.sync()
+
+
+def _earlier(error: CorruptError, path: str = "", shown: str = "") -> CorruptError:
+    """Return damage of the log with the remedy for a restore. path, shown: replaced in it."""
+    found = str(error).replace(path, shown) if path else str(error)
+    return CorruptError(f"{found.removesuffix(REMEDY)}{_REMEDY}", error.detail)
+
+
+async def with_ends(loop: Loop, point: RestorePoint) -> RestorePoint:
+    """Return a point with the ends of all shards of which there is log.
+
+    The batches state them: the clock may have been set back, so that times of files come again.
+    Raises: CorruptError, FormatError, OSError.
+    """
+    part, ends = part_of(point.timeline, point.base), dict(point.ends)
+    for shard, number in point.base.first_log_files.items():
+        if shard not in ends:
+            used = part.files(shard, await survey(loop, point.timeline.path, shard, number))
+            try:
+                ends |= {shard: await _end_by(loop, used, point.at_ms)} if used else {}
+            except CorruptError as error:
+                raise _earlier(error) from error
+    return point._replace(ends=ends)
 
 
 async def _check_end(loop: Loop, point: RestorePoint, shard: int, files: list[LogFile], last_batch_no: int) -> None:
@@ -111,7 +133,7 @@ async def _copy_file(loop: Loop, file: LogFile, name: str, copies: NewTree, end:
     return file._replace(path=path, size=size)
 
 
-async def _end_by(loop: Loop, used: list[LogFile], at_ms: int, shard: int) -> RestoredEnd:
+async def _end_by(loop: Loop, used: list[LogFile], at_ms: int) -> RestoredEnd:
     """Return the end of the last batch that was written by a time.
 
     Those before it count, too, also if they have a later time: the clock was set back then.
@@ -123,8 +145,8 @@ async def _end_by(loop: Loop, used: list[LogFile], at_ms: int, shard: int) -> Re
             if header.written_ms <= at_ms:
                 end = begin + BATCH_HEADER_BYTES + header.body_bytes
         if end:
-            return RestoredEnd(shard, file.number, end)
-    return RestoredEnd(shard, used[0].number, WAL_FIRST_BATCH_OFFSET)
+            return RestoredEnd(file.number, end)
+    return RestoredEnd(used[0].number, WAL_FIRST_BATCH_OFFSET)
 
 
 def _sound_batch(data: bytes, file: LogFile, batch_no: int) -> BatchHeader | None:
@@ -139,35 +161,27 @@ def _sound_batch(data: bytes, file: LogFile, batch_no: int) -> BatchHeader | Non
 Take = Callable[[str, VerifiedBatches], None]
 
 
-async def scan_after(loop: Loop, point: RestorePoint, take: Take) -> None:
-    """Call `take` with the log that a restore leaves out, and with some before it.
+async def scan_after(
+    loop: Loop, timeline: Timeline, span: LogSpan, take: Take, ends: Mapping[int, RestoredEnd] = MappingProxyType({})
+) -> None:
+    """Call `take` with the log of a span of which its base does not know, and with some before it.
 
+    What was copied and not noted, and what was copied in a hole after the span, counts, too.
+
+    ends: of shards of which what is before is not needed.
     Raises: CorruptError, FormatError, OSError.
     """
-    part = part_of(point.timeline, point.base)
-    for shard, number in point.base.first_log_files.items():
-        used = await survey(loop, point.timeline.path, shard, number)
-        end = point.record_end
-        if end is None or end.shard != shard:
-            # By its batches: the clock may have been set back, so that times of files come again.
-            restored = part.files(shard, used)
-            end = await _end_by(loop, restored, point.at_ms, shard) if restored else None
-        left_out = used if end is None else [file for file in used if file.number >= end.file_no]
-        await _scan_parts(loop, point.timeline, shard, left_out, take)
-
-
-async def scan_after_base(loop: Loop, timeline: Timeline, base: Base, take: Take) -> None:
-    """Call `take` with the log of which a base does not know, and with some before it.
-
-    Raises: CorruptError, FormatError, OSError.
-    """
-    for shard, number in base.first_log_files.items():
-        await _scan_parts(loop, timeline, shard, await survey(loop, timeline.path, shard, number), take)
-
-
-async def _scan_parts(loop: Loop, timeline: Timeline, shard: int, files: list[LogFile], take: Take) -> None:
-    for unbroken in _split(files, shard, timeline.note.holes):
-        await scan(loop, unbroken, take)
+    for shard, number in span.base.first_log_files.items():
+        begins_no = ends[shard].file_no if shard in ends else number
+        used = span.up_to_later(shard, await survey(loop, timeline.path, shard, begins_no))
+        for unbroken in _split(used, shard, timeline.note.holes):
+            try:
+                await scan(loop, unbroken, take)
+            except CorruptError:  # a server may be copying what is not noted yet
+                noted = noted_files(unbroken, timeline.note.shards.get(shard))
+                if noted == unbroken:
+                    raise
+                await scan(loop, noted, take)
 
 
 def _split(files: list[LogFile], shard: int, holes: Sequence[Hole]) -> list[list[LogFile]]:

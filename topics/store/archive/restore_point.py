@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from topics.errors import UsageError
@@ -16,9 +18,10 @@ END = 1 << 62
 class RestoredEnd(NamedTuple):
     """The end of the part of a shard that is restored."""
 
-    shard: int
     file_no: int
     offset: int
+    is_record: bool = False
+    """Whether it is the end of a record, and not a time."""
 
 
 class RestorePoint(NamedTuple):
@@ -27,8 +30,8 @@ class RestorePoint(NamedTuple):
     timeline: Timeline
     base: Base
     at_ms: int
-    record_end: RestoredEnd | None = None
-    """For a restore up to a record, the end of its shard; that of other shards is the time."""
+    ends: Mapping[int, RestoredEnd] = MappingProxyType({})
+    """By shard. Those that a time decides are there once `with_ends` has looked for them."""
 
 
 def point_at(timelines: list[Timeline], at_ms: int) -> RestorePoint:

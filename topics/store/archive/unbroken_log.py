@@ -8,10 +8,11 @@ Only what the note states counts: a server may have been killed after it had cop
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import zip_longest
 from typing import NamedTuple
 
 from topics.errors import CorruptError
-from topics.store.archive.archive_note import ArchiveNote, Hole
+from topics.store.archive.archive_note import ArchiveNote, Hole, ShardEnd
 from topics.store.archive.timelines import Base, Timeline
 from topics.store.recovery.log_replay import LogFile
 
@@ -21,7 +22,7 @@ class Unbroken(NamedTuple):
 
     note: ArchiveNote
     bases: list[Base]
-    """Oldest first."""
+    """In the order of the log."""
     hole: Hole | None
     """The hole after it; None: it is the last part."""
 
@@ -39,15 +40,10 @@ class Unbroken(NamedTuple):
         """
         if self.hole is not None:
             return files_before_hole(used, shard, self.hole) or used[:1]
-        end = self.note.shards.get(shard)
-        if end is None:
-            return used
-        whole = [file for file in used if file.number < end.file_no]
-        last = [file._replace(size=min(file.size, end.size)) for file in used if file.number == end.file_no]
-        return [*whole, *last]
+        return noted_files(used, self.note.shards.get(shard))
 
     def base_at(self, at_ms: int) -> Base | None:
-        """Return the newest base that is not later than a time; None: there is none."""
+        """Return the last base that is not later than a time; None: there is none."""
         return next((base for base in reversed(self.bases) if base.manifest.taken_ms <= at_ms), None)
 
 
@@ -60,7 +56,36 @@ def unbroken_parts(timeline: Timeline) -> list[Unbroken]:
         hole = parts[at].hole
         if hole is None or _is_before(base, hole):  # else it was made in the hole
             parts[at].bases.append(base)
+    for part in parts:
+        part.bases.sort(key=lambda base: list(base.first_log_files.values()))
     return parts
+
+
+class LogSpan(NamedTuple):
+    """The log from a base up to the one after it."""
+
+    part: Unbroken
+    base: Base
+    later: Base | None
+    """The next base, also of another part; None: it is the last one."""
+
+    def up_to_later(self, shard: int, used: list[LogFile]) -> list[LogFile]:
+        """Return those files of a shard of which the next base does not know all.
+
+        used: from this base on.
+        """
+        last_no = None if self.later is None else self.later.manifest.last_log_files.get(shard)
+        return used if last_no is None else [file for file in used if file.number <= last_no]
+
+
+def log_spans(timeline: Timeline) -> list[LogSpan]:
+    """Return the spans of a timeline in the order of the log.
+
+    The times of the bases may have another order, since a clock may be set back.
+    """
+    bases = [(part, base) for part in unbroken_parts(timeline) for base in part.bases]
+    later = [base for _part, base in bases[1:]]
+    return [LogSpan(part, base, after) for (part, base), after in zip_longest(bases, later)]
 
 
 def part_at(timeline: Timeline, at_ms: int) -> Unbroken:
@@ -76,6 +101,15 @@ def part_of(timeline: Timeline, base: Base) -> Unbroken:
             return part
     message = f"{base.path} was made in a hole of the archive: restore to another time"
     raise CorruptError(message, {"path": base.path})
+
+
+def noted_files(used: list[LogFile], end: ShardEnd | None) -> list[LogFile]:
+    """Return those files of a shard up to the noted end; all of them if there is none."""
+    if end is None:
+        return used
+    whole = [file for file in used if file.number < end.file_no]
+    last = [file._replace(size=min(file.size, end.size)) for file in used if file.number == end.file_no]
+    return [*whole, *last]
 
 
 def files_before_hole(used: list[LogFile], shard: int, hole: Hole) -> list[LogFile]:

@@ -14,7 +14,7 @@ A file that has not changed since the newest backup before is there under both n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -78,19 +78,24 @@ class BackupManifest(msgspec.Struct, forbid_unknown_fields=True):
     @property
     def first_log_files(self) -> dict[int, int]:
         """By shard, the number of the log file with which a replay begins."""
-        return _first_log_files(file.path for file in self.files)
+        return _log_files((file.path for file in self.files), min)
+
+    @property
+    def last_log_files(self) -> dict[int, int]:
+        """By shard, the number of the log file that had the end of the log at the instant."""
+        return _log_files((file.path for file in self.files), max)
 
 
 def log_files_after(files: FileCalls, backup: str) -> dict[int, int]:
     """Return what `first_log_files` is in the manifest of a backup, which may be large."""
     wal = f"{backup}/wal"
     shards = list_if_there(files, wal)
-    return _first_log_files(
-        f"wal/{shard}/{name}" for shard in shards for name in list_if_there(files, f"{wal}/{shard}")
+    return _log_files(
+        (f"wal/{shard}/{name}" for shard in shards for name in list_if_there(files, f"{wal}/{shard}")), min
     )
 
 
-def _first_log_files(paths: Iterable[str]) -> dict[int, int]:
+def _log_files(paths: Iterable[str], chosen: Callable[[int, int], int]) -> dict[int, int]:
     found: dict[int, int] = {}
     for path in paths:
         kind, _, rest = path.partition("/")
@@ -98,7 +103,7 @@ def _first_log_files(paths: Iterable[str]) -> dict[int, int]:
         number = wal_file_no(name) if kind == "wal" else None
         if number is not None:
             at = int(shard.removeprefix("shard-"))
-            found[at] = min(found.get(at, number), number)
+            found[at] = chosen(found.get(at, number), number)
     return dict(sorted(found.items()))
 
 
