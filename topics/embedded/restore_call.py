@@ -19,7 +19,7 @@ from topics.engine.stored_engine import StoredEngine
 from topics.errors import TopicsError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import OwnTimeline, name_timeline
-from topics.store.archive.restore_archive import copy_point
+from topics.store.archive.restore_archive import copy_point, with_ends
 from topics.store.archive.restore_point import END, point_at
 from topics.store.archive.timelines import (
     Timeline,
@@ -27,6 +27,7 @@ from topics.store.archive.timelines import (
     end_of,
     find_timelines,
     is_timeline,
+    lacks_bases,
     line_of,
     timelines_beside,
 )
@@ -37,6 +38,8 @@ from topics.store.backup.restore_backup import copy_backup, find_backup
 from topics.store.disk.data_directory import lock_to_read, make_with_parents
 
 _RESTORING = ".restoring"
+_ATTEMPTS = 3
+"""Restores that are tried while a server removes bases that it keeps no longer."""
 _LATEST_MS = 253_402_300_799_999
 """The end of the year 9999, the last one that a datetime has."""
 
@@ -107,6 +110,14 @@ def restore(
     if backups:
         timeline = os.path.basename(timelines[-1].path)
         raise UsageError(f"{source} has backups, such as {backups[-1]}, and a log, {timeline}: name one of them")
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return _restore_archive(source, target, timelines, at_ms, upto, skipped_seqs)
+        except (TopicsError, OSError):
+            with own_loop(Config()) as loop:
+                if not lacks_bases(loop.files, timelines):
+                    raise
+                timelines = loop.run_task(find_timelines(loop, source))
     return _restore_archive(source, target, timelines, at_ms, upto, skipped_seqs)
 
 
@@ -148,6 +159,7 @@ def _restore_archive(  # noqa: PLR0917 - the arguments of one call
             point = point_at(timelines, at_ms)
         else:
             point = loop.run_task(point_of_record(loop, timelines, *upto, _heads))
+        point = loop.run_task(with_ends(loop, point))
         known, damage = loop.run_task(known_seqs(loop, siblings, point, _heads))
     with _making(target) as (loop, made):
         loop.run_task(copy_point(loop, point, made))

@@ -14,6 +14,10 @@ import pytest
 import topics
 from tests.embedded.conftest import SMALL
 from topics import CorruptError, GapError, RequestError, StorageError, UsageError
+from topics.embedded import restore_call
+from topics.loop.loop import Loop
+from topics.store.archive import verify_archive
+from topics.store.archive.restore_point import RestorePoint
 from topics.store.disk import data_directory
 
 SKIPPED = 1000
@@ -159,6 +163,26 @@ def add_timeline(archive: Archived, tmp_path: Path) -> int:
         return log.append("t", [{"n": 40}]).last_seq
 
 
+def test_a_topic_that_was_deleted_in_another_timeline_continues_above_the_seqs_of_that_one(
+    archive: Archived, tmp_path: Path
+) -> None:
+    """The newest base of that timeline does not know the topic, and its log does not name it."""
+    options = {"archive_dir": str(archive.path), "archive_every_ms": 10, "archive_base_every_ms": 1}
+    topics.restore(archive.path, tmp_path / "second", at=archive.after_third, skipped_seqs=SKIPPED)
+    before = set(archive.path.glob("*/bases/*Z*/backup.json"))
+    with topics.open(tmp_path / "second", **options, **SMALL) as log:  # type: ignore[arg-type]
+        while len(set(archive.path.glob("*/bases/*Z*/backup.json")) - before) < 1:
+            log.append("t2", ["a base is made beside this"])
+        known = log.append("t", [{"n": 40}] * 3 * SKIPPED).last_seq
+        log.delete_topic("t")
+        before = set(archive.path.glob("*/bases/*Z*/backup.json"))
+        while len(set(archive.path.glob("*/bases/*Z*/backup.json")) - before) < 2:
+            log.append("t2", ["a base is made beside this"])
+    topics.restore(archive.path, tmp_path / "third", at=archive.after_third, skipped_seqs=SKIPPED)
+    with topics.open(tmp_path / "third", **SMALL) as log:
+        assert log.append("t", ["new"]).first_seq > known + SKIPPED
+
+
 def test_a_topic_that_was_created_again_later_continues_above_the_seqs_of_then(
     archive: Archived, tmp_path: Path
 ) -> None:
@@ -207,6 +231,52 @@ def test_a_restore_that_fails_leaves_nothing(archive: Archived, tmp_path: Path) 
     with pytest.raises(CorruptError, match="it is missing. Restore to an earlier time"):
         topics.restore(archive.path, tmp_path / "new")
     assert [path.name for path in tmp_path.glob("new*")] == []
+
+
+def test_a_restore_begins_anew_if_the_server_removes_a_base_meanwhile(
+    archive: Archived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended with: there is no log in archive/.../bases/..., although the archive has the time."""
+    options = {"archive_dir": str(archive.path), "archive_every_ms": 10, "archive_base_every_ms": 1}
+    with topics.open(tmp_path / "data", **options, **SMALL) as log:  # type: ignore[arg-type]
+        while len(list(archive.path.glob("*/bases/*Z*/backup.json"))) < 2:
+            log.append("t2", ["a base is made beside this"])
+    removed: list[Path] = []
+    with_ends = restore_call.with_ends
+
+    async def remove_a_base(loop: Loop, point: RestorePoint) -> RestorePoint:
+        if not removed:
+            removed.append(Path(point.base.path))
+            shutil.rmtree(point.base.path)
+        return await with_ends(loop, point)
+
+    monkeypatch.setattr(restore_call, "with_ends", remove_a_base)
+    made = topics.restore(archive.path, tmp_path / "new")
+    assert made.damage == ""
+    assert made.backup != str(removed[0])
+    assert numbers(tmp_path / "new") == [1, 2, 3, 4, 5, 6]
+    assert [path.name for path in tmp_path.glob("new*")] == ["new"]
+
+
+def test_a_verification_leaves_out_a_base_that_the_server_removes_meanwhile(
+    archive: Archived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"archive_dir": str(archive.path), "archive_every_ms": 10, "archive_base_every_ms": 1}
+    with topics.open(tmp_path / "data", **options, **SMALL) as log:  # type: ignore[arg-type]
+        while len(list(archive.path.glob("*/bases/*Z*/backup.json"))) < 2:
+            log.append("t2", ["a base is made beside this"])
+    check_backup = verify_archive.check_backup
+    removed: list[str] = []
+
+    async def remove_the_first(loop: Loop, directory: str) -> list[str]:
+        if not removed:
+            removed.append(directory)
+            shutil.rmtree(directory)
+        return await check_backup(loop, directory)
+
+    monkeypatch.setattr(verify_archive, "check_backup", remove_the_first)
+    assert topics.verify_backup(archive.path).findings == []
+    assert removed
 
 
 def test_a_datetime_needs_a_zone(archive: Archived, tmp_path: Path) -> None:
