@@ -10,7 +10,9 @@ import pytest
 
 from tests.cli.bridge.fake_jetstream import FakeLink
 from topics.bridge.carried import BridgeMessage, BridgePosition, FencedError, OversizeError, TargetDownError, TopicBatch
-from topics.bridge.jetstream.jetstream_target import JetStreamSession, SentSeqs, StreamChoice
+from topics.bridge.jetstream import jetstream_target
+from topics.bridge.jetstream.jetstream_link import NatsPlace
+from topics.bridge.jetstream.jetstream_target import JetStreamSession, JetStreamTarget, SentSeqs, StreamChoice
 from topics.errors import UsageError
 
 nats_errors = pytest.importorskip("nats.js.errors", reason="nats-py is not installed: `make bridge` installs it")
@@ -54,6 +56,60 @@ def session(
     return JetStreamSession(
         link, choice, len(stream.messages), {} if sent is None else sent, skips_oversize=skips_oversize
     )
+
+
+class ManyStreams:
+    """Answers about streams: none is there, and one is made or not."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.made: list[Any] = []
+
+    async def stream_info(self, _name: str) -> Any:
+        raise nats_errors.NotFoundError(code=404, err_code=10059, description="stream not found")
+
+    async def add_stream(self, config: Any) -> Any:
+        if self.error is not None:
+            raise self.error
+        self.made.append(config)
+        return SimpleNamespace(config=config, state=SimpleNamespace(last_seq=0))
+
+
+def opened(streams: ManyStreams, prefix: str, monkeypatch: pytest.MonkeyPatch) -> JetStreamSession:
+    link: Any = FakeLink(streams, 1 << 20)
+    monkeypatch.setattr(jetstream_target, "JetStreamLink", lambda _place: link)
+    place = NatsPlace("nats://h", {})
+    return JetStreamTarget(place, StreamChoice("topics", prefix), skips_oversize=False).open()
+
+
+def test_no_stream_is_made_of_all_subjects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """nats-server 2.15 refused it, and the bridge ended with a traceback; 2.9 made one that took the API's requests."""
+    streams = ManyStreams()
+    with pytest.raises(UsageError, match=r"stream topics is missing, and --prefix '' leaves every subject to it"):
+        opened(streams, "", monkeypatch)
+    assert not streams.made
+    opened(streams, "topics.", monkeypatch)
+    assert [config.subjects for config in streams.made] == [["topics.>"]]
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "sentence"),
+    [
+        (
+            nats_errors.BadRequestError(
+                code=400, err_code=10065, description="subjects overlap with an existing stream"
+            ),
+            UsageError,
+            "topics.> cannot be made: subjects overlap: use another --stream or --prefix",
+        ),
+        (nats_errors.ServerError(code=500, err_code=10049, description="no room"), TargetDownError, "no room"),
+    ],
+)
+def test_a_stream_that_cannot_be_made_is_a_sentence(
+    error: Exception, raised: type[Exception], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(raised, match=sentence):
+        opened(ManyStreams(error), "topics.", monkeypatch)
 
 
 def batch(first: int, last: int, topic: str = "orders", size: int = 1) -> TopicBatch:

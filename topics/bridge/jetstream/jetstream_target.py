@@ -96,10 +96,23 @@ class JetStreamTarget:
         try:
             info = await link.jetstream.stream_info(name)
         except nats.js.errors.NotFoundError:
+            if not self._stream.prefix:
+                raise UsageError(
+                    f"stream {name} is missing, and --prefix '' leaves every subject to it, also those of NATS itself: "
+                    "use a prefix such as 'topics.', or make a stream with the subjects that you want"
+                ) from None
             config = StreamConfig(
                 name=name, subjects=subjects, storage=StorageType.FILE, num_replicas=self._stream.replicas
             )
-            info = await link.jetstream.add_stream(config)
+            try:
+                info = await link.jetstream.add_stream(config)
+            except nats.js.errors.BadRequestError as error:
+                raise UsageError(
+                    f"stream {name} with the subjects {subjects[0]} cannot be made: {error.description}: use another "
+                    "--stream or --prefix"
+                ) from error
+            except nats.js.errors.APIError as error:
+                raise TargetDownError(f"stream {name} cannot be made: {error}") from error
         config = info.config
         if config.retention not in {None, "limits"} or config.max_age or _drops_old(config):
             raise UsageError(
