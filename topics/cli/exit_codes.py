@@ -20,7 +20,7 @@ from topics.errors import CorruptError, TopicsError, UsageError
 REFUSED, USAGE, GAP, INTERRUPTED = 1, 2, 3, 130
 PIPE_CLOSED = 141
 """The reader of the output has left, as of a program that SIGPIPE ends."""
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def exit_code_of(error: Exception) -> int:
@@ -62,7 +62,7 @@ def sentence(error: Exception) -> str:
     """Return the sentence for an error; that of an OSError leaves out its number.
 
     A control character in it, such as one of a file's name, is escaped: it could write anything on
-    the terminal.
+    the terminal, and a line feed would make two lines of the sentence.
     """
     return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), _sentence(error))
 

@@ -96,9 +96,7 @@ def test_no_stream_is_made_of_all_subjects(monkeypatch: pytest.MonkeyPatch) -> N
     ("error", "raised", "sentence"),
     [
         (
-            nats_errors.BadRequestError(
-                code=400, err_code=10065, description="subjects overlap with an existing stream"
-            ),
+            nats_errors.BadRequestError(code=400, err_code=10065, description="subjects overlap"),
             UsageError,
             "topics.> cannot be made: subjects overlap: use another --stream or --prefix",
         ),

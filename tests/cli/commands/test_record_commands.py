@@ -77,6 +77,9 @@ def test_a_gap_names_only_options_that_the_command_has(tmp_path: Path) -> None:
         (["get", "t", "--since", "9" * 20], "--since is '99999999999999999999': use 30s"),
         (["context", "set", "here", "http://s", "--key-file", os.fsdecode(b"/\xff")], "a path that is no UTF-8"),
         (["ls", "--url", "http://s", "--key-file", "HOME/key"], "HOME/key is no text: name the file"),
+        (["mirror", "http://s", "--to", "HOME/m", "--key-file", "HOME"], "HOME cannot be read: Is a directory: name"),
+        (["restore", "--from", "a\nb", "--to", "HOME/new"], "/a\\nb: name the directory"),
+        (["mirror", "--status", "--to", "a\nb"], "begin one with `topics mirror URL --to a\\nb`"),
     ],
 )
 def test_an_odd_value_is_one_sentence(arguments: list[str], said: str, tmp_path: Path) -> None:
@@ -102,9 +105,10 @@ def test_a_limit_above_any_number_of_records_is_none(tmp_path: Path) -> None:
 
 def test_a_key_file_of_a_user_that_is_not_there_is_named(tmp_path: Path) -> None:
     ran = run(["ls", "--url", "http://s", "--key-file", "~nobody-here/key"], tmp_path)
+    remedy = "name the file that the key was written into"
     assert (ran.code, ran.err) == (
-        1,
-        "topics: ~nobody-here/key: No such file or directory: name a file that is there\n",
+        USAGE,
+        f"topics: key file ~nobody-here/key cannot be read: No such file or directory: {remedy}\n",
     )
 
 

@@ -86,12 +86,15 @@ def place_of(asked: Asked, env: Mapping[str, str]) -> LogPlace:
 def key_of(key_file: str | None, env: Mapping[str, str]) -> str:
     """Return the key in a file, without the blanks around it; without a file TOPICS_KEY.
 
-    Raises: UsageError for a file without a key; OSError.
+    Raises: UsageError for a file without a key, or a path where none can be read; OSError.
     """
     if not key_file:
         return env.get(KEY, "").strip()
     try:
         key = Path(os.path.expanduser(key_file)).read_text("utf-8").strip()
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError, PermissionError) as error:
+        remedy = "name the file that the key was written into"
+        raise UsageError(f"key file {key_file} cannot be read: {error.strerror}: {remedy}") from error
     except UnicodeDecodeError:
         raise UsageError(f"key file {key_file} is no text: name the file that the key was written into") from None
     if not key:
