@@ -504,7 +504,7 @@ MUTANTS = (
     ),
     _one(
         "no commit held back",
-        "store/wal/shard.py",
+        "store/wal/shard_state.py",
         "self._bound.held_ns()",
         "0",
         "tests/contract/durability/test_log_bound.py",
@@ -1031,23 +1031,23 @@ MUTANTS = (
     ),
     _one(
         "a lone write beside a batch in flight",
-        "store/wal/shard.py",
-        "        if self._is_busy or not staging.is_empty",
+        "store/wal/in_place_commits.py",
+        "        if self._commitment.is_busy or not staging.is_empty",
         "        if not staging.is_empty",
         "tests/engine/write/test_append_lone.py",
     ),
     _one(
         "a batch sent before all callbacks of the one before it ran",
-        "store/wal/shard.py",
-        "return self._commitment.batch is not None or self._unanswered > 0",
-        "return self._commitment.batch is not None",
+        "store/wal/commitment.py",
+        "return self.batch is not None or self.unanswered > 0",
+        "return self.batch is not None",
         "tests/store/wal/test_shard.py",
     ),
     _one(
         "a lone write before a batch that is staged",
-        "store/wal/shard.py",
-        "        if self._is_busy or not staging.is_empty or",
-        "        if self._is_busy or",
+        "store/wal/in_place_commits.py",
+        "        if self._commitment.is_busy or not staging.is_empty or",
+        "        if self._commitment.is_busy or",
         "tests/engine/write/test_append_lone.py",
     ),
     _one(
@@ -1115,14 +1115,14 @@ MUTANTS = (
     ),
     _one(
         "a streak past what is staged",
-        "store/wal/shard.py",
-        "following is None or self._admission.closed or self._is_busy or not staging.is_empty:",
-        "following is None or self._admission.closed or self._is_busy:",
+        "store/wal/in_place_commits.py",
+        "following is None or self._admission.closed or commitment.is_busy or not staging.is_empty:",
+        "following is None or self._admission.closed or commitment.is_busy:",
         "tests/engine/write/test_write_streak.py",
     ),
     _one(
         "a streak that goes on after a slow write",
-        "store/wal/shard.py",
+        "store/wal/in_place_commits.py",
         "            limit.on_slow(sync_running=self._sync.running)\n            self._next = None\n",
         "            limit.on_slow(sync_running=self._sync.running)\n",
         "tests/engine/write/test_write_streak.py",
@@ -1422,7 +1422,7 @@ MUTANTS = (
     )._replace(places=4),
     _one(
         "a write that carries a step of which the log has nothing",
-        "store/wal/shard.py",
+        "store/wal/in_place_commits.py",
         "            written = self._write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)\n        finally:",
         "            filling.clear()\n"
         "            written = self._write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)\n        finally:",
@@ -1430,7 +1430,7 @@ MUTANTS = (
     ),
     _one(
         "a carried step staged for a batch of its own, which may be lost or come by itself",
-        "store/wal/shard.py",
+        "store/wal/in_place_commits.py",
         "            written = self._write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)\n        finally:",
         "            staging.filling = staging._empty_batch()\n"
         "            written = self._write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)\n"
@@ -1695,13 +1695,13 @@ MUTANTS = (
     ),
     _one(
         "a commit in place without its sync",
-        "store/wal/shard.py",
+        "store/wal/in_place_commits.py",
         "fd, blocks, offset, dsync=dsync)\n        except",
         "fd, blocks, offset, dsync=False)\n        except",
     ),
     _one(
         "a flush in one step answered without its sync",
-        "store/wal/shard.py",
+        "store/wal/in_place_commits.py",
         "            self._start_waited_sync(in_place=True)\n        return not durable.unsynced\n",
         "            return True\n        return not durable.unsynced\n",
         "library",

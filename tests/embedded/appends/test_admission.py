@@ -452,7 +452,7 @@ def test_an_append_larger_than_the_bound_of_unsynced_bytes_is_admitted_alone() -
     log = bounded_log(1000)
     assert log.append_nowait("t", [_BIG]).result().last_seq == 2
     assert log.append("t", [_BIG], timeout=1).last_seq == 3
-    assert log._opened.log.shards[0].unsynced_bytes <= 1000
+    assert log._opened.log.shards[0].state.unsynced_bytes <= 1000
     log.close()
 
 
@@ -514,7 +514,7 @@ def test_an_append_that_would_wait_for_a_log_file_is_refused_with_rollover() -> 
     log.append("t", ["first"])
     (wal,) = log._opened.log.shards
     log._loop.run_until(lambda: not wal.preallocation.preparing)
-    room = wal.room
+    room = wal.state.room
     ready, wal.preallocation.ready = wal.preallocation.ready, type(wal.preallocation.ready)()
     wal.preallocation.preparing = True
     with pytest.raises(topics.WouldBlockError, match="the next log file is not ready") as refused:

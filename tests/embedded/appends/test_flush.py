@@ -381,7 +381,7 @@ def test_a_flush_leaves_a_sync_of_many_bytes_to_the_ring_so_that_no_append_waits
     log.append("a", [b"x" * 30_000] * 12)
     (wal,) = log._opened.log.shards
     log._loop.run_until(lambda: not wal._durable.sealed)
-    assert wal.unsynced_bytes > 256 << 10
+    assert wal.state.unsynced_bytes > 256 << 10
     log.flush()
     assert not made
     log.append("a", ["x"])

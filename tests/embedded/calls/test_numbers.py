@@ -85,8 +85,8 @@ def test_an_append_that_did_not_wait_is_counted_by_the_reason_it_was_refused_for
     ready, wal.preallocation.ready = wal.preallocation.ready, type(wal.preallocation.ready)()
     wal.preallocation.preparing = True
     for refused in (
-        lambda: log.append_nowait("t", ["x" * wal.room]),
-        lambda: log.append("t", ["x" * wal.room], timeout=0),
+        lambda: log.append_nowait("t", ["x" * wal.state.room]),
+        lambda: log.append("t", ["x" * wal.state.room], timeout=0),
     ):
         with pytest.raises(topics.WouldBlockError):
             refused()

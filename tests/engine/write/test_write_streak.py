@@ -228,11 +228,11 @@ def test_a_streak_ends_where_half_of_the_bound_of_the_log_is_used() -> None:
 def test_a_slow_write_ends_a_streak() -> None:
     client = client_of()
     (shard,) = client.world.real_store.log.shards
-    shard.exclusive = False
-    shard._in_place_limit.max_ns = 1 << 62
+    shard.state.exclusive = False
+    shard.state.limit.max_ns = 1 << 62
     client.begin()
     assert client.go_on() is not None
-    shard._in_place_limit.max_ns = 0
+    shard.state.limit.max_ns = 0
     assert client.go_on() is not None, "it was begun before"
     assert client.go_on() is None
 

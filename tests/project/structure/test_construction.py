@@ -179,7 +179,6 @@ LATER = {
     ("http/handlers/record_endpoints.py", "on_disconnect"): "likewise",
     ("http/handlers/wait_endpoint.py", "on_disconnect"): "likewise",
     ("pipelines/engines.py", "on_request"): "a request to stop, while Spark runs",
-    ("store/wal/sharded_log.py", "waits_alone"): "a way to commit, which a library chooses once it has threads",
 }
 """Functions that are set on another object, each for a part of its life: what they are set on, and when."""
 

@@ -350,7 +350,7 @@ def test_synced_groups_of_several_shards_or_beside_callers_are_never_committed_i
     world = OneSender()
     world.log.commit_in_place()
     for shard in world.log.shards:
-        shard.set_exclusive(None)
+        shard.state.set_exclusive(None)
     assert groups_in_place(world) == 0
 
 
@@ -446,7 +446,7 @@ def test_a_lone_write_returns_the_memory_of_a_very_large_batch() -> None:
     world = OneSender(hot_tail_bytes=24 << 20, wal_file_bytes=128 << 20)
     world.log.commit_in_place()
     staging = world.log.shards[0].staging
-    while world.log.shards[0].room < 32 << 20:  # log files grow as they are filled
+    while world.log.shards[0].state.room < 32 << 20:  # log files grow as they are filled
         world.settle(world.write(fsync=False, bytes_each=5 << 20))
 
     def write(first_seq: int, size: int) -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.project.structure.trees import TOPICS, modules, name_of, nodes
 
 COMMITMENT, CHOICE, SHARD = "store/wal/commitment.py", "store/wal/commit_choice.py", "store/wal/shard.py"
+IN_PLACE = "store/wal/in_place_commits.py"
 ONCE = {
     "Commit": (COMMITMENT, "how a batch ended is said where it is judged"),
     "judge": (COMMITMENT, "what the results of a commit mean"),
@@ -53,17 +54,19 @@ def test_no_other_room_makes_up_how_a_batch_ended() -> None:
 
 def test_both_drivers_call_the_same_halves_and_each_half_seals_or_judges_once() -> None:
     found = calls()
-    assert found["finish"].count(SHARD) == 2, "through the ring and in place"
+    assert sorted(found["finish"]) == [COMMITMENT, IN_PLACE, SHARD], "a lone write that is not whole, and both drivers"
     assert found["tp_seal_batch"] == found["judge"] == [COMMITMENT]
     assert found["on_queue_depth"] == [SHARD]
     assert found["has_one_sender"] == [SHARD]
-    drivers = ("write_now", "commit_nowait", "write_nowait")
-    assert all(found[driver] == [SHARD] for driver in drivers), "each system call of a commit is begun in one place"
+    drivers = {"write_now": IN_PLACE, "write_parts_now": IN_PLACE, "commit_nowait": SHARD, "write_nowait": SHARD}
+    begun = {driver: found[driver] for driver in drivers}
+    assert begun == {driver: [file] for driver, file in drivers.items()}, "each system call of a commit, in one place"
 
 
 def test_a_lone_write_asks_the_same_question_as_a_group() -> None:
-    found = calls()["choose"].count(SHARD)
-    assert found == 5, "flush, the lone write, also after it planned a sync, those after it, the measured places"
+    found = Counter(calls()["choose"])
+    assert found[SHARD] == 2, "flush, and the measured places"
+    assert found[IN_PLACE] == 3, "the lone write, also after it planned a sync, and those after it"
 
 
 COUNTERS = "store/wal/counters.py"

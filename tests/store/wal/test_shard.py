@@ -357,7 +357,7 @@ def test_bytes_that_are_not_synced_are_never_more_than_the_bound() -> None:
             write = world.write(count=count, bytes_each=400, fsync=False)
             world.settle(write)
             assert write.acked
-            assert wal.unsynced_bytes <= bound
+            assert wal.state.unsynced_bytes <= bound
         assert len(recover(world.crash()).seqs[1]) >= 113 - bound // 400
 
 
@@ -372,8 +372,8 @@ def test_a_sync_of_a_file_that_was_left_says_nothing_of_the_bytes_after_it() -> 
         left = len(wal._durable.sealed)
         if left and wal._durable.written > wal._durable.sealed[-1].last_batch_no + 1:
             world.loop.run_until(lambda: not wal._durable.sealed)
-            assert wal.unsynced, "there are batches in the next file"
-            seen.append(wal.unsynced_bytes)
+            assert wal.state.unsynced, "there are batches in the next file"
+            seen.append(wal.state.unsynced_bytes)
     assert seen
     assert min(seen) > 20_000
 

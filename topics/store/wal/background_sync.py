@@ -96,6 +96,11 @@ class BackgroundSync:
         else:
             self._loop.files.fdatasync_nowait(fd, partial(self._on_sync, upto, size, began_ns))
 
+    def start_in_time(self, max_unsynced: int) -> None:
+        """Begin a sync from half of the bound of unsynced bytes on, before commits wait for one."""
+        if 2 * self._durable.unsynced_bytes > max_unsynced:
+            self.start()
+
     def when_durable(self, done: Durable, *, waited: bool = False) -> None:
         """Call `done` once all batches committed so far are on stable storage, or cannot be.
 

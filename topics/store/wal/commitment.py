@@ -1,9 +1,9 @@
 """The commit that a shard is making: sealed, placed, judged and counted, however it is written.
 
-Two drivers in `shard.py` call the same two halves. `prepare` returns which bytes to write where;
-the driver has them written, through the ring or in place; `finish` judges the results. For a lone
-request `commit_rows` does both around one write in place; the end of the log moves on after the
-answer (`move_on`).
+Two drivers call the same two halves: `shard.py` through the ring, and `in_place_commits.py`.
+`prepare` returns which bytes to write where, the driver has them written, and `finish` judges the
+results. For a lone request `commit_rows` does both around one write in place; the end of the log
+moves on after the answer (`move_on`).
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ class Commitment:
         "ended_ns",
         "primitive",
         "submitted_ns",
+        "unanswered",
     )
 
     def __init__(
@@ -112,6 +113,8 @@ class Commitment:
         self._on_failed = on_failed
         self.batch: Batch | None = None
         """The batch in flight, or None."""
+        self.unanswered = 0
+        """Number of callbacks of the last batch that later passes run."""
         self.primitive = Primitive.BARE
         """The primitive of this commit, or of the last one until the next is prepared."""
         self.submitted_ns = 0
@@ -129,6 +132,11 @@ class Commitment:
         """The bytes before the batch's end that are in its block, if the batch is written from its
         own memory and the hot tail does without it.
         """
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a batch is in flight, or was and is not answered."""
+        return self.batch is not None or self.unanswered > 0
 
     def prepare_piece(self, batch: Batch, mirror: TailBuffer) -> bool:
         """Do a piece of `prepare` for a large batch; False: call again in another pass."""

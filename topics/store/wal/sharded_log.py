@@ -29,9 +29,11 @@ from topics.store.in_memory.hot_tail import HotTail
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.wal.background_sync import Durable
 from topics.store.wal.counters import LogCounters
+from topics.store.wal.in_place_commits import InPlaceCommits
 from topics.store.wal.log_bound import LogBound
 from topics.store.wal.next_batch import NextPlace
 from topics.store.wal.shard import Shard
+from topics.store.wal.shard_state import ShardSettings, SharedParts
 from topics.store.wal.wal_files import WalDirectory, place
 from topics.store.wal.write_batch import CarriedFrames, Done, LoneWritten, WriteNext
 from topics.store.wal.write_latch import WriteLatch
@@ -73,6 +75,8 @@ class ShardedLog:
         )
         self.space = DiskSpace(loop, config.data_dir, self.sizes)
         self._wals: list[Shard] = []
+        self._in_place: list[InPlaceCommits] = []
+        """The commits in place of each shard."""
         self._waits_alone: Callable[[], bool] | None = None
         """See `sync_in_place`."""
         self._directories: list[WalDirectory] = []
@@ -111,6 +115,8 @@ class ShardedLog:
 
     def _make_shards(self, starts: list[ShardStart]) -> None:
         config, loop = self._config, self._loop
+        parts = SharedParts(self.tail, self.admission, self.space, self.counters, self.bound, self.sizes)
+        settings = ShardSettings.of(config, self.sizes.shards)
         for shard in range(self.sizes.shards):
             path = f"{config.data_dir}/{shard_directory(shard)}"
             start = starts[shard] if shard < len(starts) else ShardStart()
@@ -123,27 +129,10 @@ class ShardedLog:
                 sizes=self.sizes,
                 spares=list(start.spares),
             )
-            wal = Shard(
-                loop,
-                directory,
-                tail=self.tail,
-                admission=self.admission,
-                space=self.space,
-                counters=self.counters,
-                bound=self.bound,
-                last_batch_no=start.last_batch_no,
-                commit=config.commit,
-                sync_every_ns=None if config.sync_every_ms is None else config.sync_every_ms * 1_000_000,
-                max_unsynced=-(-config.max_unsynced_bytes // self.sizes.shards),
-                window_ns=config.commit_window_us * 1000,
-                gather_ns=config.commit_gather_us * 1000,
-                in_place_max_ns=config.commit_in_place_max_us * 1000,
-                sizes=self.sizes,
-                prepared_files=config.wal_spare_files,
-                is_one_shard=self.sizes.shards == 1,
-            )
+            wal = Shard(loop, directory, parts, settings, last_batch_no=start.last_batch_no)
             self._directories.append(directory)
             self._wals.append(wal)
+            self._in_place.append(wal.in_place)
 
     def shard_of(self, topic_id: int) -> int:
         wals = self._wals
@@ -250,26 +239,26 @@ class ShardedLog:
 
         Return None if one write is not enough, and nothing was done.
         """
-        wals = self._wals
-        wal = wals[0] if len(wals) == 1 else wals[self.shard_of(topic_id)]
-        return wal.write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync, carried=carried)
+        shards = self._in_place
+        shard = shards[0] if len(shards) == 1 else shards[self.shard_of(topic_id)]
+        return shard.write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync, carried=carried)
 
     def next_place(self, topic_id: int, *, fsync: bool) -> tuple[NextPlace, bool, WriteNext] | None:
         """Return the place of a topic's next lone write, and the function that commits it there.
 
-        The bool: whether it is synced then. See `Shard.next_place`.
+        The bool: whether it is synced then. See `InPlaceCommits.next_place`.
         """
-        wal = self._wals[self.shard_of(topic_id)]
-        found = wal.next_place(fsync=fsync)
-        return None if found is None else (*found, wal.write_next)
+        shard = self._in_place[self.shard_of(topic_id)]
+        found = shard.next_place(fsync=fsync)
+        return None if found is None else (*found, shard.write_next)
 
     def sync_lone(self) -> bool:
         """Bring all there is to stable storage in this call, if one sync in place is all it takes.
 
         For a caller with exclusive use of the loop. Return False if it takes more, or failed.
         """
-        wals = self._wals
-        return len(wals) == 1 and wals[0].sync_lone()
+        shards = self._in_place
+        return len(shards) == 1 and shards[0].sync_lone()
 
     def stage_control(
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True
@@ -368,7 +357,7 @@ class ShardedLog:
     @property
     def unsynced_bytes(self) -> int:
         """Bytes of the log that are written and not on stable storage, over all shards."""
-        return sum(wal.unsynced_bytes for wal in self._wals)
+        return sum(wal.state.unsynced_bytes for wal in self._wals)
 
     def is_backlogged(self) -> bool:
         """Return whether a write should be refused for now; count the refusal."""
@@ -424,7 +413,7 @@ class ShardedLog:
         pass-end hooks run again.
         """
         for wal in self._wals:
-            wal.commit_in_place()
+            wal.state.commit_in_place()
 
     def sync_in_place(self, waits_alone: Callable[[], bool]) -> None:
         """Let a small sync that a caller waits for block the thread, too, from here on.
@@ -433,12 +422,12 @@ class ShardedLog:
         """
         self._waits_alone = waits_alone
         for wal in self._wals:
-            wal.waits_alone = waits_alone
+            wal.state.sync_in_place(waits_alone)
 
     def allow_in_place(self, allowed: bool) -> None:
         """Allow again, or forbid, what `commit_in_place` and `sync_in_place` have allowed."""
         for wal in self._wals:
-            wal.set_exclusive(self._waits_alone if allowed else None)
+            wal.state.set_exclusive(self._waits_alone if allowed else None)
 
     def set_commit_window(self, ns: int) -> None:
         """Set the delay of a commit after the previous one, to gather more.
@@ -446,7 +435,7 @@ class ShardedLog:
         It grows under pressure.
         """
         for wal in self._wals:
-            wal.window_ns = ns
+            wal.state.set_commit_window(ns)
 
     @property
     def queue_depth(self) -> int:

@@ -1,6 +1,6 @@
 """Group commit as values: the filling batch, its primitive, the verdict, what is durable.
 
-Nothing here does I/O; `shard.py` does what is decided here.
+Nothing here does I/O; shards do what is decided here.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ added to the commit's base.
 
 
 WriteNext = Callable[[int, int, int, int], tuple[Commit, Callable[[], None]] | None]
-"""Function that commits a batch framed at the next place, see `Shard.write_next`: place in the
-chunk, bytes, frames, checksum. It returns the commit, and what is called after the answer, as
+"""Function that commits a batch framed at the next place, see `InPlaceCommits.write_next`: place in
+the chunk, bytes, frames, checksum. It returns the commit, and what is called after the answer, as
 LoneWritten.
 """
 

@@ -1,0 +1,220 @@
+"""The state of a shard that decides how its next batch is committed, and its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from topics.clock import Clock
+from topics.config import Config
+from topics.store.disk.disk_space import DiskSpace
+from topics.store.disk.log_sizes import LogSizes
+from topics.store.in_memory.hot_tail import HotTail
+from topics.store.wal.background_sync import BackgroundSync
+from topics.store.wal.commit_delay_tuner import CommitDelayTuner
+from topics.store.wal.commitment import Commitment
+from topics.store.wal.counters import LogCounters
+from topics.store.wal.log_bound import LogBound
+from topics.store.wal.log_end import LogEnd
+from topics.store.wal.write_batch import Durability
+from topics.store.wal.write_latch import WriteLatch
+
+_PAUSE_NS = 1_000_000_000
+_PAUSE_BESIDE_SYNCS_NS = 60_000_000_000
+"""Pause for a device whose syncs delay writes, because it does so at each sync."""
+
+
+class SharedParts(NamedTuple):
+    """The parts of a log that all its shards use."""
+
+    tail: HotTail
+    admission: WriteLatch
+    space: DiskSpace
+    counters: LogCounters
+    bound: LogBound
+    sizes: LogSizes
+
+
+class ShardSettings(NamedTuple):
+    """The settings of a log, as each of its shards follows them."""
+
+    commit: str
+    """The primitive to use, or auto."""
+    sync_every_ns: int | None
+    max_unsynced: int
+    """Bytes of this shard; 0: no limit."""
+    window_ns: int
+    gather_ns: int
+    in_place_max_ns: int
+    prepared_files: int
+    is_one_shard: bool
+
+    @classmethod
+    def of(cls, config: Config, shards: int) -> ShardSettings:
+        """Return the settings of one of so many shards."""
+        return cls(
+            commit=config.commit,
+            sync_every_ns=None if config.sync_every_ms is None else config.sync_every_ms * 1_000_000,
+            max_unsynced=-(-config.max_unsynced_bytes // shards),
+            window_ns=config.commit_window_us * 1000,
+            gather_ns=config.commit_gather_us * 1000,
+            in_place_max_ns=config.commit_in_place_max_us * 1000,
+            prepared_files=config.wal_spare_files,
+            is_one_shard=shards == 1,
+        )
+
+
+class InPlaceLimit:
+    """The limit on what one shard makes in place: it stops the loop for as long as it takes.
+
+    In a server these are commits. In the library they are the syncs of flushes: its commits of one
+    write are made in place however long they take. `on_slow` is called after one that took longer;
+    it sends the next ones through the ring for a while.
+
+    max_ns: the longest time that one in place may take; 0: none is made in place.
+    """
+
+    def __init__(self, clock: Clock, max_ns: int) -> None:
+        self._clock = clock
+        self.max_ns = max_ns
+        self._from_ns = 0
+        """When they are allowed again after a slow one."""
+        self._beside_syncs_from_ns = 0
+        """Time from which commits in place are allowed beside a sync again.
+
+        A commit that began while a sync of the file ran took too long.
+        """
+
+    def allows(self) -> bool:
+        """Whether the next one may be made in place."""
+        return self.max_ns > 0 and (not self._from_ns or self._clock.monotonic_ns() >= self._from_ns)
+
+    def allows_beside_sync(self) -> bool:
+        """Whether commits may be made in place while a sync of the file runs.
+
+        A sync rarely delays a write; where it does, the two take turns.
+        """
+        return not self._beside_syncs_from_ns or self._clock.monotonic_ns() >= self._beside_syncs_from_ns
+
+    def on_slow(self, *, sync_running: bool) -> None:
+        """Note that one in place took longer than `max_ns`.
+
+        sync_running: it was a commit beside a sync.
+        """
+        now_ns = self._clock.monotonic_ns()
+        self._from_ns = now_ns + _PAUSE_NS
+        if sync_running:
+            self._beside_syncs_from_ns = now_ns + _PAUSE_BESIDE_SYNCS_NS
+
+
+class ShardState:
+    """The `ShardView` of one shard, and what the thread that drives it may wait for."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        settings: ShardSettings,
+        *,
+        durable: Durability,
+        end: LogEnd,
+        sync: BackgroundSync,
+        bound: LogBound,
+        commitment: Commitment,
+    ) -> None:
+        self._clock = clock
+        self._durable = durable
+        self._end = end
+        self._sync = sync
+        self._bound = bound
+        self._commitment = commitment
+        self._is_one_shard = settings.is_one_shard
+        self.setting = settings.commit
+        self.exclusive = False
+        self.has_callers = False
+        """Whether callers drive the loop, see `commit_in_place`."""
+        self.waits_alone: Callable[[], bool] = _never
+        """Whether no other call waits for the thread, which may then wait for a sync."""
+        self.max_unsynced = settings.max_unsynced
+        self.window_ns = settings.window_ns
+        """Delay of a commit after the end of the previous one, to gather more."""
+        self.delay = CommitDelayTuner(settings.gather_ns)
+        self.limit = InPlaceLimit(clock, settings.in_place_max_ns)
+
+    # --- what callers allow ------------------------------------------------------------------------------------------
+    def commit_in_place(self) -> None:
+        """Let commits block the thread from here on, which waits for nothing else."""
+        self.exclusive = self.has_callers = True
+
+    def sync_in_place(self, waits_alone: Callable[[], bool]) -> None:
+        """Let small syncs block the thread, too, while `waits_alone` returns True."""
+        self.waits_alone = waits_alone
+
+    def set_exclusive(self, waits_alone: Callable[[], bool] | None) -> None:
+        """Let commits and syncs block the thread from here on, or not (None)."""
+        self.exclusive = waits_alone is not None
+        self.waits_alone = waits_alone or _never
+
+    def set_commit_window(self, ns: int) -> None:
+        """Set the delay of a commit after the previous one, to gather more."""
+        self.window_ns = ns
+
+    # --- what `choose` asks ------------------------------------------------------------------------------------------
+    @property
+    def unsynced(self) -> bool:
+        """See `ShardView`."""
+        return self._durable.written > self._durable.synced
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """See `ShardView`."""
+        return self._durable.unsynced_bytes
+
+    @property
+    def syncing(self) -> bool:
+        """See `ShardView`."""
+        return self._sync.running or bool(self._durable.sealed)
+
+    @property
+    def sync_planned(self) -> bool:
+        """See `ShardView`."""
+        return self._sync.planned
+
+    @property
+    def room(self) -> int:
+        """See `ShardView`."""
+        file = self._end.file
+        return 0 if file is None or self._end.leaves_file else file.size - file.position
+
+    @property
+    def held_ns(self) -> int:
+        """See `ShardView`."""
+        return self._bound.held_ns() if self._bound.pressed else 0
+
+    @property
+    def delay_ns(self) -> int:
+        """See `ShardView`."""
+        return self.delay.delay_ns
+
+    @property
+    def idle_ns(self) -> int:
+        """See `ShardView`."""
+        return self._clock.monotonic_ns() - self._commitment.ended_ns
+
+    @property
+    def quick(self) -> bool:
+        """See `ShardView`."""
+        return self.limit.allows()
+
+    @property
+    def quick_beside_sync(self) -> bool:
+        """See `ShardView`."""
+        return not self._sync.running or self.limit.allows_beside_sync()
+
+    @property
+    def is_only(self) -> bool:
+        """See `ShardView`."""
+        return self._is_one_shard and not self.has_callers
+
+
+def _never() -> bool:
+    return False
