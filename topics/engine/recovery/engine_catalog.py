@@ -18,7 +18,7 @@ from topics.common.default_incarnation import incarnation_of_id
 from topics.common.values.reader_config import ReaderConfig
 from topics.engine.queue.job_removal import remove_jobs
 from topics.engine.recovery.engine_checkpoints import EngineCheckpoints
-from topics.engine.routers.copy_replay import Control, runs_by_file
+from topics.engine.routers.copy_replay import ControlFrame, runs_by_file
 from topics.engine.routers.forward import add_hops, seq_runs
 from topics.engine.routers.router_recovery import ROUTER_TYPES, RouterRecovery
 from topics.engine.shared.dormant import DormantBlocks, add_rows, run_of
@@ -308,9 +308,10 @@ class EngineCatalog:
 
     def apply_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
         if kind not in _AT_ONCE and self._log_rows.holds(topic_id):
-            self._log_rows.controls.append((kind, topic_id, seq, ts_ms, payload, self._last_before(topic_id)))
+            before = self._last_before(topic_id)
+            self._log_rows.controls.append(ControlFrame(kind, topic_id, seq, ts_ms, payload, before))
             return
-        self._apply((kind, topic_id, seq, ts_ms, payload, SEQ_MAX))
+        self._apply(ControlFrame(kind, topic_id, seq, ts_ms, payload, SEQ_MAX))
 
     def _last_before(self, topic_id: int) -> int:
         """Return the last seq that a frame read now may concern, of a topic whose rows are held.
@@ -325,7 +326,7 @@ class EngineCatalog:
             return SEQ_MAX
         return max(self._log_rows.last_seq(topic_id), topic.index.last_seq)
 
-    def _apply(self, control: Control) -> None:
+    def _apply(self, control: ControlFrame) -> None:
         """Apply a control frame."""
         kind, topic_id, seq, ts_ms, payload, last = control
         registry = self._stored.registry

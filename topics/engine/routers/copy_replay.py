@@ -22,8 +22,18 @@ from topics.store.format.log_format import FLAG_COPY, FLAG_TAG
 
 Ref = tuple[int, int]
 """First and last of a run of neighbouring source seqs."""
-Control = tuple[int, int, int, int, bytes, int]
-"""A control frame: kind, topic id, seq, ts, payload; and the last seq of the topic before it."""
+
+
+class ControlFrame(NamedTuple):
+    """A control frame of the log."""
+
+    kind: int
+    topic_id: int
+    seq: int
+    ts_ms: int
+    payload: bytes
+    last_before: int
+    """The last seq of the topic before it."""
 
 
 class CopyRows(NamedTuple):
@@ -62,7 +72,7 @@ class LogRows:
         self._blocks: dict[int, list[CopyRows]] = {}
         self._forwards: dict[tuple[int, int, int], _Forwards] = {}
         self._last_seqs: dict[int, int] = {}
-        self.controls: list[Control] = []
+        self.controls: list[ControlFrame] = []
         """Control frames of destinations, in order, applied once their rows are in the index."""
         self.copied_upto: Mapping[int, int] = {}
 
