@@ -77,7 +77,9 @@ class FakeRing:
         self.complete(call, len(data), self._buffer << 16 | F_BUFFER | (F_MORE if more else 0))
 
     # --- the Protocol ------------------------------------------------------------------------------------------------
-    def listen(self, host: str, port: int, backlog: int, keepalive_ms: int = 0) -> tuple[int, tuple[str, int]]:
+    def listen(
+        self, host: str, port: int, backlog: int, keepalive_ms: int = 0, *, shared: bool = False
+    ) -> tuple[int, tuple[str, int]]:
         return 3, (host, port or 4000)
 
     def queue_accept(self, user_data: int, fd: int) -> None:

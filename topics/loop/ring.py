@@ -53,11 +53,16 @@ class Ring(Protocol):
     """
 
     # --- sockets ---------------------------------------------------------------------------------------------------
-    def listen(self, host: str, port: int, backlog: int, keepalive_ms: int = 0) -> tuple[int, tuple[str, int]]:
+    def listen(
+        self, host: str, port: int, backlog: int, keepalive_ms: int = 0, *, shared: bool = False
+    ) -> tuple[int, tuple[str, int]]:
         """Bind and listen (blocking; start-up only). Return the descriptor and the bound address.
 
         keepalive_ms: accepted connections whose peer is silent for this time are probed, and end
         with ETIMEDOUT after about as long again; 0: never.
+        shared: others that are shared, too, may listen on the address (SO_REUSEPORT), also in other
+        processes of this user. Each new connection waits at one of them, and is reset if that one
+        is closed before it was accepted. -EADDRINUSE if any other socket has the address.
         """
 
     def queue_accept(self, user_data: int, fd: int) -> None:

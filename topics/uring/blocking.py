@@ -38,7 +38,9 @@ def _keep_alive(sock: socket.socket, idle_s: int) -> None:
 class BlockingCalls:
     """Mixin of the rings on a real kernel. All calls raise OSError with errno and filename."""
 
-    def listen(self, host: str, port: int, backlog: int, keepalive_ms: int = 0) -> tuple[int, tuple[str, int]]:
+    def listen(
+        self, host: str, port: int, backlog: int, keepalive_ms: int = 0, *, shared: bool = False
+    ) -> tuple[int, tuple[str, int]]:
         """Bind and listen. Return the descriptor and the bound (host, port).
 
         Accepted descriptors inherit TCP_NODELAY and keep-alive from the listening one.
@@ -52,6 +54,8 @@ class BlockingCalls:
             raise OSError(errno.EADDRNOTAVAIL, f"cannot resolve the address to listen on: {why}", host) from error
         with socket.socket(family, kind, protocol) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shared:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if keepalive_ms:
                 _keep_alive(listener, -(-keepalive_ms // 1000))

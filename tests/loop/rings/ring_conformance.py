@@ -345,6 +345,41 @@ class RingConformance:
             pair.ring.listen("127.0.0.1", pair.address[1], 8)
         assert caught.value.errno == errno.EADDRINUSE
 
+    def test_listeners_that_share_an_address_divide_its_connections_and_outlive_each_other(self, world: World) -> None:
+        ring, driver = world.ring, Driver(world.ring)
+        first, address = ring.listen("127.0.0.1", 0, 64, shared=True)
+        second, same = ring.listen(*address, 64, shared=True)
+        assert same == address
+        accepts = {ACCEPT: first, RECEIVE: second}
+        for accept, listener in accepts.items():
+            ring.queue_accept(accept, listener)
+        clients: list[Client] = []
+
+        def accepted() -> int:
+            return sum(len(driver.done.get(accept, [])) for accept in accepts)
+
+        for _ in range(48):
+            clients.append(world.client(address))
+            driver.until(lambda: accepted() == len(clients))
+        shares = [[ring.peer_of(fd) for fd, _ in driver.done.pop(accept)] for accept in accepts]
+        assert all(shares), "each has some of 48"
+        assert sorted(shares[0] + shares[1]) == sorted(client.address for client in clients)
+        ring.queue_cancel(CANCEL, ACCEPT)
+        assert driver.res(CANCEL) == 0
+        assert driver.res(ACCEPT) == -errno.ECANCELED
+        ring.queue_close(FILE, first)
+        assert driver.res(FILE) == 0
+        for _ in range(8):
+            clients.append(world.client(address))
+            assert driver.take(RECEIVE)[0] >= 0
+
+    @pytest.mark.parametrize("shares", [(False, True), (True, False)])
+    def test_an_address_is_shared_only_if_both_say_so(self, world: World, shares: tuple[bool, bool]) -> None:
+        _, address = world.ring.listen("127.0.0.1", 0, 8, shared=shares[0])
+        with pytest.raises(OSError, match="Errno") as caught:
+            world.ring.listen(*address, 8, shared=shares[1])
+        assert caught.value.errno == errno.EADDRINUSE
+
     # --- receiving ----------------------------------------------------------------------------------------------
     def test_one_receive_answers_many_times_and_ends_with_the_stream(self, pair: Pair) -> None:
         pair.ring.queue_recv(RECEIVE, pair.fd)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable
 from functools import partial
 
@@ -168,10 +168,12 @@ class SimMailbox:
 class SimListener:
     """A bound port. `waiting` are connections established and not yet accepted."""
 
-    def __init__(self, network: SimNetwork, address: Address, backlog: int) -> None:
+    def __init__(self, network: SimNetwork, address: Address, backlog: int, *, shared: bool) -> None:
         self.network = network
         self.address = address
         self.backlog = backlog
+        self.shared = shared
+        """Other shared ones may be bound to the same port."""
         self.waiting: deque[Endpoint] = deque()
         self.closed = False
         self.keepalive_ms = 0
@@ -182,7 +184,7 @@ class SimListener:
         if self.closed:
             return
         self.closed = True
-        self.network.listeners.pop(self.address[1], None)
+        self.network.listeners[self.address[1]].remove(self)
         for endpoint in self.waiting:
             endpoint.reset()
         self.waiting.clear()
@@ -214,7 +216,8 @@ class SimNetwork:
         self.jitter = jitter
         self.socket_buffer_bytes = socket_buffer_bytes
         self.travel_ns = travel_ns
-        self.listeners: dict[int, SimListener] = {}
+        self.listeners: defaultdict[int, list[SimListener]] = defaultdict(list)
+        """The listeners of each port: several if all are shared."""
         self.mailboxes: dict[str, SimMailbox] = {}
         self.left: set[str] = set()
         """Paths of mailboxes that no process has open any more."""
@@ -222,18 +225,23 @@ class SimNetwork:
         """The datagrams that were sent to each datagram socket that a test has put here, by its address."""
         self._next_port = 20_000
 
-    def listen(self, host: str, port: int, backlog: int, keepalive_ms: int = 0) -> SimListener:
+    def listen(self, host: str, port: int, backlog: int, keepalive_ms: int = 0, *, shared: bool = False) -> SimListener:
         port = port or self._new_port()
-        if port in self.listeners:
+        bound = self.listeners[port]
+        if any(not (shared and other.shared) for other in bound):
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-        listener = self.listeners[port] = SimListener(self, (host, port), backlog)
+        listener = SimListener(self, (host, port), backlog, shared=shared)
         listener.keepalive_ms = keepalive_ms
+        bound.append(listener)
         return listener
 
     def connect(self, host: str, port: int) -> Endpoint | int:
         """This side of a new connection, or an errno."""
-        listener = self.listeners.get(port)
-        if listener is None or len(listener.waiting) > listener.backlog:
+        bound = self.listeners[port]
+        if not bound:
+            return errno.ECONNREFUSED
+        listener = bound[0] if len(bound) == 1 else self.rng.choice(bound)
+        if len(listener.waiting) > listener.backlog:
             return errno.ECONNREFUSED
         here, there = Endpoint(self, (host, self._new_port())), Endpoint(self, listener.address)
         here.peer, there.peer = there, here

@@ -35,8 +35,10 @@ class SimSockets:
         self._queued: set[int] = set()
         """Descriptors with a send that is not submitted yet."""
 
-    def listen(self, host: str, port: int, backlog: int, keepalive_ms: int = 0) -> tuple[int, Address]:
-        listener = self._network.listen(host, port, backlog, keepalive_ms)
+    def listen(
+        self, host: str, port: int, backlog: int, keepalive_ms: int = 0, *, shared: bool = False
+    ) -> tuple[int, Address]:
+        listener = self._network.listen(host, port, backlog, keepalive_ms, shared=shared)
         return self._core.new_fd_now(Handle(listener)), listener.address
 
     def open_mailbox(self, path: str) -> int:
