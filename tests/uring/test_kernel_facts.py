@@ -220,11 +220,13 @@ def out_of_order(sends: int, size: int) -> bool:
                      op_flags=socket.MSG_WAITALL | socket.MSG_NOSIGNAL)  # fmt: skip
     ring.submit()
     got, done = bytearray(), 0
+    readable = select.poll()  # unlike select(), of any descriptor
+    readable.register(far, select.POLLIN)
     with near, far:
         while len(got) < sends * size:
             ring.enter(0, 0)
             done += len(list(ring.ready()))
-            if select.select([far], [], [], 0.02)[0]:
+            if readable.poll(20):
                 got += far.recv(64 * KIB)
             elif done == sends:
                 break
