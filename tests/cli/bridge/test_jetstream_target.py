@@ -23,7 +23,8 @@ INCARNATION = "00000000000000aa"
 class FakeStream:
     """A stream, which checks the sequence that a publication expects."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "topics") -> None:
+        self.name = name
         self.messages: list[tuple[str, bytes, dict[str, str]]] = []
         self.lost: set[int] = set()
         """Publications, counted from 0, that never arrive."""
@@ -38,7 +39,7 @@ class FakeStream:
             answer.set_exception(nats_errors.APIError(code=400, err_code=10071, description="wrong last sequence"))
         else:
             self.messages.append((subject, value, headers))
-            answer.set_result(SimpleNamespace(seq=len(self.messages), duplicate=False))
+            answer.set_result(SimpleNamespace(stream=self.name, seq=len(self.messages), duplicate=False))
         return answer
 
     async def get_last_msg(self, _stream: str, subject: str) -> Any:
@@ -58,6 +59,20 @@ def session(
     )
 
 
+class OneStream:
+    """Answers about a stream that is there and has no messages."""
+
+    def __init__(self, subjects: list[str] | None, transform: object = None) -> None:
+        limits = {"retention": "limits", "max_age": 0, "max_msgs": -1, "max_bytes": -1, "discard": "old"}
+        self._config = SimpleNamespace(subjects=subjects, subject_transform=transform, **limits)
+
+    async def stream_info(self, _name: str) -> Any:
+        return SimpleNamespace(config=self._config, state=SimpleNamespace(last_seq=0))
+
+    async def get_last_msg(self, _stream: str, _subject: str) -> Any:
+        raise nats_errors.NotFoundError(code=404, err_code=10037, description="no message found")
+
+
 class ManyStreams:
     """Answers about streams: none is there, and one is made or not."""
 
@@ -75,7 +90,7 @@ class ManyStreams:
         return SimpleNamespace(config=config, state=SimpleNamespace(last_seq=0))
 
 
-def opened(streams: ManyStreams, prefix: str, monkeypatch: pytest.MonkeyPatch) -> JetStreamSession:
+def opened(streams: ManyStreams | OneStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> JetStreamSession:
     link: Any = FakeLink(streams, 1 << 20)
     monkeypatch.setattr(jetstream_target, "JetStreamLink", lambda _place: link)
     place = NatsPlace("nats://h", {})
@@ -110,6 +125,46 @@ def test_a_stream_that_cannot_be_made_is_a_sentence(
         opened(ManyStreams(error), "topics.", monkeypatch)
 
 
+@pytest.mark.parametrize("subjects", [["bb.*"], ["aa.>", "bb.>"], ["*.orders"], [">"], ["bb.orders"], ["bb.*", "cc"]])
+def test_a_stream_takes_in_the_subjects_that_its_patterns_cover(
+    subjects: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert opened(OneStream(subjects), "bb.", monkeypatch).position("orders") is None
+
+
+@pytest.mark.parametrize(
+    ("subjects", "named"),
+    [
+        (["aa.>"], "the subjects aa.>,"),
+        (["bb.orders.>", "bb.*.*"], "the subjects bb.orders.>, bb.*.*,"),
+        (["bb", "b.>", "bb.orders.eu"], "the subjects bb, b.>, bb.orders.eu,"),
+        ([f"s{number}" for number in range(7)], "the subjects s0, s1, s2, s3, s4 and 2 more,"),
+        (None, "no subjects of its own,"),
+    ],
+)
+def test_a_stream_that_lacks_the_subject_of_a_topic_is_refused_before_anything_is_published(
+    subjects: list[str] | None, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The messages went to another stream, where no position was looked for, and were carried again and again."""
+    session = opened(OneStream(subjects), "bb.", monkeypatch)
+    with pytest.raises(UsageError) as caught:
+        session.position("orders")
+    assert str(caught.value) == (
+        f"stream topics (--stream) has {named} and does not take in bb.orders: use a --prefix that it has, add "
+        "bb.orders to it, or name another --stream"
+    )
+
+
+def test_a_stream_that_stores_under_other_subjects_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match=r"stream topics stores messages under other subjects .*another --stream"):
+        opened(OneStream(["bb.>"], SimpleNamespace(src="bb.>", dest="cc.>")), "bb.", monkeypatch)
+
+
+def test_messages_that_arrive_in_another_stream_end_the_bridge() -> None:
+    with pytest.raises(UsageError, match=r"for stream topics \(--stream\) arrived in beta, .*use --stream beta"):
+        session(FakeStream("beta")).put([batch(1, 3)])
+
+
 def batch(first: int, last: int, topic: str = "orders", size: int = 1) -> TopicBatch:
     messages = [BridgeMessage(seq, b"x" * size, "eu", (), 5) for seq in range(first, last + 1)]
     return TopicBatch(topic, messages, BridgePosition(INCARNATION, last), last, 0)
@@ -131,6 +186,7 @@ def test_the_newest_message_of_a_subject_is_the_position_of_its_topic() -> None:
         b"x",
         {
             "Nats-Expected-Last-Sequence": "0",
+            "Nats-Expected-Stream": "topics",
             "Nats-Msg-Id": f"orders/{INCARNATION}/1",
             "topics-seq": "1",
             "topics-incarnation": INCARNATION,

@@ -28,10 +28,12 @@ from topics.bridge.jetstream.jetstream_link import JetStreamLink, NatsPlace
 from topics.bridge.record_messages import text_header
 from topics.errors import UsageError
 
-_EXPECTED, _ID = "Nats-Expected-Last-Sequence", "Nats-Msg-Id"
+_EXPECTED, _ID, _OF_STREAM = "Nats-Expected-Last-Sequence", "Nats-Msg-Id", "Nats-Expected-Stream"
 SentSeqs = dict[str, dict[str, int]]
 """By topic and incarnation: the highest seq that this process has found or published."""
 _PUT_S = 30.0
+_SHOWN = 5
+"""Subjects of a stream that a sentence names."""
 _HEADER_BYTES = 512
 """Bytes that the bridge's own headers take at most, without the tag."""
 
@@ -44,12 +46,20 @@ class StreamChoice(NamedTuple):
     """Beginning of a subject, before the topic's name."""
     replicas: int = 1
 
+    subjects: tuple[str, ...] | None = None
+    """The subjects that the stream has; None: they are not known yet."""
+
     def subject(self, topic: str) -> str:
-        """Raises: UsageError, no subject can have the topic's name."""
+        """Raises: UsageError, no subject can have the topic's name, or the stream lacks it."""
         subject = f"{self.prefix}{topic}"
         if not all(subject.split(".")):
             raise UsageError(
                 f"topic {topic!r} is no subject of NATS, which has no empty part between dots: leave it out"
+            )
+        if self.subjects is not None and not any(_covers(each, subject) for each in self.subjects):
+            raise UsageError(
+                f"stream {self.name} (--stream) has {_listed(self.subjects)}, and does not take in {subject}: use "
+                f"a --prefix that it has, add {subject} to it, or name another --stream"
             )
         return subject
 
@@ -66,11 +76,12 @@ class JetStreamTarget:
     def open(self) -> JetStreamSession:
         link = JetStreamLink(self._place)
         try:
-            last_sequence = link.run(self._prepared(link))
+            info = link.run(self._prepared(link))
         except BaseException:
             link.close()
             raise
-        return JetStreamSession(link, self._stream, last_sequence, self._sent, skips_oversize=self._skips_oversize)
+        stream, sequence = self._as_found(info), info.state.last_seq
+        return JetStreamSession(link, stream, sequence, self._sent, skips_oversize=self._skips_oversize)
 
     def seen(self) -> JetStreamSession | None:
         """Return a session for a look at positions, which makes nothing; None: no stream."""
@@ -78,17 +89,20 @@ class JetStreamTarget:
 
         link = JetStreamLink(self._place)
         try:
-            link.run(link.jetstream.stream_info(self._stream.name))
+            info = link.run(link.jetstream.stream_info(self._stream.name))
         except nats.js.errors.NotFoundError:
             link.close()
             return None
         except BaseException:
             link.close()
             raise
-        return JetStreamSession(link, self._stream, 0, {}, skips_oversize=True)
+        return JetStreamSession(link, self._as_found(info), 0, {}, skips_oversize=True)
 
-    async def _prepared(self, link: JetStreamLink) -> int:
-        """Make the stream if it is missing. Return its last sequence."""
+    def _as_found(self, info: Any) -> StreamChoice:
+        return self._stream._replace(subjects=tuple(info.config.subjects or ()))
+
+    async def _prepared(self, link: JetStreamLink) -> Any:
+        """Make the stream if it is missing. Return its configuration and state."""
         import nats.js.errors  # noqa: PLC0415 - an optional package
         from nats.js.api import StorageType, StreamConfig  # noqa: PLC0415
 
@@ -120,8 +134,28 @@ class JetStreamTarget:
                 "topic its position: use a stream without these limits (max_msgs_per_subject is fine), and let "
                 "another stream with limits have it as a source"
             )
-        found: int = info.state.last_seq
-        return found
+        if config.subject_transform is not None:
+            raise UsageError(
+                f"stream {name} stores messages under other subjects (subject_transform), where the position of a "
+                "topic is not found: use another --stream"
+            )
+        return info
+
+
+def _covers(pattern: str, subject: str) -> bool:
+    """Return whether a subject of a stream, which may have * and >, takes in a subject."""
+    wanted, found = pattern.split("."), subject.split(".")
+    if wanted[-1] == ">":
+        wanted, found = wanted[:-1], found[: len(wanted) - 1] if len(found) >= len(wanted) else []
+    return len(wanted) == len(found) and all(each in {"*", part} for each, part in zip(wanted, found, strict=True))
+
+
+def _listed(subjects: Sequence[str]) -> str:
+    """Return the subjects of a stream for a sentence."""
+    if not subjects:
+        return "no subjects of its own"
+    more = f" and {len(subjects) - _SHOWN} more" if len(subjects) > _SHOWN else ""
+    return f"the subjects {', '.join(subjects[:_SHOWN])}{more}"
 
 
 def _drops_old(config: Any) -> bool:
@@ -197,6 +231,7 @@ class JetStreamSession:
                 message = self._fitting(batch.topic, given)
                 headers = {
                     _EXPECTED: str(sequence),
+                    _OF_STREAM: self._stream.name,
                     _ID: f"{batch.topic}/{incarnation}/{message.seq}",
                     SEQ: str(message.seq),
                     INCARNATION: incarnation,
@@ -216,9 +251,19 @@ class JetStreamSession:
         finally:
             for answer in answers:
                 answer.cancel()
+        self._check_stream(acks)
         if any(ack.duplicate for ack in acks) or acks[-1].seq != sequence:
             raise TargetDownError(f"stream {self._stream.name} had a message already, or has others: looking again")
         self._last_sequence = sequence
+
+    def _check_stream(self, acks: Sequence[Any]) -> None:
+        """Raises: UsageError, messages are in another stream."""
+        others = {ack.stream for ack in acks} - {self._stream.name}
+        if others:
+            raise UsageError(
+                f"messages for stream {self._stream.name} (--stream) arrived in {min(others)}, which has the subjects "
+                f"{self._stream.prefix}> now: use --stream {min(others)}, or another --prefix"
+            )
 
     def _fitting(self, topic: str, message: BridgeMessage) -> BridgeMessage:
         """Return the message, or its mark if it is too large. Raises: OversizeError."""
