@@ -183,6 +183,17 @@ def test_a_topic_that_was_deleted_in_another_timeline_continues_above_the_seqs_o
         assert log.append("t", ["new"]).first_seq > known + SKIPPED
 
 
+def test_a_topic_continues_above_the_seqs_of_a_timeline_that_has_no_base_yet(archive: Archived, tmp_path: Path) -> None:
+    """Its server was killed before that: the next restore gave out the same seqs again."""
+    (first,) = archive.path.glob("*Z-*")
+    known = add_timeline(archive, tmp_path)
+    (second,) = set(archive.path.glob("*Z-*")) - {first}
+    shutil.rmtree(second / "bases")
+    topics.restore(archive.path, tmp_path / "third", at=archive.after_third, skipped_seqs=SKIPPED)
+    with topics.open(tmp_path / "third", **SMALL) as log:
+        assert log.append("t", ["new"]).first_seq > known + SKIPPED
+
+
 def test_a_topic_that_was_created_again_later_continues_above_the_seqs_of_then(
     archive: Archived, tmp_path: Path
 ) -> None:

@@ -9,7 +9,16 @@ import msgspec
 import pytest
 
 from tests.sim.world.sim_file import SimFile
-from tests.store.archive.archive_world import ARCHIVE, archive_config, archived, filled, grow, held, wait
+from tests.store.archive.archive_world import (
+    ARCHIVE,
+    after_many_batches,
+    archive_config,
+    archived,
+    filled,
+    grow,
+    held,
+    wait,
+)
 from tests.store.store_world import StoreWorld, small_config
 from topics.engine.recovery.archived_seqs import known_seqs, point_of_record
 from topics.engine.recovery.known_seqs import IdAndHead
@@ -70,6 +79,22 @@ def test_a_record_before_a_clock_was_set_back_is_found() -> None:
     made = StoreWorld(world.ring.next_life(power_cut=False), config=small_config(data_dir="new"))
     made.run(copy_point(made.loop, point, "new"))
     assert held(made.open()) == {1: list(range(1, wanted + 1))}
+
+
+def test_a_record_is_the_end_also_if_a_start_has_joined_its_batch_with_later_ones() -> None:
+    """The restore had what was written after it, too, up to the kill before that start."""
+    world = after_many_batches()
+    head = world.topic(1).head
+    world = world.next_life()
+    world.append(1, 1)
+    archived(world)
+    timeline = only_timeline(world)
+    heads = {"t1": IdAndHead(1, 10)}
+    for wanted in (head - 20, head - 1, head, head + 1):
+        world = StoreWorld(world.ring.next_life(power_cut=False), config=small_config(data_dir=f"to-{wanted}"))
+        point = world.run(point_of_record(world.loop, [timeline], "t1", wanted, lambda _base: heads))
+        world.run(copy_point(world.loop, point, f"to-{wanted}"))
+        assert held(world.open()) == {1: list(range(1, wanted + 1))}
 
 
 def test_retention_after_a_clock_was_set_back_leaves_no_base_whose_log_it_removed() -> None:

@@ -78,6 +78,15 @@ def filled(**changes: object) -> StoreWorld:
     return world
 
 
+def after_many_batches(**changes: object) -> StoreWorld:
+    """A store, killed when its archive has more batches than the start numbers: it joins the last ones."""
+    world = filled(archive_base_every_ms=0, checkpoint_every_ms=1 << 30, **changes)
+    for _ in range(30):
+        world.append(1, 1, size=200, fsync=False)
+    archived(world)
+    return world
+
+
 def grow(world: StoreWorld, steps: int = 4) -> None:
     """Fill log files, and have a checkpoint leave them."""
     for _ in range(steps):

@@ -12,7 +12,7 @@ from topics.engine.recovery.known_seqs import IdAndHead, KnownSeqs, copied_seqs
 from topics.errors import CorruptError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.find_record import WantedRecord, find_record
-from topics.store.archive.restore_archive import scan_after
+from topics.store.archive.restore_archive import scan_after, scan_without_base
 from topics.store.archive.restore_point import RestorePoint
 from topics.store.archive.timelines import Timeline, end_of, time_text
 from topics.store.archive.unbroken_log import log_spans, unbroken_parts
@@ -71,6 +71,8 @@ async def known_seqs(
     known, damage = KnownSeqs(), list[str]()
     for timeline in timelines:
         spans, is_own = log_spans(timeline), timeline.path == point.timeline.path
+        if not spans:
+            await scan_without_base(loop, timeline, known.take)
         if is_own:  # what is before the point and not in it was deleted by then
             bases = [span.base.path for span in spans]
             spans = spans[bases.index(point.base.path) :]

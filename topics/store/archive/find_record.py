@@ -27,6 +27,14 @@ class WantedRecord(NamedTuple):
     seq: int
 
 
+class _FoundFrame(NamedTuple):
+    """A frame that has the record."""
+
+    topic_id: int
+    path: str
+    offset: int
+
+
 class Copied(Protocol):
     """Seqs that one frame states beside its own, such as `CopiedSeqs` of known_seqs.py."""
 
@@ -49,7 +57,10 @@ async def find_record(
 ) -> RestorePoint | None:
     """Return the point right after a record was written; None if it was not in a span of the log.
 
-    Of a topic that was deleted and created again it is the newest record with this seq.
+    Of a topic that was deleted and created again it is the newest record with this seq. Each file
+    is looked through by itself: a start may have joined the last batches of one in the file after
+    it, as a batch that ends later.
+
     copied_seqs: returns the seqs of records that have no frame of their own, since a router copied
     them.
 
@@ -57,7 +68,8 @@ async def find_record(
     """
     part, base, _later = span
     ids = {wanted.topic_id} - {0}
-    found: list[tuple[str, int]] = []
+    found: list[_FoundFrame] = []
+    damage: CorruptError | None = None
 
     def take(path: str, batches: VerifiedBatches) -> None:
         frames = batches.frames
@@ -69,23 +81,28 @@ async def find_record(
         )
         for copied in copied_seqs(batches):
             is_it[copied.frame] |= copied.topic_id in ids and copied.first <= wanted.seq <= copied.last
-        found.extend((path, int(frames["offset"][at])) for at in np.flatnonzero(is_it).tolist())
+        for at in np.flatnonzero(is_it).tolist():
+            found.append(_FoundFrame(int(frames["topic_id"][at]), path, int(frames["offset"][at])))
 
     for shard, first_no in base.first_log_files.items():
         used = span.up_to_later(shard, part.files(shard, await survey(loop, timeline.path, shard, first_no)))
-        try:
-            await scan(loop, used, take)
-        except CorruptError:
-            if not found:
-                raise
+        for file in used:
+            try:
+                await scan(loop, [file], take)
+            except CorruptError as error:
+                damage = damage or error
         if not found:
             continue
-        path, offset = found[-1]
-        file = next(file for file in used if file.path == path)
-        data = await read_file(loop.files, path)
-        begin, header = [batch for batch in batches_in(data, file) if batch[0] <= offset][-1]
-        if file is used[-1] and 0 < part.last_batch_no(shard) < header.batch_no:
-            continue  # the file was continued after the hole
+        # The first place of the newest topic.
+        place = next(place for place in found if place.topic_id == found[-1].topic_id)
+        file = next(file for file in used if file.path == place.path)
+        data = await read_file(loop.files, place.path)
+        begin, header = [batch for batch in batches_in(data, file) if batch[0] <= place.offset][-1]
+        if part.is_after_hole(shard, file.number, header.batch_no):
+            found.clear()
+            continue
         end = RestoredEnd(file.number, begin + BATCH_HEADER_BYTES + header.body_bytes, is_record=True)
         return RestorePoint(timeline, base, header.written_ms, {shard: end})
+    if damage is not None:
+        raise damage
     return None

@@ -6,12 +6,13 @@ written by then, in every shard, as after a power cut at that time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 
 from topics.errors import CorruptError
 from topics.loop.loop import Loop
-from topics.store.archive.archive_note import LOG, Hole
+from topics.store.archive.archive_note import LOG
 from topics.store.archive.archived_log import (
     archived_directory,
     batches_in,
@@ -24,7 +25,7 @@ from topics.store.archive.timelines import Timeline
 from topics.store.archive.unbroken_log import LogSpan, files_before_hole, noted_files, part_of
 from topics.store.backup.backup_files import NewTree
 from topics.store.backup.restore_backup import copy_backup
-from topics.store.disk.whole_files import read_file, write_new_file
+from topics.store.disk.whole_files import list_if_there, read_file, write_new_file
 from topics.store.format.log_format import (
     BATCH_HEADER_BYTES,
     BLOCK_BYTES,
@@ -37,6 +38,7 @@ from topics.store.format.log_format import (
 from topics.store.format.segment_format import MARKER_NAME
 from topics.store.recovery.log_replay import REMEDY, LogFile, VerifiedBatches
 
+_SHARD = "shard-"
 _REMEDY = "Restore to an earlier time; `topics verify` shows all damage"
 
 
@@ -166,7 +168,8 @@ async def scan_after(
 ) -> None:
     """Call `take` with the log of a span of which its base does not know, and with some before it.
 
-    What was copied and not noted, and what was copied in a hole after the span, counts, too.
+    What was copied and not noted, and what was copied in a hole after the span, counts, too, and is
+    no damage where it ends.
 
     ends: of shards of which what is before is not needed.
     Raises: CorruptError, FormatError, OSError.
@@ -174,21 +177,30 @@ async def scan_after(
     for shard, number in span.base.first_log_files.items():
         begins_no = ends[shard].file_no if shard in ends else number
         used = span.up_to_later(shard, await survey(loop, timeline.path, shard, begins_no))
-        for unbroken in _split(used, shard, timeline.note.holes):
-            try:
-                await scan(loop, unbroken, take)
-            except CorruptError:  # a server may be copying what is not noted yet
-                noted = noted_files(unbroken, timeline.note.shards.get(shard))
-                if noted == unbroken:
-                    raise
-                await scan(loop, noted, take)
+        hole = span.part.hole
+        unbroken = used if hole is None else files_before_hole(used, shard, hole)
+        try:
+            await scan(loop, unbroken, take)
+        except CorruptError:  # a server may be copying what is not noted yet
+            noted = noted_files(unbroken, timeline.note.shards.get(shard))
+            if noted == unbroken:
+                raise
+            await scan(loop, noted, take)
+        await _scan_each(loop, used[len(unbroken) :], take)
 
 
-def _split(files: list[LogFile], shard: int, holes: Sequence[Hole]) -> list[list[LogFile]]:
-    """Return files of a shard in parts without a hole."""
-    parts = []
-    for hole in holes:
-        before = files_before_hole(files, shard, hole)
-        parts.append(before)
-        files = files[len(before) :]
-    return [part for part in (*parts, files) if part]
+async def scan_without_base(loop: Loop, timeline: Timeline, take: Take) -> None:
+    """Call `take` with all log of a timeline: its server was killed before it had a base.
+
+    Raises: FormatError, OSError.
+    """
+    for name in await loop.files.to_thread(list_if_there, loop.files, f"{timeline.path}/{LOG}"):
+        if name.startswith(_SHARD):
+            await _scan_each(loop, await survey(loop, timeline.path, int(name.removeprefix(_SHARD)), 0), take)
+
+
+async def _scan_each(loop: Loop, files: list[LogFile], take: Take) -> None:
+    """Scan files between which some may be missing."""
+    for file in files:
+        with suppress(CorruptError):
+            await scan(loop, [file], take)

@@ -42,6 +42,12 @@ class Unbroken(NamedTuple):
             return files_before_hole(used, shard, self.hole) or used[:1]
         return noted_files(used, self.note.shards.get(shard))
 
+    def is_after_hole(self, shard: int, file_no: int, batch_no: int) -> bool:
+        """Return whether a batch was written after the hole, in the last file before it."""
+        if self.hole is None or self.hole.last_files is None or file_no < self.hole.last_files.get(shard, 0):
+            return False
+        return 0 < self.last_batch_no(shard) < batch_no
+
     def base_at(self, at_ms: int) -> Base | None:
         """Return the last base that is not later than a time; None: there is none."""
         return next((base for base in reversed(self.bases) if base.manifest.taken_ms <= at_ms), None)
