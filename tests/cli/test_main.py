@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +10,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from topics import __version__
+from topics import __version__, cli
 from topics.cli import doctor as report
+from topics.cli.exit_codes import INTERRUPTED
 from topics.cli.root_command import app
+from topics.cli.root_help import root_help
 
 
 def test_the_version_is_told_by_the_module_too() -> None:
@@ -48,3 +51,9 @@ def test_an_option_that_is_empty_is_an_error_and_not_the_default(command: str) -
     done = CliRunner().invoke(app, [command, "--data-dir", ""])
     assert done.exit_code != 0
     assert "--data-dir is empty: give it a value, or leave it out" in done.output
+
+
+def test_the_exit_code_of_an_interrupted_command_stands_in_one_place() -> None:
+    places = [path.name for path in Path(cli.__file__).parent.rglob("*.py") if re.search(r"\b130\b", path.read_text())]
+    assert places == ["exit_codes.py"]
+    assert f"{INTERRUPTED} interrupted" in root_help()

@@ -13,8 +13,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 
-import typer
-
 from topics.errors import CorruptError, TopicsError, UsageError
 
 REFUSED, USAGE, GAP, INTERRUPTED = 1, 2, 3, 130
@@ -41,7 +39,7 @@ def looking() -> Iterator[None]:
         if isinstance(error, OSError) and error.filename == "stdout":
             raise  # what was found could not be printed
         report(error)
-        raise typer.Exit(USAGE) from None
+        raise _end_with(USAGE) from None
 
 
 @contextmanager
@@ -90,4 +88,10 @@ def start_or_refusal() -> Iterator[None]:
         yield
     except UsageError as error:
         report(error)
-        raise typer.Exit(REFUSED) from None
+        raise _end_with(REFUSED) from None
+
+
+def _end_with(code: int) -> Exception:
+    import typer  # noqa: PLC0415 - help needs the codes and no parser
+
+    return typer.Exit(code)

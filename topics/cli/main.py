@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
+from topics.cli.exit_codes import INTERRUPTED, PIPE_CLOSED, REFUSED, exit_code_of, report
 from topics.cli.output.standard_streams import drop_output, flush_output, prepare_streams
 from topics.cli.root_help import root_help
 from topics.common.extras import engine_missing, is_engine_missing
 from topics.errors import TopicsError
-
-_INTERRUPTED = 130
-"""The exit code after Ctrl-C."""
 
 
 def main() -> None:
@@ -21,7 +19,7 @@ def main() -> None:
         code = _exit_code()
         error = flush_output()
     except KeyboardInterrupt:  # before the command, or after it
-        raise SystemExit(_INTERRUPTED) from None
+        raise SystemExit(INTERRUPTED) from None
     if error is not None and not code:
         code = _refused(error)
     raise SystemExit(code)
@@ -40,15 +38,13 @@ def _exit_code() -> int:
     except OSError as error:
         return _refused(error)
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return INTERRUPTED
     return 0
 
 
 def _refused(error: OSError) -> int:
     if error.filename == "stdout":
         drop_output()
-    from topics.cli.exit_codes import PIPE_CLOSED, REFUSED, report  # noqa: PLC0415 - as in `_run`
-
     if isinstance(error, BrokenPipeError):
         return PIPE_CLOSED
     report(error)
@@ -56,8 +52,7 @@ def _refused(error: OSError) -> int:
 
 
 def _run() -> None:
-    from topics.cli.exit_codes import REFUSED, exit_code_of, report  # noqa: PLC0415 - help needs none of these
-    from topics.cli.root_command import app  # noqa: PLC0415
+    from topics.cli.root_command import app  # noqa: PLC0415 - help does not need the parser
 
     if "_TOPICS_COMPLETE" in os.environ:
         from typer.completion import completion_init  # type: ignore[attr-defined]  # noqa: PLC0415 - a shell asks for words

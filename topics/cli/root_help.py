@@ -6,13 +6,14 @@ import os
 import textwrap
 from collections.abc import Iterable
 
+from topics.cli.exit_codes import GAP, INTERRUPTED, REFUSED, USAGE
 from topics.cli.known_commands import COMMANDS, SECTIONS
 
 ABOUT = (
     "An event log for one machine.",
     "Commands on topics work on the server at --url, TOPICS_URL, a context or http://localhost:4000, or on the "
     "--data-dir of a stopped one. They print tables on a terminal and JSON lines elsewhere. Exit codes: 0 done, "
-    "1 refused, 2 usage, 3 records were lost, 130 interrupted.",
+    f"{REFUSED} refused, {USAGE} usage, {GAP} records were lost, {INTERRUPTED} interrupted.",
 )
 OPTIONS = {"--version": "Print the version.", "--help": "Show this message and exit."}
 
