@@ -23,7 +23,7 @@ from topics.cli.backups.given_paths import check_directory_path, check_given, ch
 from topics.cli.commands.beginning import time_of
 from topics.cli.commands.cli_call import CliCall, on_topics
 from topics.cli.exit_codes import looking, options_named
-from topics.cli.output.printer import bytes_text, count_text
+from topics.cli.output.printer import bytes_text, count_text, left_out_text
 from topics.cli.output.record_text import time_text
 from topics.clock import SystemClock
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
@@ -127,8 +127,8 @@ def restore(  # noqa: PLR0917 - options of a command
         made = made._replace(backup=source)
     print(
         f"{made.path}: {count_text(made.topics, 'topic')}, {count_text(made.records, 'record')} of "
-        f"{time_text(made.taken_ms)}, from {made.backup}; each topic continues {made.skipped_seqs} seqs later, "
-        "with another incarnation"
+        f"{time_text(made.taken_ms)}, from {made.backup}; "
+        f"{left_out_text(made.skipped_seqs, 'archive' if made.archived_ms else 'backup')}"
     )
     print("if the server has TOPICS_COLD_DIR: name an empty directory there, because the old one has the old segments")
     if made.archived_ms > made.taken_ms:

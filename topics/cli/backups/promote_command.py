@@ -9,7 +9,7 @@ import typer
 
 from topics.cli.backups.given_paths import check_directory_path, check_new_path
 from topics.cli.backups.mirror_lock import locked_mirror
-from topics.cli.output.printer import count_text
+from topics.cli.output.printer import count_text, left_out_text
 from topics.cli.output.record_text import time_text
 from topics.clock import SystemClock
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
@@ -52,7 +52,7 @@ def promote(
         loop.run_task(note_promotion(loop, source, Promotion(made.path, begun.began_ms, is_made=True)))
     print(
         f"{made.path}: {count_text(made.topics, 'topic')}, {count_text(made.records, 'record')} of "
-        f"{time_text(made.taken_ms)}; each topic continues {made.skipped_seqs} seqs later, with another incarnation"
+        f"{time_text(made.taken_ms)}; {left_out_text(made.skipped_seqs, 'mirror')}"
     )
     if newest == source:
         print("the log that the mirror follows now was not there as a whole: this is the one that it followed before")

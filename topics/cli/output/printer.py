@@ -146,6 +146,12 @@ def count_text(count: int, word: str) -> str:
     return f"{count} {word}{'' if count == 1 else 's'}"
 
 
+def left_out_text(seqs: int, source: str) -> str:
+    """Return what a report says of the seqs of a restored log. source: what knows those before."""
+    count = count_text(seqs, "seq")
+    return f"each topic leaves out at least {count} above those that the {source} knows, and has another incarnation"
+
+
 def bytes_text(count: int) -> str:
     """Return a number of bytes with a unit, such as 1.5 MiB."""
     size, units = float(count), ("B", "KiB", "MiB", "GiB", "TiB")
