@@ -11,8 +11,9 @@ from topics.cli.commands.beginning import time_of
 from topics.cli.commands.input_records import lines_as_they_come
 from topics.cli.output.printer import bytes_text
 from topics.cli.output.progress_bar import progress_bar
-from topics.cli.output.record_text import formatter_of, record_line, time_text
+from topics.cli.output.record_text import formatter_of, record_line
 from topics.clock import ManualClock
+from topics.common.values.time_texts import time_text
 from topics.errors import UsageError
 
 RECORD = topics.Record(seq=7, ts=1_700_000_000_123, data={"a": "\u202e\x9b"}, meta=[1], tag="t", node="n")

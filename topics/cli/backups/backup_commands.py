@@ -24,9 +24,9 @@ from topics.cli.commands.beginning import time_of
 from topics.cli.commands.cli_call import CliCall, on_topics
 from topics.cli.exit_codes import looking, options_named
 from topics.cli.output.printer import bytes_text, count_text, left_out_text
-from topics.cli.output.record_text import time_text
 from topics.clock import SystemClock
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
+from topics.common.values.time_texts import time_text
 from topics.errors import RequestError, UsageError
 
 Backup = Annotated[

@@ -17,7 +17,7 @@ from topics.cli.backups.send_copy import CopySender, SentCopy
 from topics.cli.backups.verify_copy import end_ms
 from topics.cli.exit_codes import report
 from topics.cli.output.printer import bytes_text, count_text
-from topics.cli.output.record_text import time_text
+from topics.common.values.time_texts import time_text
 from topics.errors import TopicsError, UsageError
 
 _RETRY_MAX_S = 300.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import NamedTuple
 
 from topics.cli.backups.bucket import Bucket, BucketOptions, open_bucket
@@ -176,7 +177,7 @@ class _Fetching:
         """Copy one part to a directory."""
         described = f"{target}/{part.kind}"
         if os.path.lexists(described):
-            if _read(described) != part.description.encode():
+            if Path(described).read_bytes() != part.description.encode():
                 raise UsageError(f"{described} is of another copy: use a directory where it is not")
             self._note(part, target)
             return
@@ -258,11 +259,6 @@ def _link(original: str, path: str) -> None:
     if os.path.lexists(path):
         os.unlink(path)
     os.link(original, path)
-
-
-def _read(path: str) -> bytes:
-    with open(path, "rb") as opened:
-        return opened.read()
 
 
 def _write_whole(path: str, data: bytes) -> None:

@@ -10,7 +10,7 @@ import msgspec
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from topics.cli.output.printer import bytes_text, count_text
-from topics.cli.output.record_text import time_text
+from topics.common.values.time_texts import time_text
 from topics.errors import CorruptError, UsageError
 from topics.loop.loop import Loop
 from topics.store.disk.disk_space import is_full

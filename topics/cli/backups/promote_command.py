@@ -10,9 +10,9 @@ import typer
 from topics.cli.backups.given_paths import check_directory_path, check_new_path
 from topics.cli.backups.mirror_lock import locked_mirror
 from topics.cli.output.printer import count_text, left_out_text
-from topics.cli.output.record_text import time_text
 from topics.clock import SystemClock
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
+from topics.common.values.time_texts import time_text
 from topics.errors import UsageError
 from topics.store.backup.free_places import FOLLOWED_NAME
 from topics.store.mirror.mirror import check_not_promoted, newest_timeline

@@ -11,10 +11,11 @@ import typer
 from topics.cli.commands.cli_call import CliCall, on_topics
 from topics.cli.commands.topic_state import state_if_there
 from topics.cli.output.printer import bytes_text, count_text
-from topics.cli.output.record_text import json_bytes, time_text
+from topics.cli.output.record_text import json_bytes
 from topics.cli.output.shown_state import TOPIC_TITLES, config_object, topic_object, topic_row
 from topics.common.values.configs import FIELDS
 from topics.common.values.near_names import suggestion
+from topics.common.values.time_texts import time_text
 from topics.errors import RequestError, UsageError
 
 Prefix = Annotated[str, typer.Argument(help="Names that begin with this; all without it.")]

@@ -16,8 +16,8 @@ from topics.cli.output.record_text import (
     printable,
     record_line,
     record_object,
-    time_text,
 )
+from topics.common.values.time_texts import time_text
 from topics.errors import UsageError
 
 if TYPE_CHECKING:

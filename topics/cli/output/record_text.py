@@ -6,16 +6,15 @@ import base64
 import os
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
 import topics
+from topics.common.values.time_texts import time_text
 from topics.errors import UsageError
 
 _encode = msgspec.json.Encoder().encode
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Formatter = Callable[[str, "topics.Record"], bytes]
 """Makes the bytes of a record of a topic."""
 
@@ -61,16 +60,6 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
-
-
-def time_text(ms: int | None) -> str:
-    """Return a time as 2026-01-31T12:34:56.789Z; "-" for none."""
-    if ms is None:
-        return "-"
-    try:
-        return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except OverflowError:
-        return str(ms)
 
 
 def data_text(data: Any) -> str:

@@ -8,7 +8,7 @@ import msgspec
 
 import topics
 from topics.cli.output.printer import Row, attempt_text, bytes_text
-from topics.cli.output.record_text import time_text
+from topics.common.values.time_texts import time_text
 
 TOPIC_TITLES = ("TOPIC", "TYPE", "CLASS", ">RECORDS", ">BYTES", ">HEAD", "LAST WRITE")
 QUEUE_TITLES = ("QUEUE", ">READY", ">LEASED", ">DIED SINCE START", ">JOBS")

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
+from topics.common.values.time_texts import time_text
 from topics.engine.recovery.known_seqs import IdAndHead, KnownSeqs, copied_seqs
 from topics.errors import CorruptError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.find_record import WantedRecord, find_record
 from topics.store.archive.restore_archive import scan_after, scan_without_base
 from topics.store.archive.restore_point import RestorePoint
-from topics.store.archive.timelines import Timeline, end_of, time_text
+from topics.store.archive.timelines import Timeline, end_of
 from topics.store.archive.unbroken_log import log_spans, unbroken_parts
 
 HeadsOf = Callable[[str], Mapping[str, IdAndHead]]

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from topics.common.values.time_texts import time_text
 from topics.errors import UsageError
 from topics.store.archive.archive_note import Hole
-from topics.store.archive.timelines import Base, Timeline, end_of, time_text
+from topics.store.archive.timelines import Base, Timeline, end_of
 from topics.store.archive.unbroken_log import part_at
 
 END = 1 << 62

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
 from typing import NamedTuple
 
+from topics.common.values.time_texts import time_text
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import BASES, ArchiveNote, read_note, timeline_names
@@ -141,7 +141,3 @@ def end_of(timeline: Timeline) -> int:
     """Return the newest time of a timeline."""
     hole = timeline.note.open_hole
     return hole.from_ms if hole is not None else timeline.note.upto_ms
-
-
-def time_text(ms: int) -> str:
-    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%dT%H:%M:%S.}{ms % 1000:03}Z"

@@ -1,0 +1,17 @@
+"""Times as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def time_text(ms: int | None) -> str:
+    """Return a time (Unix ms) as 2026-01-31T12:34:56.789Z; "-" for none."""
+    if ms is None:
+        return "-"
+    try:
+        return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return str(ms)
