@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.sim import SimRing
 from topics.config import Config
 from topics.errors import UsageError
+from topics.loop.loop import Loop
 from topics.server.port_file import shown_address, write_port_file
-from topics.server.startup import check_address, check_config, connection_limit, only_this_machine
+from topics.server.startup import check_address, check_config, connection_limit, only_this_machine, wait_for_port
 from topics.uring.blocking import BlockingCalls
 
 
@@ -80,6 +82,26 @@ def test_no_other_user_may_write_the_port_file_whatever_the_umask(tmp_path: Path
 def test_the_number_of_connections_is_as_set_or_what_descriptors_allow() -> None:
     assert connection_limit(Config(max_connections=7)) == 7
     assert connection_limit(Config()) != 7
+
+
+def test_the_port_of_a_server_that_was_killed_is_waited_for() -> None:
+    """A unit that starts it again at once was refused: the kernel had not taken its io_uring down yet."""
+    loop = Loop(ring := SimRing(1), ring.clock)
+    held, _address = ring.listen("127.0.0.1", 4000, 1)
+    loop.call_later(300_000_000, lambda: loop.spawn(loop.files.close(held), "the kernel"))
+    loop.run_task(wait_for_port(loop, Config(port=4000)))
+    assert 300_000_000 <= ring.clock.monotonic_ns() < 350_000_000
+    ring.listen("127.0.0.1", 4000, 1)
+
+
+def test_a_port_that_stays_in_use_is_refused_after_a_second() -> None:
+    """R-LIFE-1."""
+    loop = Loop(ring := SimRing(1), ring.clock)
+    ring.listen("127.0.0.1", 4000, 1)
+    with pytest.raises(OSError, match="Address already in use"):
+        loop.run_task(wait_for_port(loop, Config(port=4000)))
+    assert 1_000_000_000 <= ring.clock.monotonic_ns() < 1_100_000_000
+    loop.run_task(wait_for_port(loop, Config(port=0)))
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 300])

@@ -20,7 +20,7 @@ from topics.server.heap import HeapWatch, freeze_recovered, tend_heap
 from topics.server.port_file import shown_address
 from topics.server.process_numbers import read_process
 from topics.server.service_manager import ServiceReports, service_manager_of
-from topics.server.startup import check_config, check_port, connection_limit, forbid_core_dumps
+from topics.server.startup import check_config, connection_limit, forbid_core_dumps, wait_for_port
 from topics.store.disk.data_directory import lock_directory
 
 _log = logging.getLogger("topics.server")
@@ -58,7 +58,7 @@ def serve(config: Config) -> int:
         loop.stop()
 
     try:
-        check_port(config, ring)
+        loop.run_task(wait_for_port(loop, config))
         check_access_log(config)
         directory = lock_directory(ring, config)
         try:

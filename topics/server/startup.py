@@ -5,7 +5,7 @@ All functions raise errors whose message is printed. Source: wire contract, R-LI
 
 from __future__ import annotations
 
-import os
+import errno
 import resource
 import socket
 
@@ -13,12 +13,14 @@ from topics.config import Config
 from topics.errors import UsageError
 from topics.http.access.keyring import parse_keys
 from topics.http.access.origin import is_loopback
-from topics.loop.ring import Ring
+from topics.loop.loop import Loop
 from topics.server.keys_file import with_keys_of_file
 
 _OTHER_DESCRIPTORS = 512
 """Descriptors left for files and the ring if RLIMIT_NOFILE decides the number of connections."""
 _CONNECTIONS_MIN = 16
+_PORT_WAIT_NS = 1_000_000_000
+_PORT_LOOK_NS = 10_000_000
 
 
 def check_config(config: Config) -> None:
@@ -37,14 +39,27 @@ def check_address(config: Config, *, has_keys: bool, address: str) -> None:
         raise _needs_keys(config.host)
 
 
-def check_port(config: Config, ring: Ring) -> None:
-    """Check that the address can be bound, so that a start refused for it creates no directory.
+async def wait_for_port(loop: Loop, config: Config) -> None:
+    """Return once the address can be bound: a start refused for it creates no directory.
 
+    The port of a server that was killed is in use until the kernel has ended its io_uring, some
+    milliseconds after the process is gone. Until then it takes connections, too, so no call to the
+    port shows who has it: any that is in use is waited for.
     Raises: OSError.
     """
-    if config.port:
-        fd, _address = ring.listen(config.host, config.port, 0)
-        os.close(fd)
+    if not config.port:
+        return
+    until_ns = loop.clock.monotonic_ns() + _PORT_WAIT_NS
+    while True:
+        try:
+            fd, _address = loop.ring.listen(config.host, config.port, 0)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or loop.clock.monotonic_ns() >= until_ns:
+                raise
+        else:
+            await loop.files.close(fd)
+            return
+        await loop.sleep(_PORT_LOOK_NS)
 
 
 def _needs_keys(host: str) -> UsageError:
