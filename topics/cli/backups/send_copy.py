@@ -6,9 +6,8 @@ back. So a copy that is killed at any moment leaves all that could be restored b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import xxhash
@@ -32,8 +31,8 @@ from topics.cli.backups.bucket_manifest import (
     to_store,
 )
 from topics.cli.backups.copied_tree import BackupPart, LogFilePart, LogPart, Tree, copied_trees, read_log_file
+from topics.cli.backups.seen_bucket import SeenBucket, SendWindow, only_in, settled
 from topics.errors import CorruptError, StorageError, UsageError
-from topics.store.archive.archived_log import archived_directory, archived_name
 from topics.store.backup.backup_files import NOTE_NAME
 from topics.store.backup.backup_manifest import MANIFEST_NAME, BackupFile
 
@@ -65,45 +64,6 @@ class _Count:
     upto_ms: int = 0
 
 
-class _SendWindow:
-    """Pieces that wait to be sent at the same time."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-        self._waiting: list[tuple[str, bytes]] = []
-        self.keys: set[str] = set()
-        """Keys of those that were sent."""
-
-    def add(self, key: str, data: bytes) -> bool:
-        """Add a piece; return whether the window is full."""
-        self._waiting.append((key, data))
-        return len(self._waiting) >= self._count
-
-    def take(self) -> list[tuple[str, bytes]]:
-        """Return the pieces that wait, and forget them."""
-        taken, self._waiting = self._waiting, []
-        return taken
-
-
-@dataclass
-class _SeenBucket:
-    """The known contents of a bucket. Any failure makes them unknown again."""
-
-    keys: dict[str, list[ManifestKey]]
-    """Keys of manifests, oldest first, by path."""
-    newest: dict[str, Known] = field(default_factory=dict)
-    """The newest manifest of each path, if it is sound."""
-    stored: dict[ManifestKey, BucketManifest] = field(default_factory=dict)
-    """Manifests of logs, as they are stored, of those that are kept and were read or written."""
-    there: dict[str, int] = field(default_factory=dict)
-    """Sizes of pieces by key, of the prefixes that were listed."""
-    listed: set[str] = field(default_factory=set)
-    whole: set[str] = field(default_factory=set)
-    """Paths of backups of which all is there."""
-    reread: set[str] = field(default_factory=set)
-    """Keys whose bytes were read back and are right."""
-
-
 class CopySender:
     """Copies one directory to one bucket, as often as `step` is called."""
 
@@ -124,7 +84,7 @@ class CopySender:
         self._options = options
         self._rereads = rereads
         self._whole_files = whole_files
-        self._seen: _SeenBucket | None = None
+        self._seen: SeenBucket | None = None
         self._count = _Count()
 
     async def step(self) -> SentCopy:
@@ -160,9 +120,9 @@ class CopySender:
         for tree in trees:
             await self._copy_tree(seen, tree)
 
-    async def _look(self) -> _SeenBucket:
+    async def _look(self) -> SeenBucket:
         """Return what the bucket has."""
-        seen = _SeenBucket(await list_manifests(self._bucket))
+        seen = SeenBucket(await list_manifests(self._bucket))
 
         async def read(keys: list[ManifestKey]) -> None:
             for key in reversed(keys):
@@ -175,7 +135,7 @@ class CopySender:
         await at_once(self._options.parallel, seen.keys.values(), read)
         return seen
 
-    async def _copy_tree(self, seen: _SeenBucket, tree: Tree) -> None:
+    async def _copy_tree(self, seen: SeenBucket, tree: Tree) -> None:
         """Send all pieces of a tree, and then its manifests: the log's comes last."""
         if not tree.backups and tree.log is None:
             return
@@ -193,7 +153,7 @@ class CopySender:
         self._count.upto_ms = max(self._count.upto_ms, upto_ms)
 
     # --- backups -----------------------------------------------------------------------------------------------------
-    async def _send_backup(self, seen: _SeenBucket, part: BackupPart) -> BucketManifest | None:
+    async def _send_backup(self, seen: SeenBucket, part: BackupPart) -> BucketManifest | None:
         """Send the pieces of a backup. Return the manifest to write, or None: none is needed."""
         known = seen.newest.get(part.path)
         if known is not None and known.manifest.description != part.text:
@@ -207,22 +167,22 @@ class CopySender:
         if known is not None:
             files = dict(known.manifest.files)
         else:
-            copies = _pieces_by_file(seen)
+            copies = seen.pieces_by_file()
             files = {file.path: copies.get((file.path, file.bytes, file.xxh3), []) for file in listed}
         manifest = BucketManifest(BUCKET_VERSION, part.path, MANIFEST_NAME, part.text, files)
         await self._reread(seen, manifest.piece_keys())
-        sent = _SendWindow(self._options.parallel)
+        sent = SendWindow(self._options.parallel)
         for file in listed:
             pieces = files.get(file.path, [])
             is_known = sum(map(piece_bytes, pieces)) == file.bytes
-            if not is_known or not all(_is_there(seen, f"{PIECES}/{piece}") for piece in pieces):
+            if not is_known or not all(seen.is_there(f"{PIECES}/{piece}") for piece in pieces):
                 files[file.path] = await self._send_file(seen, part, file, sent)
         await self._put(seen, sent)
         await self._check_sent(seen, PIECES, sent.keys)
         seen.whole.add(part.path)
         return manifest if known is None or files != known.manifest.files else None
 
-    async def _send_file(self, seen: _SeenBucket, part: BackupPart, file: BackupFile, sent: _SendWindow) -> list[str]:
+    async def _send_file(self, seen: SeenBucket, part: BackupPart, file: BackupFile, sent: SendWindow) -> list[str]:
         """Send the missing pieces of a file, the last ones later; return all of them, in order."""
         path, digest, size = f"{part.directory}/{file.path}", xxhash.xxh3_64(), 0
         pieces: list[str] = []
@@ -242,7 +202,7 @@ class CopySender:
         return pieces
 
     # --- the log -----------------------------------------------------------------------------------------------------
-    async def _send_log(self, seen: _SeenBucket, part: LogPart) -> BucketManifest | None:
+    async def _send_log(self, seen: SeenBucket, part: LogPart) -> BucketManifest | None:
         """Send what is new of a log. Return the manifest to write, or None: nothing is new."""
         known = seen.newest.get(part.path)
         if known is not None and known.manifest.note().upto_ms > part.note.upto_ms:
@@ -257,16 +217,16 @@ class CopySender:
         await self._list(seen, f"{LOGS}/{part.path}")
         if self._rereads:
             await self._reread(seen, manifest.piece_keys())
-        settled = _settled(before)
+        whole = settled(before)
         for file in part.files:
             pieces = files.get(file.path, [])
-            is_whole = sum(map(piece_bytes, pieces)) == file.bytes and file.path in settled
-            if is_whole and all(_is_there(seen, manifest.key(file.path, piece)) for piece in pieces):
+            is_whole = sum(map(piece_bytes, pieces)) == file.bytes and file.path in whole
+            if is_whole and all(seen.is_there(manifest.key(file.path, piece)) for piece in pieces):
                 continue
             files[file.path] = await self._send_log_file(seen, part, file, pieces)
         return manifest if manifest != before else None
 
-    async def _send_log_file(self, seen: _SeenBucket, part: LogPart, file: LogFilePart, known: list[str]) -> list[str]:
+    async def _send_log_file(self, seen: SeenBucket, part: LogPart, file: LogFilePart, known: list[str]) -> list[str]:
         """Send the missing pieces of a log file; return all of them, in order.
 
         A log file grows by a few KiB at a time. A piece is joined with those before it that are not
@@ -276,7 +236,7 @@ class CopySender:
         pieces, at = [], 0
         for piece in known:
             size = piece_bytes(piece)
-            if piece_name(data[at : at + size]) != piece or not _is_there(seen, f"{prefix}/{piece}"):
+            if piece_name(data[at : at + size]) != piece or not seen.is_there(f"{prefix}/{piece}"):
                 break
             pieces.append(piece)
             at += size
@@ -286,7 +246,7 @@ class CopySender:
                 break
             pieces.pop()
             at -= size
-        sent, step = _SendWindow(1 << 30), self._options.part_bytes
+        sent, step = SendWindow(1 << 30), self._options.part_bytes
         for begin in range(at, len(data), step):
             pieces.append(piece_name(data[begin : begin + step]))
             sent.add(f"{prefix}/{pieces[-1]}", bytes(data[begin : begin + step]))
@@ -294,7 +254,7 @@ class CopySender:
         await self._check_sent(seen, prefix, sent.keys)
         return pieces
 
-    async def _remove_before(self, seen: _SeenBucket, path: str) -> None:
+    async def _remove_before(self, seen: SeenBucket, path: str) -> None:
         """Remove manifests of a log from before the last two, and then what only they name.
 
         The whole manifests stay that the last two add to.
@@ -308,7 +268,7 @@ class CopySender:
             return
         removed = [await self._stored(seen, key) for key in old]
         needed = [manifest for key in kept if (manifest := await self._stored(seen, key)) is not None]
-        unused = sorted({key for manifest in removed if manifest is not None for key in _only_in(manifest, needed)})
+        unused = sorted({key for manifest in removed if manifest is not None for key in only_in(manifest, needed)})
         await self._bucket.delete([str(key) for key in old])
         await self._bucket.delete(unused)
         for gone in unused:
@@ -317,7 +277,7 @@ class CopySender:
         for gone_key in old:
             seen.stored.pop(gone_key, None)
 
-    async def _stored(self, seen: _SeenBucket, key: ManifestKey) -> BucketManifest | None:
+    async def _stored(self, seen: SeenBucket, key: ManifestKey) -> BucketManifest | None:
         """Return the manifest of a log as it is stored; None if it is damaged."""
         if key not in seen.stored:
             with suppress(CorruptError):
@@ -325,14 +285,14 @@ class CopySender:
         return seen.stored.get(key)
 
     # --- pieces and manifests ----------------------------------------------------------------------------------------
-    async def _list(self, seen: _SeenBucket, prefix: str) -> None:
+    async def _list(self, seen: SeenBucket, prefix: str) -> None:
         if prefix not in seen.listed:
             seen.there.update(await self._bucket.sizes(prefix))
             seen.listed.add(prefix)
 
-    async def _put(self, seen: _SeenBucket, window: _SendWindow) -> None:
+    async def _put(self, seen: SeenBucket, window: SendWindow) -> None:
         """Send what waits in a window and is not there."""
-        missing = {key: data for key, data in window.take() if not _is_there(seen, key)}
+        missing = {key: data for key, data in window.take() if not seen.is_there(key)}
 
         async def put(item: tuple[str, bytes]) -> None:
             await self._bucket.put(*item)
@@ -343,7 +303,7 @@ class CopySender:
         self._count.objects += len(missing)
         self._count.bytes += sum(map(len, missing.values()))
 
-    async def _check_sent(self, seen: _SeenBucket, prefix: str, sent: set[str]) -> None:
+    async def _check_sent(self, seen: SeenBucket, prefix: str, sent: set[str]) -> None:
         """Compare what was sent with what the bucket lists; in rereads, with what it returns.
 
         Raises: CorruptError.
@@ -358,10 +318,10 @@ class CopySender:
         if self._rereads:
             await self._reread(seen, sent)
             for key in sorted(sent):
-                if not _is_there(seen, key):
+                if not seen.is_there(key):
                     raise self._untrue(key, "was sent, and has other bytes")
 
-    async def _reread(self, seen: _SeenBucket, keys: set[str]) -> None:
+    async def _reread(self, seen: SeenBucket, keys: set[str]) -> None:
         """Read pieces back, if the caller asked for `rereads`.
 
         A piece whose bytes are not those that its name says counts as missing from then on.
@@ -378,7 +338,7 @@ class CopySender:
 
         await at_once(self._options.parallel, sorted(keys & seen.there.keys() - seen.reread), read)
 
-    async def _write_manifest(self, seen: _SeenBucket, manifest: BucketManifest) -> None:
+    async def _write_manifest(self, seen: SeenBucket, manifest: BucketManifest) -> None:
         """Write a manifest under a new name, and read it back.
 
         Raises: CorruptError, StorageError.
@@ -421,38 +381,3 @@ class CopySender:
             "was, which `topics verify` shows",
             {"path": where},
         )
-
-
-def _is_there(seen: _SeenBucket, key: str) -> bool:
-    return seen.there.get(key) == piece_bytes(key.rpartition("/")[2])
-
-
-def _only_in(manifest: BucketManifest, others: list[BucketManifest]) -> Iterator[str]:
-    """Yield the keys of pieces of a log that are in none of the other manifests of it."""
-    for path, pieces in manifest.files.items():
-        kept = {piece for other in others for piece in other.files.get(path, ())}
-        yield from (manifest.key(path, piece) for piece in pieces if piece not in kept)
-
-
-def _pieces_by_file(seen: _SeenBucket) -> dict[tuple[str, int, str], list[str]]:
-    """Return the pieces of files of backups, by what a backup's manifest says of them."""
-    return {
-        (file.path, file.bytes, file.xxh3): known.manifest.files[file.path]
-        for known in seen.newest.values()
-        if known.manifest.is_backup
-        for file in known.manifest.backup().files
-        if file.path in known.manifest.files
-    }
-
-
-def _settled(manifest: BucketManifest | None) -> set[str]:
-    """Return the files of a log to which nothing was added after its manifest was made."""
-    if manifest is None:
-        return set()
-    return set(_settled_files(manifest))
-
-
-def _settled_files(manifest: BucketManifest) -> Iterator[str]:
-    for shard, end in manifest.note().shards.items():
-        last = archived_name(shard, end.file_no)
-        yield from (path for path in manifest.files if path.startswith(f"{archived_directory(shard)}/") and path < last)
