@@ -2368,9 +2368,9 @@ MUTANTS = (
     ),
     _one(
         "log files reused before they are archived",
-        "store/archive/archiver.py",
-        "        self._waiting_bytes += size\n        return False",
-        "        return True",
+        "store/archive/waiting_log.py",
+        "        self.bytes += size\n        return True",
+        "        return False",
         _ARCHIVES,
     ),
     _one(

@@ -26,7 +26,7 @@ from tests.store.repair.rebuilding import rebuilt
 from tests.store.store_world import StoreWorld
 from topics.engine.recovery.archived_seqs import known_seqs
 from topics.errors import UsageError
-from topics.store.archive import archiver
+from topics.store.archive import archive_bases
 from topics.store.archive.archive_note import BASES, timeline_names
 from topics.store.archive.archive_retention import remove_old, remove_old_timelines
 from topics.store.archive.restore_point import END, point_at
@@ -266,7 +266,7 @@ def test_bases_are_listed_only_after_one_was_made_or_removed(monkeypatch: pytest
         listed.append(root)
         return backup_names(files, root)
 
-    monkeypatch.setattr(archiver, "backup_names", names)
+    monkeypatch.setattr(archive_bases, "backup_names", names)
     world = filled()
     for _ in range(20):
         world.append(1, 2)

@@ -11,9 +11,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
-from contextlib import suppress
-from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -21,18 +18,17 @@ import msgspec
 from topics.common.values.archive_state import HOLE
 from topics.common.values.backup_result import BackupResult
 from topics.config import Config
-from topics.errors import CorruptError, FormatError, RequestError, StorageError, TopicsError
+from topics.errors import CorruptError, FormatError, StorageError
 from topics.loop.files import SyncFailedError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.loop.timers import Timer
+from topics.store.archive.archive_bases import ArchiveBases
 from topics.store.archive.archive_note import (
-    BASES,
     ArchiveNote,
     Hole,
     OwnTimeline,
     ShardEnd,
-    mark_losses,
     name_timeline,
     new_timeline,
     own_timeline,
@@ -42,8 +38,9 @@ from topics.store.archive.archive_note import (
 from topics.store.archive.archive_retention import remove_old, remove_old_timelines
 from topics.store.archive.archived_log import archived_directory
 from topics.store.archive.log_copy import LogCopy, MissingLogError, OtherLogError
-from topics.store.archive.log_sources import take_ends, waiting_files
-from topics.store.backup.backup_manifest import backup_names, log_files_after, read_manifest
+from topics.store.archive.log_sources import take_ends
+from topics.store.archive.waiting_log import WaitingLog
+from topics.store.backup.backup_manifest import log_files_after
 from topics.store.backup.backups import Backups
 from topics.store.disk.data_directory import sync_parents
 from topics.store.disk.whole_files import list_if_there, unlink_if_there
@@ -55,7 +52,6 @@ from topics.store.wal.wal_files import place
 log = logging.getLogger(__name__)
 
 _RETRY_MAX_MS = 10_000
-_BASE_RETRY_MS = 10_000
 _IDLE_NOTE_MS = 60_000
 """Interval of the notes of a log to which nothing is written."""
 
@@ -88,38 +84,19 @@ class Archiver:
         self._files = loop.files
         self._config = config
         self._log = store_log
-        self._backups = backups
+        self._bases = ArchiveBases(loop, config, backups)
+        self._waiting = WaitingLog(loop, config, store_log)
         self._copy: LogCopy | None = None
         self._note = ArchiveNote()
         self._line = ""
         """The name of the first timeline of this log's line."""
         self._made_ms = loop.clock.now_ms()
-        self._drops = False
-        """Whether the waiting files are being removed."""
-        self._given_up: dict[int, tuple[int, int]] = {}
-        """By shard, number and bytes of the newest file that was given up, until it is noted."""
         self._timer: Timer | None = None
         self._running: Future[None] | None = None
         self._retry_ms = config.archive_every_ms
         self._stopped = False
-        self._makes_base = False
-        self._beginnings = 0
-        """How often the archive began anew: a base from before is of no use."""
-        self._base: BackupResult | None = None
-        """A base that was made and is not noted yet."""
-        self._last_base_ms = 0
-        """Unix ms of the newest base; 0: there is none."""
-        self._no_base_before_ms = 0
-        """Unix ms before which no base is tried, because the last one failed."""
         self._equal_ms = 0
         """Unix ms at which the archive had all of the log, by its note or later without one."""
-        self._no_hole_base_before_ns = 0
-        """Time of the loop before which no base is made after a hole."""
-        self.bases: tuple[str, ...] = ()
-        """The names of the bases of the timeline, oldest first."""
-        self._lists_bases = False
-        """Whether `bases` are to be listed: one was made, and older ones may have been removed."""
-        self._waiting_bytes = 0
         self._copied_before = 0
         self._failures = 0
         self._error = ""
@@ -129,9 +106,13 @@ class Archiver:
         copied = self._copied_before + (self._copy.copied_bytes if self._copy is not None else 0)
         note = self._note
         lag_ms = max(0, self._loop.clock.now_ms() - (self._restorable_ms or self._made_ms))
-        return ArchiveStats(
-            note.upto_ms, lag_ms, self._waiting_bytes, copied, self._failures, len(note.holes), self._error
-        )
+        failures = self._failures + self._bases.failures
+        return ArchiveStats(note.upto_ms, lag_ms, self._waiting.bytes, copied, failures, len(note.holes), self._error)
+
+    @property
+    def bases(self) -> tuple[str, ...]:
+        """The names of the bases of the timeline, oldest first."""
+        return self._bases.names
 
     @property
     def timeline(self) -> str:
@@ -150,7 +131,7 @@ class Archiver:
     def _restorable_ms(self) -> int:
         """Unix ms up to which all that was written can be restored; 0: nothing can."""
         hole = self._note.open_hole
-        if not self._last_base_ms:
+        if not self._bases.last_ms:
             return 0
         return self._equal_ms if hole is None else hole.from_ms
 
@@ -161,49 +142,21 @@ class Archiver:
         end = self._note.shards.get(shard)
         if end is not None and (number < end.file_no or (number == end.file_no and file.size <= end.size)):
             return True
-        size = self._loop.ring.file_size(file.path)
-        if self._log.disk_full or self._waiting_bytes + size > self._config.archive_keep_bytes:
-            self._given_up[shard] = number, file.size
-            self._give_up()
-            return True
-        self._waiting_bytes += size
-        return False
-
-    def _give_up(self) -> None:
-        """Give up the files that wait: a later one is reused, so no restore leads over them."""
-        if not self._drops:
-            self._drops = True
-            log.error(
-                "the archive gets a hole: %d bytes of log wait for %s, and no more may (TOPICS_ARCHIVE_KEEP_BYTES)",
-                self._waiting_bytes,
-                self._config.archive_dir,
-            )
-            self._loop.spawn(self._drop_waiting(), "archive gives up")
-
-    async def _drop_waiting(self) -> None:
-        """Remove the waiting files, newest first: what a kill leaves is a part without a gap."""
-        for _shard, path, _number in reversed(waiting_files(self._files, self._config.data_dir)):
-            try:
-                await unlink_if_there(self._files, path)
-            except OSError as error:
-                log.warning("removing %s failed: %s", path, error)
-        self._waiting_bytes = 0
-        self._drops = False
+        return not self._waiting.add(file)
 
     # --- when --------------------------------------------------------------------------------------------------------
     def start(self) -> None:
         """Begin at once: the first step finds the timeline."""
-        self._waiting_bytes = sum(
-            self._loop.ring.file_size(path) for _, path, _ in waiting_files(self._files, self._config.data_dir)
-        )
+        self._waiting.look()
         self._arm(0)
 
     def stop(self) -> bool:
         """Plan no more steps. Return whether a base is missing, which `end` makes then."""
         self._stopped = True
+        self._bases.stop()
         if self._timer is not None:
             self._timer.cancel()
-        return not self._error and self._needs_base
+        return not self._error and self._bases.is_needed(self._note)
 
     async def end(self) -> None:
         """Archive what the log has by now, if the target worked last, and end.
@@ -215,19 +168,10 @@ class Archiver:
             await self._running
         if not self._error:
             await self._run(Future())
-        if self._copy is not None and self._needs_base and not self._error:
-            await self._make_last_base(self._copy.timeline)
-        await self._mark_given_up()
-
-    async def _make_last_base(self, timeline: str) -> None:
-        try:
-            base = await self._backups.write_last(f"{timeline}/{BASES}")
-        except (OSError, StorageError) as error:
-            log.error("a base of the archive could not be made, the next start makes one: %s", error)
-            return
-        if base is not None:
-            self._base = base
+        copy = self._copy if self._bases.is_needed(self._note) and not self._error else None
+        if copy is not None and await self._bases.make_last(copy.timeline):
             await self._run(Future())
+        await self._waiting.leave_word()
 
     def _arm(self, ms: int) -> None:
         self._timer = self._loop.call_later(ms * 1_000_000, self._begin)
@@ -263,11 +207,11 @@ class Archiver:
 
     # --- a step ------------------------------------------------------------------------------------------------------
     async def _step(self) -> None:
-        await self._mark_given_up()
+        await self._waiting.leave_word()
         copy = self._copy
         if copy is None or not await self._is_as_noted(copy.timeline):
             copy = await self._open()
-        if self._given_up:
+        if self._waiting.given_up:
             await self._note_given_up(copy.timeline)
         ends = take_ends(self._loop, self._log, self._config.data_dir)
         try:
@@ -276,7 +220,7 @@ class Archiver:
         except MissingLogError as error:
             after = (error.shard, error.number)
             await self._note_hole(copy.timeline)
-            await self._remove_waiting(lambda shard, number: shard == after[0] and number < after[1])
+            await self._waiting.remove(lambda shard, number: shard == after[0] and number < after[1])
             return
         except OtherLogError as error:
             self._line = ""
@@ -288,7 +232,7 @@ class Archiver:
             raise
         finally:
             ends.release()
-        base, holes, hole = self._base, self._note.holes, self._note.open_hole
+        base, holes, hole = self._bases.made, self._note.holes, self._note.open_hole
         # The clock may have been set back since.
         upto_ms = max(ends.upto_ms, self._note.upto_ms, base.taken_ms if base is not None else 0)
         if base is not None and hole is not None:
@@ -301,21 +245,15 @@ class Archiver:
             await self._write_note(copy.timeline, note)
         self._equal_ms = upto_ms
         if base is not None:
-            self._base, self._last_base_ms, self._lists_bases = None, base.taken_ms, True
+            self._bases.noted(base)
         whole = {(source.shard, source.number) for source in ends.sources if source.whole}
-        await self._remove_waiting(lambda shard, number: (shard, number) in whole)
+        await self._waiting.remove(lambda shard, number: (shard, number) in whole)
         if base is not None and self._config.archive_retain_ms:
             before_ms = ends.upto_ms - self._config.archive_retain_ms
             await remove_old_timelines(self._loop, copy.timeline, self._line, before_ms)
             await remove_old(self._loop, copy.timeline, before_ms)
-        await self._list_bases(copy.timeline)
-        self._make_base_if_due(copy.timeline)
-
-    async def _list_bases(self, timeline: str) -> None:
-        """List the bases if one was made or some may have been removed. Raises: OSError."""
-        if self._lists_bases:
-            self.bases = tuple(await self._files.to_thread(backup_names, self._files, f"{timeline}/{BASES}"))
-            self._lists_bases = False
+        await self._bases.list_names(copy.timeline)
+        self._bases.begin_if_due(copy.timeline, self._note)
 
     async def _is_as_noted(self, timeline: str) -> bool:
         """Return whether the target has the note that was written last.
@@ -351,16 +289,10 @@ class Archiver:
             await self._make_timeline(timeline)
             await write_note(files, timeline, note)
             await self._name(own.name)
-            self._given_up.clear()  # before its first base
+            self._waiting.given_up.clear()  # before its first base
         self._leave_copy()
-        self._base, self._beginnings = None, self._beginnings + 1
-        self._note, self._last_base_ms, self._equal_ms = note, 0, note.upto_ms
-        self._lists_bases = True
-        await self._list_bases(timeline)
-        for name in reversed(self.bases):
-            with suppress(CorruptError, FormatError, FileNotFoundError):  # an older one counts then
-                self._last_base_ms = (await read_manifest(files, f"{timeline}/{BASES}/{name}")).taken_ms
-                break
+        self._note, self._equal_ms = note, note.upto_ms
+        await self._bases.open(timeline)
         copy = LogCopy(self._loop, config.data_dir, timeline)
         if own.has_lost:
             await self._note_hole(timeline)
@@ -390,26 +322,19 @@ class Archiver:
         await name_timeline(self._files, self._config.data_dir, begun)
         self._leave_copy()
 
-    async def _mark_given_up(self) -> None:
-        """Leave word for the next start of files that were given up: the target may stay away."""
-        if self._given_up:
-            with suppress(OSError):  # on a full disk the note has it, if the target works
-                await mark_losses(self._files, self._config.data_dir)
-
     async def _note_given_up(self, timeline: str) -> None:
         """Record a hole for the files that were given up, unless a step has copied them since.
 
         The numbers of the batches after them need not show it: a start after a kill numbers some
         batches again.
         """
-        given_up, shards = dict(self._given_up), self._note.shards
-        ends = {shard: shards.get(shard, ShardEnd(0, 0, 0)) for shard in given_up}
-        if any(given_up[shard] > (end.file_no, end.size) for shard, end in ends.items()):
+        given_up = dict(self._waiting.given_up)
+        if self._waiting.lacks_given_up(self._note.shards):
             await self._note_hole(timeline)
         await self._name(os.path.basename(timeline))
         for shard, file in given_up.items():
-            if self._given_up.get(shard) == file:
-                del self._given_up[shard]
+            if self._waiting.given_up.get(shard) == file:
+                del self._waiting.given_up[shard]
 
     async def _name(self, timeline: str) -> None:
         """Have the data directory name its timeline, without word of losses."""
@@ -423,7 +348,7 @@ class Archiver:
     async def _note_hole(self, timeline: str) -> None:
         """Record in the note that log is missing from its end to the next base."""
         note = self._note
-        self._base, self._beginnings = None, self._beginnings + 1
+        self._bases.begin_anew()
         holes = note.holes if note.open_hole is not None else (*note.holes, note.hole_after())
         await self._remove_unnoted(timeline)
         # Files from before the hole stay as they are: restores to earlier times use them.
@@ -456,49 +381,3 @@ class Archiver:
         self._log.when_flushed(None, done.set_result)
         if (error := await done) is not None:
             raise error
-
-    async def _remove_waiting(self, is_done: Callable[[int, int], bool]) -> None:
-        """Remove waiting files. is_done: returns whether to, by shard and number."""
-        for shard, path, number in waiting_files(self._files, self._config.data_dir):
-            if is_done(shard, number):
-                size = self._loop.ring.file_size(path)
-                await unlink_if_there(self._files, path)
-                self._waiting_bytes = max(0, self._waiting_bytes - size)
-
-    # --- bases -------------------------------------------------------------------------------------------------------
-    @property
-    def _needs_base(self) -> bool:
-        """Whether no restore leads to now."""
-        return not self._last_base_ms or self._note.open_hole is not None
-
-    def _make_base_if_due(self, timeline: str) -> None:
-        every_ms = self._config.archive_base_every_ms
-        # The clock may have been set back since the last one.
-        is_due = every_ms > 0 and not 0 <= self._loop.clock.now_ms() - self._last_base_ms < every_ms
-        if self._makes_base or self._base is not None or self._stopped or not (self._needs_base or is_due):
-            return
-        if self._loop.clock.now_ms() < self._no_base_before_ms:
-            return
-        has_hole, now_ns = self._note.open_hole is not None, self._loop.clock.monotonic_ns()
-        if has_hole and now_ns < self._no_hole_base_before_ns:
-            return  # holes may follow each other closely, and each base copies what has changed
-        try:
-            self._backups.begin_base(f"{timeline}/{BASES}", partial(self._on_base, self._beginnings))
-            self._makes_base = True
-            if has_hole:
-                self._no_hole_base_before_ns = now_ns + _BASE_RETRY_MS * 1_000_000
-        except RequestError:
-            pass  # a client's backup is being written; the next step asks again
-
-    def _on_base(self, beginning: int, outcome: BackupResult | TopicsError) -> None:
-        self._makes_base = False
-        if isinstance(outcome, TopicsError) and self._stopped:
-            log.info("a base of the archive was left incomplete: %s", outcome)
-        elif isinstance(outcome, TopicsError):
-            self._failures += 1
-            self._no_base_before_ms = self._loop.clock.now_ms() + _BASE_RETRY_MS
-            log.error(
-                "a base of the archive could not be made, another is tried in %d s: %s", _BASE_RETRY_MS // 1000, outcome
-            )
-        elif beginning == self._beginnings:
-            self._base = outcome
