@@ -7,21 +7,26 @@ append, and where the other side continues. So records and position are one writ
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from topics.bridge.carried import BYTES_DATA, DATA, JSON_ENDING, META, NODE, OVERSIZE, SEQ, TAG, TS
-from topics.bridge.carried import INCARNATION as _INCARNATION
+from topics.bridge.carried import BYTES_DATA, DATA, INCARNATION, JSON_ENDING, META, NODE, OVERSIZE, SEQ, TAG, TS
 from topics.common.values.written import NewRecord
 from topics.errors import UsageError
 
 MARK = "topics-bridge"
 """The member of meta that holds a mark."""
 VALUES = ("auto", "json", "bytes")
-_TAG_BYTES = 256
-_DROPPED = frozenset({SEQ, _INCARNATION, TS, DATA, META, TAG, NODE, TAG + JSON_ENDING, NODE + JSON_ENDING})
+_TAG_BYTES, _NODE_BYTES = 256, 128
+_META_KEYS = 63
+"""Members that a server takes by default, less one for the mark."""
+_HEADERS = "topics-headers"
+"""The member of meta that holds the headers if they are more."""
+_DATA_DEPTH, _META_DEPTH = 124, 120
+"""Arrays and objects inside each other that data may have, and a bit less than meta may have."""
 _OF_NATS = "nats-"
 
 
@@ -91,16 +96,22 @@ def mark_of(meta: object, bridge: str) -> BridgeMark | None:
 
 
 def record_of(message: IncomingMessage, values: str) -> NewRecord:
-    """Return the record for a message. Raises: UsageError, the value is no JSON, and has to be."""
-    headers = {name: text or b"" for name, text in message.headers}
-    meta = _meta_of(message, headers)
-    tag = _text(headers, TAG)
+    """Return the record for a message. Raises: UsageError, the value is no JSON, and has to be.
+
+    A header is what a bridge has made only if it has the form that a bridge gives it. Any other is
+    one of the other side's, whatever its name.
+    """
+    ours = _of_bridge(message)
+    meta = _meta_of(message.headers, ours)
+    tag = ours.get(TAG + JSON_ENDING, ours.get(TAG))
     if message.key is not None:
         tag = _decoded(message.key, _TAG_BYTES)
         if tag is None:
             meta["topics-key-base64"] = base64.b64encode(message.key).decode()
-    node = _text(headers, NODE)
-    is_bytes = values == "bytes" or headers.get(DATA) == BYTES_DATA
+    if len(meta) > _META_KEYS:
+        meta = {_HEADERS: meta}
+    node = ours.get(NODE + JSON_ENDING, ours.get(NODE))
+    is_bytes = values == "bytes" or DATA in ours
     return NewRecord(_data(message, values, is_bytes=is_bytes), tag, node, meta or None)
 
 
@@ -120,36 +131,77 @@ def _data(message: IncomingMessage, values: str, *, is_bytes: bool) -> Any:
         return None
     if is_bytes:
         return value
+    _, fault = _json(value, _DATA_DEPTH)
+    if fault and values == "json":
+        raise UsageError(f"{message.place} is no JSON ({fault}): use --values auto or bytes")
+    return value if fault else msgspec.Raw(value)
+
+
+def _json(text: bytes, depth_max: int) -> tuple[Any, str]:
+    """Return a value, and what is wrong with its text; "": nothing."""
     try:
-        msgspec.json.decode(value)
+        value = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        if values == "json":
-            raise UsageError(f"{message.place} is no JSON ({error}): use --values auto or bytes") from None
-        return value
-    return msgspec.Raw(value)
+        return None, str(error)
+    if text.count(b"[") + text.count(b"{") > depth_max and _is_deeper(value, depth_max):
+        return None, f"more than {depth_max} arrays and objects are nested"
+    return value, ""
 
 
-def _meta_of(message: IncomingMessage, headers: Mapping[str, bytes]) -> dict[str, Any]:
+def _is_deeper(value: Any, depth_max: int) -> bool:
+    level = [value]
+    for _ in range(depth_max + 1):
+        lists = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        if not lists:
+            return False
+        level = [inner for each in lists for inner in each]
+    return True
+
+
+def _of_bridge(message: IncomingMessage) -> dict[str, Any]:
+    """Return what the headers say that a bridge has made, by their names."""
+    found: dict[str, Any] = {}
+    names = [name for name, _ in message.headers]
+    for name, raw in message.headers:
+        read = _READS.get(name)
+        if read is None or raw is None or names.count(name) > 1:
+            continue
+        if message.key is not None and name in {TAG, TAG + JSON_ENDING}:
+            continue  # a bridge makes the tag a key
+        value = read(raw)
+        if value is not None:
+            found[name] = value
+    return found
+
+
+def _meta_of(headers: Sequence[tuple[str, bytes | None]], ours: Mapping[str, Any]) -> dict[str, Any]:
     """Return headers as members: text as it is, other bytes as base64, repeated ones as a list."""
     meta: dict[str, Any] = {}
-    for name, raw in message.headers:
-        if name in _DROPPED or name.lower().startswith(_OF_NATS):
+    for name, raw in headers:
+        if name in ours or name.lower().startswith(_OF_NATS):
             continue
         text = _decoded(raw or b"", len(raw or b""))
         value: Any = {"base64": base64.b64encode(raw or b"").decode()} if text is None else text
         meta[name] = [*(meta[name] if isinstance(meta[name], list) else [meta[name]]), value] if name in meta else value
-    rest = headers.get(META)
-    if rest is not None:
-        found = msgspec.json.decode(rest)
-        meta.update(found if isinstance(found, dict) else {META: found})
+    if META in ours:
+        meta.update(ours[META])
     return meta
 
 
-def _text(headers: Mapping[str, bytes], name: str) -> str | None:
-    """Return the tag or the node that `text_header` has made a header of."""
-    if name + JSON_ENDING in headers:
-        return str(msgspec.json.decode(headers[name + JSON_ENDING]))
-    return headers[name].decode() if name in headers else None
+def _members(raw: bytes) -> dict[str, Any] | None:
+    value, fault = _json(raw, _META_DEPTH)
+    if fault:
+        return None
+    return value if isinstance(value, dict) else {META: value}
+
+
+def _json_string(raw: bytes, most: int) -> str | None:
+    value, _ = _json(raw, 0)
+    return value if isinstance(value, str) and len(value.encode()) <= most else None
+
+
+def _matched(pattern: re.Pattern[bytes]) -> Callable[[bytes], object]:
+    return lambda raw: True if pattern.fullmatch(raw) else None
 
 
 def _decoded(raw: bytes, most: int) -> str | None:
@@ -159,3 +211,18 @@ def _decoded(raw: bytes, most: int) -> str | None:
         return raw.decode()
     except UnicodeDecodeError:
         return None
+
+
+_NUMBER = _matched(re.compile(rb"[0-9]+"))
+_READS: Mapping[str, Callable[[bytes], Any]] = {
+    SEQ: _NUMBER,
+    TS: _NUMBER,
+    INCARNATION: _matched(re.compile(rb"[0-9a-f]{16}")),
+    DATA: _matched(re.compile(re.escape(BYTES_DATA))),
+    META: _members,
+    TAG: lambda raw: _decoded(raw, _TAG_BYTES),
+    NODE: lambda raw: _decoded(raw, _NODE_BYTES),
+    TAG + JSON_ENDING: lambda raw: _json_string(raw, _TAG_BYTES),
+    NODE + JSON_ENDING: lambda raw: _json_string(raw, _NODE_BYTES),
+}
+"""Headers of a bridge, and what reads them; None: a bridge has not made it."""

@@ -69,6 +69,57 @@ def test_headers_are_members_of_meta_and_what_a_bridge_has_made_is_what_it_was()
     assert (record.tag, record.node, record.meta) == ("é", "n1", {"by": "me", "n": 1})
 
 
+NOT_OF_A_BRIDGE: list[tuple[str, bytes | None, Any]] = [
+    ("topics-meta", b"{bad", "{bad"),
+    ("topics-meta", None, ""),
+    ("topics-meta", b"[" * 900 + b"]" * 900, "[" * 900 + "]" * 900),
+    ("topics-meta", b"[" * 5000 + b"]" * 5000, "[" * 5000 + "]" * 5000),
+    ("topics-tag-json", b"{bad", "{bad"),
+    ("topics-tag-json", b"7", "7"),
+    ("topics-node-json", b'"\\ud800"', '"\\ud800"'),
+    ("topics-tag", b"\xff", {"base64": "/w=="}),
+    ("topics-node", b"\xff", {"base64": "/w=="}),
+    ("topics-tag", b"x" * 257, "x" * 257),
+    ("topics-node", b"x" * 129, "x" * 129),
+    ("topics-tag-json", b'"%s"' % (b"x" * 257), f'"{"x" * 257}"'),
+    ("topics-seq", b"-1", "-1"),
+    ("topics-ts", b"soon", "soon"),
+    ("topics-incarnation", b"mine", "mine"),
+    ("topics-data", b"text", "text"),
+]
+
+
+@pytest.mark.parametrize(("name", "raw", "member"), NOT_OF_A_BRIDGE)
+def test_a_header_that_no_bridge_has_made_is_one_of_the_other_side(name: str, raw: bytes | None, member: Any) -> None:
+    record = record_of(message(headers=(("by", b"me"), (name, raw))), "auto")
+    assert (record.tag, record.node, record.meta) == (None, None, {"by": "me", name: member})
+    assert record.data == msgspec.Raw(b'{"n":1}')
+
+
+def test_headers_of_a_bridge_that_come_twice_or_beside_a_key_are_kept() -> None:
+    twice = record_of(message(headers=(("topics-node", b"a"), ("topics-node", b"b"))), "auto")
+    assert (twice.node, twice.meta) == (None, {"topics-node": ["a", "b"]})
+    beside = record_of(message(key=b"eu", headers=(("topics-tag", b"us"),)), "auto")
+    assert (beside.tag, beside.meta) == ("eu", {"topics-tag": "us"})
+
+
+def test_more_headers_than_meta_has_members_are_together_in_one() -> None:
+    headers = tuple((f"h{number}", b"1") for number in range(64))
+    assert len(record_of(message(headers=headers[:63]), "auto").meta) == 63
+    assert record_of(message(headers=headers), "auto").meta == {"topics-headers": {name: "1" for name, _ in headers}}
+
+
+@pytest.mark.parametrize(("depth", "kind"), [(124, msgspec.Raw), (125, bytes), (900, bytes), (5000, bytes)])
+def test_json_that_is_nested_deeper_than_a_server_takes_is_bytes(depth: int, kind: type) -> None:
+    for value in (b"[" * depth + b"]" * depth, b'{"a":' * depth + b"1" + b"}" * depth):
+        assert type(record_of(message(value), "auto").data) is kind
+        if kind is bytes:
+            with pytest.raises(UsageError, match=r"message 3 .* is no JSON .*use --values auto or bytes"):
+                record_of(message(value), "json")
+    flat = b"[" + b"[]," * 5000 + b"1]"
+    assert type(record_of(message(flat), "auto").data) is msgspec.Raw
+
+
 def test_a_mark_comes_back_for_its_bridge_only() -> None:
     marked = with_mark(NewRecord(1, meta={"by": "me"}), MARK).meta
     assert marked["by"] == "me"
