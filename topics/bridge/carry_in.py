@@ -60,10 +60,11 @@ class CarryIn:
             batches = session.next(_WAIT_S)
             for batch in batches:
                 began = self._clock.monotonic_ns()
-                self._sink.put(batch)
+                marks = self._sink.put(batch)
                 numbers.seconds.observe((self._clock.monotonic_ns() - began) / 1e9)
                 numbers.newest.set(self._clock.now_ms() / 1000)
-                numbers.records.labels(batch.topic).inc(len(batch.messages))
+                numbers.records.labels(batch.topic).inc(len(batch.messages) - marks)
+                numbers.marks.labels(batch.topic).inc(marks)
                 numbers.bytes.labels(batch.topic).inc(sum(len(message.value or b"") for message in batch.messages))
             for name, count in session.left().items():
                 numbers.lag.labels(name).set(count)

@@ -120,6 +120,12 @@ def large_record(message: IncomingMessage, size: int) -> NewRecord:
     return NewRecord({"place": message.place, "bytes": size}, meta={OVERSIZE: str(size)})
 
 
+def refused_record(message: IncomingMessage, reason: str) -> NewRecord:
+    """Return the mark that takes the place of a message that cannot be a record for a reason."""
+    size = len(message.value or b"")
+    return NewRecord({"place": message.place, "bytes": size, "reason": reason}, meta={OVERSIZE: str(size)})
+
+
 def with_mark(record: NewRecord, mark: BridgeMark) -> NewRecord:
     meta = record.meta if isinstance(record.meta, dict) else {} if record.meta is None else {META: record.meta}
     return record._replace(meta={**meta, MARK: msgspec.to_builtins(mark)})

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from topics.bridge.carried import OVERSIZE, FencedError, TargetDownError
-from topics.bridge.incoming import BridgeMark, IncomingBatch, large_record, mark_of, record_of, with_mark
+import msgspec
+
+from topics.bridge.carried import FencedError, TargetDownError
+from topics.bridge.incoming import (
+    BridgeMark,
+    IncomingBatch,
+    large_record,
+    mark_of,
+    record_of,
+    refused_record,
+    with_mark,
+)
 from topics.common.values.begin import From
 from topics.common.values.delivered import Page
 from topics.common.values.written import NewRecord, Producer
@@ -15,6 +26,10 @@ from topics.errors import NoAnswerError, RequestError, StorageError, UsageError
 _LOOKS = (1, 10_000)
 """Newest records among which the mark is looked for."""
 _PASSING = frozenset({"not_ready", "shutting_down", "throttled", "topic_full"})
+_RECORD = re.compile(r"(?: in )?records\[(\d+)\](?:\.([a-z]+))?")
+"""The record that a refusal of a server names, and the field of it."""
+_OR_SKIP = "or leave a mark in its place with --oversize skip"
+_LARGER = "raise TOPICS_MAX_RECORD_BYTES of the server"
 
 
 class WrittenTopics(Protocol):
@@ -56,12 +71,13 @@ class TopicSink:
         self._marks[topic] = found
         return found
 
-    def put(self, batch: IncomingBatch) -> None:
+    def put(self, batch: IncomingBatch) -> int:
         """Append a batch in one write. After an error it is there with its mark, or not.
 
-        Raises: TargetDownError, RequestError, UsageError.
+        Return in place of how many messages there are marks.
+        Raises: TargetDownError, RequestError; UsageError, a message cannot be a record here.
         """
-        rows = [record_of(message, self._values) for message in batch.messages]
+        rows, marked = self._rows(batch)
         before = self._marks.get(batch.topic)
         number = before.batch + 1 if before is not None else 1
         mark = BridgeMark(self._bridge, number, self._by, dict(batch.at))
@@ -70,11 +86,24 @@ class TopicSink:
                 self._write(batch.topic, [*rows[:-1], with_mark(rows[-1], mark)], number)
                 break
             except RequestError as error:
-                if error.code != "record_too_large":
-                    raise
-                self._replace_largest(batch, rows)
+                self._replace_refused(batch, rows, marked, error)
         self._marks[batch.topic] = mark
         self._written[batch.topic] = number
+        return len(marked)
+
+    def _rows(self, batch: IncomingBatch) -> tuple[list[NewRecord], set[int]]:
+        """Return the records for a batch, and the places of marks among them."""
+        rows: list[NewRecord] = []
+        marked: set[int] = set()
+        for at, message in enumerate(batch.messages):
+            try:
+                rows.append(record_of(message, self._values))
+            except UsageError as error:
+                if not self._skips_oversize:
+                    raise UsageError(f"{error}, {_OR_SKIP}") from None
+                rows.append(refused_record(message, str(error)))
+                marked.add(at)
+        return rows, marked
 
     def _write(self, topic: str, records: Sequence[NewRecord], number: int) -> None:
         producer = Producer(f"bridge:{self._bridge}", number)
@@ -87,20 +116,42 @@ class TopicSink:
                 ) from error
             raise
 
-    def _replace_largest(self, batch: IncomingBatch, rows: list[NewRecord]) -> None:
-        """Put a mark in the place of the largest message that is there. Raises: UsageError."""
-        sizes = [
-            len(message.value or b"") if row.data is not None and OVERSIZE not in (row.meta or ()) else 0
-            for message, row in zip(batch.messages, rows, strict=True)
-        ]
-        at = max(range(len(rows)), key=sizes.__getitem__)
-        message = batch.messages[at]
-        if not self._skips_oversize or not sizes[at]:
-            raise UsageError(
-                f"{message.place} has {sizes[at]} bytes, which is more than {batch.topic} takes here: raise "
-                "TOPICS_MAX_RECORD_BYTES of the server, or leave a mark in its place with --oversize skip"
-            )
-        rows[at] = large_record(message, sizes[at])
+    def _replace_refused(
+        self, batch: IncomingBatch, rows: list[NewRecord], marked: set[int], error: RequestError
+    ) -> None:
+        """Put bytes or a mark in the place of the record that the server does not take.
+
+        Raises: UsageError; the error itself, if it is about no record.
+        """
+        is_large, found = error.code == "record_too_large", _RECORD.search(error.message)
+        if found is not None and (is_large or error.code == "invalid_request"):
+            at, is_data = int(found[1]), found[2] in {None, "data"}
+        elif is_large:
+            at, is_data = self._largest(batch, rows, marked), True
+        else:
+            raise error
+        message, row = batch.messages[at], rows[at]
+        if at in marked:
+            raise error
+        if not is_large and is_data and self._values == "auto" and isinstance(row.data, msgspec.Raw):
+            rows[at] = row._replace(data=message.value)
+            return
+        size = len(message.value or b"")
+        if is_large:
+            fault, remedy = f"has {size} bytes, which is more than {batch.topic} takes here", _LARGER
+        else:
+            reason = _RECORD.sub(lambda part: part[2] or "", error.message)
+            fault, remedy = f"cannot be a record of {batch.topic} here ({reason})", "mend it there"
+        if not self._skips_oversize:
+            raise UsageError(f"{message.place} {fault}: {remedy}, {_OR_SKIP}")
+        rows[at] = large_record(message, size) if is_large else refused_record(message, fault)
+        marked.add(at)
+
+    @staticmethod
+    def _largest(batch: IncomingBatch, rows: Sequence[NewRecord], marked: set[int]) -> int:
+        """Return the place of the largest message that has no mark in its place."""
+        left = [at for at in range(len(rows)) if at not in marked] or [0]
+        return max(left, key=lambda at: len(batch.messages[at].value or b""))
 
     def _look(self, topic: str) -> BridgeMark | None:
         head = 0

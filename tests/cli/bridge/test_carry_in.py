@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.cli.bridge.fake_sides import Killed, StepCount
@@ -30,12 +31,19 @@ class FakeLog:
         self.parts: dict[tuple[str, str, int], list[Any]] = {}
         self.steps = StepCount()
         self.size_max = 100
+        self.refuses: Callable[[NewRecord], str] = lambda _record: ""
+        """Returns the fault of a record, as a server words it; "": there is none."""
+        self.asked = 0
 
     def append(self, topic: str, records: Sequence[NewRecord], *, producer: Producer) -> None:
         self.steps.step()
         rows = [(record.data, record.meta) for record in records]
         if any(isinstance(record.data, bytes) and len(record.data) > self.size_max for record in records):
             raise RequestError("record_too_large", "a record is too large")
+        self.asked += 1
+        for at, record in enumerate(records):
+            if fault := self.refuses(record):
+                raise RequestError("invalid_request", fault.format(f"records[{at}]"))
         name = (topic, producer.id, producer.epoch)
         if name in self.parts:
             if self.parts[name] != rows:
@@ -201,3 +209,61 @@ def test_a_message_too_large_here_names_its_place_or_is_marked() -> None:
     assert [record.data for record in log.topics["a"]] == [
         {"place": f"message {number}", "bytes": 2} for number in range(7)
     ]
+
+
+META_SIZE = "{}.meta is larger than 16384 bytes of compact JSON: use data for more"
+
+
+def sample(numbers: BridgeNumbers, name: str) -> float | None:
+    return numbers.registry.get_sample_value(f"topics_bridge_{name}_total", {"topic": "a"})
+
+
+def test_a_message_that_the_server_refuses_names_its_place_and_reason_or_is_marked() -> None:
+    log, numbers = FakeLog(), BridgeNumbers()
+    odd = [b"\xff1", b"\xff3"]
+    log.refuses = lambda record: META_SIZE if record.data in odd else ""
+    with pytest.raises(UsageError) as caught:
+        bridge(log, "p1").run()
+    assert str(caught.value) == (
+        "message 1 cannot be a record of a here (meta is larger than 16384 bytes of compact JSON: use data for more): "
+        "mend it there, or leave a mark in its place with --oversize skip"
+    )
+    bridge(log, "p1", skips_oversize=True, numbers=numbers).run()
+    found = [record.data for record in log.topics["a"]]
+    assert [data for data in found if isinstance(data, bytes)] == [b"\xff0", b"\xff2", b"\xff4", b"\xff5", b"\xff6"]
+    assert [found[1]["place"], found[3]["place"], found[1]["bytes"]] == ["message 1", "message 3", 2]
+    assert "meta is larger than 16384 bytes" in found[1]["reason"]
+    assert (sample(numbers, "records"), sample(numbers, "marks")) == (5, 2)
+
+
+def test_a_value_that_has_to_be_json_and_is_not_is_marked_on_request() -> None:
+    log = FakeLog()
+    with pytest.raises(UsageError, match=r"message 0 is no JSON .*--values auto or bytes, or .*--oversize skip$"):
+        bridge(log, "p1", values="json").run()
+    bridge(log, "p1", values="json", skips_oversize=True).run()
+    assert [record.data["place"] for record in log.topics["b"]] == [f"message {number}" for number in range(7)]
+
+
+@pytest.mark.parametrize("where", ["{}.data is not JSON", "the body is not valid JSON: a number (byte 3 in {})"])
+def test_json_that_the_server_does_not_take_is_bytes(where: str) -> None:
+    log = FakeLog()
+    log.refuses = lambda record: where if isinstance(record.data, msgspec.Raw) and len(record.data) > 1 else ""
+    sink = TopicSink(log, "topics", "p1", values="auto", adopts=False, skips_oversize=False)
+    rows = [IncomingMessage(value, None, (), "a place") for value in (b"1", b"22", b"3")]
+    assert sink.put(IncomingBatch("a", rows, {"0": 3})) == 0
+    assert [type(record.data) for record in log.topics["a"]] == [msgspec.Raw, bytes, msgspec.Raw]
+    assert log.asked == 2
+
+
+def test_a_refusal_that_names_no_record_ends_the_bridge_as_it_is() -> None:
+    log = FakeLog()
+    log.refuses = lambda _record: "topic 'a' is not usable"
+    with pytest.raises(RequestError, match="topic 'a' is not usable"):
+        bridge(log, "p1", skips_oversize=True).run()
+
+
+def test_a_mark_that_is_refused_too_ends_the_bridge() -> None:
+    log = FakeLog()
+    log.refuses = lambda _record: META_SIZE
+    with pytest.raises(RequestError, match=r"records\[0\].meta is larger"):
+        bridge(log, "p1", skips_oversize=True).run()

@@ -33,7 +33,7 @@ def bridge(  # noqa: PLR0917 - typer makes options of them
         int, typer.Option(min=1, max=10_000, help="Kafka: above 1, the order is that of each tag.")
     ] = 1,
     replicas: Annotated[int, typer.Option(min=0, max=100, help="Copies of what is made; 0: the other side's.")] = 0,
-    oversize: Annotated[str, typer.Option(help="A record too large for the other side: stop, or skip it.")] = "stop",
+    oversize: Annotated[str, typer.Option(help="A record that the other side cannot take: stop, or skip it.")] = "stop",
     once: Annotated[bool, typer.Option("--once", help="Carry up to the heads of now, and end.")] = False,
     values: Annotated[str, typer.Option(help="Of --from: auto (JSON, or else bytes), json or bytes.")] = "auto",
     adopt: Annotated[
