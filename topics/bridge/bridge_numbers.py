@@ -19,6 +19,9 @@ class BridgeNumbers:
         self.marks = self._counter("marks", "Marks in the place of lost or large records.", "topic")
         self.failures = self._counter("failures", "Errors after which the bridge began again.", "side")
         self.lag = Gauge("topics_bridge_lag_records", "Records up to the head.", ["topic"], registry=self.registry)
+        self.left_out = Gauge(
+            "topics_bridge_left_out_topics", "Names that no topic here can have.", registry=self.registry
+        )
         self.up = Gauge("topics_bridge_up", "Whether both sides answer (1) or not (0).", registry=self.registry)
         self.newest = Gauge(
             "topics_bridge_last_stored_timestamp_seconds", "When a batch was last stored.", registry=self.registry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import re
 import secrets
@@ -25,7 +26,7 @@ from topics.bridge.kafka.kafka_target import KafkaTarget
 from topics.bridge.prefetch import Prefetch
 from topics.bridge.server_link import ServerLink
 from topics.bridge.topic_sink import TopicSink
-from topics.bridge.topic_source import TopicPatterns, TopicSource
+from topics.bridge.topic_source import NamedTopics, TopicPatterns, TopicSource
 from topics.client.sync_client import Client
 from topics.clock import Clock
 from topics.common.any_log import AnyLog
@@ -34,6 +35,7 @@ from topics.errors import UsageError
 _ID_CHARS = 200
 _ID = re.compile(rf"[A-Za-z0-9._-]{{1,{_ID_CHARS}}}")
 """With what is before it, a name of a topic of Kafka, which has 249 characters at most."""
+_log = logging.getLogger("topics.bridge")
 _NATS = ("nats", "tls")
 _OF_ONE_SIDE = (
     ("--partitions", "partitions", ("kafka",), "--to"),
@@ -139,12 +141,19 @@ def carry_in(log: AnyLog, options: BridgeOptions, numbers: BridgeNumbers, clock:
         skips_oversize=options.skips_oversize,
     )
     retries = Retries(stop, numbers, random.random)
-    CarryIn(_opened(log, options, clock), sink, numbers=numbers, clock=clock, retries=retries, stop=stop).run()
+    CarryIn(_opened(options, clock, numbers), sink, numbers=numbers, clock=clock, retries=retries, stop=stop).run()
 
 
-def _opened(log: AnyLog, options: BridgeOptions, clock: Clock) -> Opened:
+def _opened(options: BridgeOptions, clock: Clock, numbers: BridgeNumbers) -> Opened:
     """Return what opens the side that `--from` names. Raises: UsageError."""
-    patterns, scheme = TopicPatterns.parse(options.topics), urlsplit(options.source).scheme
+    scheme = urlsplit(options.source).scheme
+    place = f"stream {options.stream}" if scheme in _NATS else "Kafka"
+
+    def skips(topic: str) -> None:
+        numbers.left_out.inc()
+        _log.warning("%r of %s is left out: it is no name of a topic here", topic, place)
+
+    patterns = NamedTopics(TopicPatterns.parse(options.topics), place, skips if options.skips_oversize else None)
     if scheme == "kafka":
         kafka = KafkaPlace.parse(options.source, options.settings)
         return lambda mark: KafkaSource(
@@ -152,12 +161,12 @@ def _opened(log: AnyLog, options: BridgeOptions, clock: Clock) -> Opened:
         )
     if scheme not in _NATS:
         raise UsageError(f"--from is {options.source!r}: use kafka://HOST:PORT or nats://HOST:PORT")
-    place = NatsPlace.parse(options.source, options.settings)
+    nats = NatsPlace.parse(options.source, options.settings)
     check_stream(options.stream, options.prefix)
 
     def opened(mark: Callable[[str], BridgeMark | None]) -> JetStreamSource:
         try:
-            link = JetStreamLink(place)
+            link = JetStreamLink(nats)
         except TargetDownError as error:
             raise SourceDownError(str(error)) from error
         stream, prefix = options.stream, options.prefix
@@ -205,7 +214,7 @@ class PlannedCarry:
 def planned_in(log: AnyLog, options: BridgeOptions, clock: Clock) -> Mapping[str, int]:
     """Return how many messages would be carried here, by topic, and change nothing."""
     sink = TopicSink(_client(log), options.id, "", values=options.values, adopts=True, skips_oversize=True)
-    session = _opened(log, options, clock)(sink.mark)
+    session = _opened(options, clock, BridgeNumbers())(sink.mark)
     try:
         return session.count()
     finally:

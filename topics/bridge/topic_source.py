@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from topics.bridge.carried import BridgePosition, TopicBatch
-from topics.common.topic_names import prefix_fault
+from topics.common.topic_names import NAME_MAX, is_topic_name, prefix_fault
 from topics.common.values.answers import TopicHead
 from topics.errors import RequestError, UsageError
 
@@ -42,6 +42,41 @@ class TopicPatterns(NamedTuple):
 
     def match(self, topic: str) -> bool:
         return topic in self.names or topic.startswith(self.prefixes)
+
+
+class TopicMatch(Protocol):
+    """Which names are carried."""
+
+    def match(self, topic: str) -> bool: ...
+
+
+class NamedTopics:
+    """The names of `--topics` of another side, which may have some that no topic here can have.
+
+    place: the other side, for sentences. skips: called with each such name, once; None: raise.
+    """
+
+    def __init__(self, patterns: TopicPatterns, place: str, skips: Callable[[str], None] | None) -> None:
+        self._patterns = patterns
+        self._place = place
+        self._skips = skips
+        self._skipped: set[str] = set()
+
+    def match(self, topic: str) -> bool:
+        """Raises: UsageError."""
+        if not self._patterns.match(topic):
+            return False
+        if is_topic_name(topic):
+            return True
+        if self._skips is None:
+            raise UsageError(
+                f"{topic!r} of {self._place} is no name of a topic here: those have 1 to {NAME_MAX} letters, digits "
+                "and . _ : -, a letter or digit first. Narrow --topics, or leave it out with --oversize skip"
+            )
+        if topic not in self._skipped:
+            self._skipped.add(topic)
+            self._skips(topic)
+        return False
 
 
 class ServerReads(Protocol):

@@ -11,7 +11,7 @@ from tests.cli.bridge.fake_jetstream import FakeConsumer, FakeLink, FakeReadStre
 from topics.bridge.carried import SourceDownError
 from topics.bridge.incoming import BridgeMark, IncomingBatch
 from topics.bridge.jetstream.jetstream_source import JetStreamSource
-from topics.bridge.topic_source import TopicPatterns
+from topics.bridge.topic_source import NamedTopics, TopicPatterns
 from topics.errors import UsageError
 
 
@@ -142,6 +142,22 @@ def test_nothing_is_read_again_of_a_stream_that_is_carried(stream: FakeReadStrea
 def test_subjects_that_do_not_match_are_left_out(stream: FakeReadStream) -> None:
     stream.publish("t.orders", "t.orders.eu", "t.jobs", "u.orders")
     assert Reading(stream, Here(), "orders*").all() == {"orders": [1], "orders.eu": [2]}
+
+
+def test_a_subject_that_is_no_name_of_a_topic_is_named_or_left_out(stream: FakeReadStream) -> None:
+    stream.publish("t.orders", "t.a/b", "t.ünï", "t.-dash", "t.a/b", "t.orders", "u.a/b")
+    here, skipped = Here(), list[str]()
+    patterns = TopicPatterns.parse("*")
+    link: Any = FakeLink(stream)
+    with pytest.raises(UsageError, match=r"'-dash' of stream topics is no name of a topic here: .*--oversize skip"):
+        JetStreamSource(
+            link, "topics", "t.", NamedTopics(patterns, "stream topics", None), mark=here.marks.get, is_once=True
+        )
+    assert link.is_closed
+    names = NamedTopics(patterns, "stream topics", skipped.append)
+    source = JetStreamSource(link, "topics", "t.", names, mark=here.marks.get, is_once=True)
+    assert [(batch.topic, len(batch.messages), batch.at) for batch in source.next(0)] == [("orders", 2, {"to": 6})]
+    assert (skipped, source.ended) == (["-dash", "a/b", "ünï"], True)
 
 
 def test_one_that_ends_has_read_what_was_there_at_its_start(stream: FakeReadStream) -> None:

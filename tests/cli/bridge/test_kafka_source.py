@@ -12,8 +12,9 @@ from topics.bridge.carried import SourceDownError
 from topics.bridge.incoming import BridgeMark
 from topics.bridge.kafka.kafka_place import KafkaPlace
 from topics.bridge.kafka.kafka_source import KafkaSource
-from topics.bridge.topic_source import TopicPatterns
+from topics.bridge.topic_source import NamedTopics, TopicPatterns
 from topics.clock import ManualClock
+from topics.errors import UsageError
 
 S = 1_000_000_000
 
@@ -33,7 +34,7 @@ class Reading:
         marks = {topic: BridgeMark("b", 1, "p", offsets) for topic, offsets in (at or {}).items()}
         self.source = KafkaSource(
             KafkaPlace.parse("kafka://h:1", {}),
-            TopicPatterns.parse(topics),
+            NamedTopics(TopicPatterns.parse(topics), "Kafka", None),
             marks.get,
             is_once=is_once,
             batch_messages=most,
@@ -71,6 +72,12 @@ def test_topics_of_brokers_and_bridges_are_left_out(broker: FakeBroker) -> None:
         broker.make(topic)
         broker.write(topic, b"x")
     assert Reading("*").next() == {"orders": [b"x"]}
+
+
+def test_a_topic_that_has_no_name_here_is_named(broker: FakeBroker) -> None:
+    broker.make("_schemas")
+    with pytest.raises(UsageError, match="'_schemas' of Kafka is no name of a topic here"):
+        Reading("*").next()
 
 
 def test_new_topics_and_partitions_are_found_within_five_seconds(broker: FakeBroker) -> None:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from topics.bridge.carried import SourceDownError, TargetDownError
 from topics.bridge.incoming import BridgeMark, IncomingBatch, IncomingMessage
 from topics.bridge.jetstream.jetstream_link import JetStreamLink
-from topics.bridge.topic_source import TopicPatterns
+from topics.bridge.topic_source import TopicMatch
 from topics.errors import UsageError
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class JetStreamSource:
         link: JetStreamLink,
         stream: str,
         prefix: str,
-        patterns: TopicPatterns,
+        patterns: TopicMatch,
         *,
         mark: Callable[[str], BridgeMark | None],
         is_once: bool,

@@ -10,7 +10,7 @@ import msgspec
 from topics.bridge.carried import GAP, SourceDownError
 from topics.bridge.incoming import BridgeMark, IncomingBatch, IncomingMessage
 from topics.bridge.kafka.kafka_place import ANSWER_S, KafkaPlace, text_of
-from topics.bridge.topic_source import TopicPatterns
+from topics.bridge.topic_source import TopicMatch
 from topics.clock import Clock
 
 _LOOK_NS = 5_000_000_000
@@ -24,7 +24,7 @@ class KafkaSource:
     def __init__(
         self,
         place: KafkaPlace,
-        patterns: TopicPatterns,
+        patterns: TopicMatch,
         mark: Callable[[str], BridgeMark | None],
         *,
         is_once: bool,
@@ -114,7 +114,7 @@ class KafkaSource:
 
         added = []
         for topic, found in sorted(self._consumer.list_topics(timeout=ANSWER_S).topics.items()):
-            if not self._patterns.match(topic) or topic.startswith(_OWN):
+            if topic.startswith(_OWN) or not self._patterns.match(topic):
                 continue
             if topic not in self._at:
                 mark = self._mark(topic)
