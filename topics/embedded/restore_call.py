@@ -110,15 +110,27 @@ def restore(
     if backups:
         timeline = os.path.basename(timelines[-1].path)
         raise UsageError(f"{source} has backups, such as {backups[-1]}, and a log, {timeline}: name one of them")
-    for _ in range(_ATTEMPTS - 1):
+    for left in reversed(range(_ATTEMPTS)):
+        siblings, findings = _beside(source, timelines)
         try:
-            return _restore_archive(source, target, timelines, at_ms, upto, skipped_seqs)
+            made = _restore_archive(source, target, timelines, siblings, at_ms, upto, skipped_seqs)
+            return made._replace(damage="; ".join(filter(None, [made.damage, *findings])))
         except (TopicsError, OSError):
             with own_loop(Config()) as loop:
-                if not lacks_bases(loop.files, timelines):
+                if not left or not lacks_bases(loop.files, siblings):
                     raise
                 timelines = loop.run_task(find_timelines(loop, source))
-    return _restore_archive(source, target, timelines, at_ms, upto, skipped_seqs)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _beside(source: str, timelines: list[Timeline]) -> tuple[list[Timeline], list[str]]:
+    """Return all timelines of the archive that `source` is or is in, and damage of their notes.
+
+    Those of other lines, too, since a copied data directory begins one. More seqs are left out
+    then, and none names two records.
+    """
+    with own_loop(Config()) as loop:
+        return loop.run_task(timelines_beside(loop, source)) if is_timeline(loop.files, source) else (timelines, [])
 
 
 def _time(at: int | datetime | None) -> int:
@@ -144,17 +156,13 @@ def _restore_archive(  # noqa: PLR0917 - the arguments of one call
     source: str,
     target: str,
     timelines: list[Timeline],
+    siblings: list[Timeline],
     at_ms: int,
     upto: tuple[str, int] | None,
     skipped_seqs: int,
 ) -> Restored:
     check_one_line(source, timelines)
-    siblings, findings = timelines, list[str]()
     with own_loop(Config()) as loop:
-        if is_timeline(loop.files, source):
-            # Those of other lines, too, since a copied data directory begins one. More seqs are
-            # left out then, and none names two records.
-            siblings, findings = loop.run_task(timelines_beside(loop, source))
         if upto is None:
             point = point_at(timelines, at_ms)
         else:
@@ -174,7 +182,7 @@ def _restore_archive(  # noqa: PLR0917 - the arguments of one call
         records,
         skipped_seqs,
         end_of(point.timeline),
-        "; ".join([*point.timeline.findings, *([damage] if damage else []), *findings]),
+        "; ".join([*point.timeline.findings, *([damage] if damage else [])]),
     )
 
 

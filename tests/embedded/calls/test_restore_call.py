@@ -269,6 +269,26 @@ def test_a_restore_begins_anew_if_the_server_removes_a_base_meanwhile(
     assert [path.name for path in tmp_path.glob("new*")] == ["new"]
 
 
+def test_a_restore_of_a_named_timeline_begins_anew_if_a_base_of_another_one_is_removed(
+    archive: Archived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (first,) = archive.path.glob("*Z-*")
+    known = add_timeline(archive, tmp_path)
+    (base,) = set(archive.path.glob("*Z-*/bases/*Z")) - set(first.glob("bases/*Z"))
+    with_ends = restore_call.with_ends
+
+    async def remove_a_base(loop: Loop, point: RestorePoint) -> RestorePoint:
+        if base.exists():
+            shutil.rmtree(base)
+        return await with_ends(loop, point)
+
+    monkeypatch.setattr(restore_call, "with_ends", remove_a_base)
+    topics.restore(first, tmp_path / "new", skipped_seqs=SKIPPED)
+    assert numbers(tmp_path / "new") == [1, 2, 3, 4, 5, 6]
+    with topics.open(tmp_path / "new", **SMALL) as log:
+        assert log.append("t", ["new"]).first_seq > known + SKIPPED
+
+
 def test_a_verification_leaves_out_a_base_that_the_server_removes_meanwhile(
     archive: Archived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
