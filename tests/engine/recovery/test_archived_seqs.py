@@ -29,7 +29,7 @@ from topics.store.archive.restore_point import END, RestorePoint, point_at
 from topics.store.archive.timelines import Timeline, find_timelines
 from topics.store.archive.unbroken_log import log_spans
 from topics.store.archive.verify_archive import verify_timelines
-from topics.store.format.log_format import BATCH_MAGIC
+from topics.store.format.log_format import BATCH_MAGIC, wal_file_no
 
 
 def only_timeline(world: StoreWorld) -> Timeline:
@@ -153,6 +153,37 @@ def test_what_a_server_is_about_to_copy_is_no_damage() -> None:
     node.live[unnoted] ^= 1
     point = world.run(with_ends(world.loop, point_at([timeline], END)))
     assert seqs_known(world, [timeline], point) == {}
+
+
+@pytest.mark.parametrize(("call", "nth"), [("file_size", 1), ("open", 1), ("open", 3)])
+def test_a_file_that_a_server_removes_meanwhile_is_no_error(
+    call: str, nth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step that failed removes what it had copied: a restore ended with a path that is not there."""
+    world = filled(archive_base_every_ms=0)
+    world.ring.faults.fail("rename", errno.EIO, path_part="archive.json", times=1 << 30)
+    world.append(1, 40, size=3000)
+    wait(world, 1000)
+    world = StoreWorld(world.ring.next_life(power_cut=False))
+    timeline = only_timeline(world)
+    directory = f"{timeline.path}/log/shard-00"
+    names = sorted(world.ring.disk.list_directory(directory))
+    last = f"{directory}/{names[-1]}"
+    assert (wal_file_no(names[-1]) or 0) > timeline.note.shards[0].file_no
+    asks = getattr(world.loop.files, call)
+    asked: list[str] = []
+
+    def remove_and_ask(path: str, *rest: int) -> object:
+        if path == last:
+            asked.append(path)
+            if len(asked) == nth:
+                world.ring.disk.unlink(path)
+        return asks(path, *rest)
+
+    monkeypatch.setattr(world.loop.files, call, remove_and_ask)
+    point = world.run(with_ends(world.loop, point_at([timeline], END)))
+    seqs_known(world, [timeline], point)
+    assert len(asked) >= nth
 
 
 def test_seqs_of_another_timeline_are_known_from_its_first_base_on() -> None:

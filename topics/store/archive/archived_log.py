@@ -47,7 +47,8 @@ async def survey(loop: Loop, timeline: str, shard: int, first_no: int) -> list[L
     """Return a shard's archived files from a number on, in order, each with a whole first batch.
 
     A step that failed leaves a part of a block at the end of a file, which is left out. So are
-    damaged files: a restore that needs their batches does not find them.
+    damaged files, and those that a server removes meanwhile: a restore that needs their batches
+    does not find them.
     Raises: FormatError, OSError.
     """
     reader, directory = DirectReader(loop.files, direct=False), f"{timeline}/{archived_directory(shard)}"
@@ -56,8 +57,8 @@ async def survey(loop: Loop, timeline: str, shard: int, first_no: int) -> list[L
         number, path = wal_file_no(name), f"{directory}/{name}"
         if number is None or number < first_no:
             continue
-        size = await loop.files.to_thread(loop.files.file_size, path) & -BLOCK_BYTES
-        with suppress(CorruptError):
+        with suppress(CorruptError, FileNotFoundError):
+            size = await loop.files.to_thread(loop.files.file_size, path) & -BLOCK_BYTES
             file = await used_file(reader, path, number, size) if size else None
             if file is not None:
                 used.append(file)

@@ -181,7 +181,7 @@ async def scan_after(
         unbroken = used if hole is None else files_before_hole(used, shard, hole)
         try:
             await scan(loop, unbroken, take)
-        except CorruptError:  # a server may be copying what is not noted yet
+        except (CorruptError, FileNotFoundError):  # a server may copy or remove what is not noted
             noted = noted_files(unbroken, timeline.note.shards.get(shard))
             if noted == unbroken:
                 raise
@@ -202,5 +202,5 @@ async def scan_without_base(loop: Loop, timeline: Timeline, take: Take) -> None:
 async def _scan_each(loop: Loop, files: list[LogFile], take: Take) -> None:
     """Scan files between which some may be missing."""
     for file in files:
-        with suppress(CorruptError):
+        with suppress(CorruptError, FileNotFoundError):
             await scan(loop, [file], take)
