@@ -23,12 +23,13 @@ from tests.store.archive.archive_world import (
     wait,
 )
 from tests.store.repair.rebuilding import rebuilt
-from tests.store.store_world import StoreWorld
+from tests.store.store_world import StoreWorld, small_config
 from topics.engine.recovery.archived_seqs import known_seqs
 from topics.errors import UsageError
 from topics.store.archive import archive_bases
 from topics.store.archive.archive_note import BASES, timeline_names
 from topics.store.archive.archive_retention import remove_old, remove_old_timelines
+from topics.store.archive.restore_archive import copy_point
 from topics.store.archive.restore_point import END, point_at
 from topics.store.archive.timelines import find_timelines
 from topics.store.archive.verify_archive import verify_timelines
@@ -312,7 +313,9 @@ def test_an_interrupted_removal_leaves_an_archive_that_can_be_restored(kind: str
     world = StoreWorld(world.ring.next_life(power_cut=False))
     world.ring.faults.clear()
     world.run(remove_old(world.loop, timeline.path, at))
-    assert len(world.loop.files.list_directory(f"{timeline.path}/{BASES}")) == 1, "what the first one left is gone"
+    (kept,) = world.run(find_timelines(world.loop, ARCHIVE))
+    times = [base.manifest.taken_ms for base in kept.bases if base.manifest.taken_ms <= at]
+    assert len(times) == 1, "what the first one left is gone"
     world.ring.faults.fail(kind, errno.EIO, nth=nth, times=10_000, path_part=f"{ARCHIVE}/")
     with pytest.raises(OSError, match="Input/output error"):
         world.run(remove_old_timelines(world.loop, f"{ARCHIVE}/another", timeline.note.line, at + 10_000))
@@ -397,6 +400,55 @@ def test_a_clock_that_is_set_back_loses_no_base_and_no_records() -> None:
     world.close()
     assert held(restored(world, END)) == everything
     assert held(restored(world, at)) == expected
+
+
+def test_a_restored_log_is_the_newest_after_the_clock_was_set_back_or_the_choice_is_refused() -> None:
+    """Its timeline is named after that of the log before, whose times are later."""
+    world = StoreWorld(config=archive_config()).open()
+    world.ring.clock.step_wall_ms(3_600_000)
+    world.create(1)
+    archived(world)
+    world.append(1, 5)
+    wait(world, 500)
+    at = archived(world)
+    wait(world, 5)
+    world.append(1, 1)
+    archived(world)
+    world.close()
+    restored(world, at).close()
+    world.ring.clock.step_wall_ms(-3_600_000)
+    config = replace(world.config, data_dir=f"restored-{at}")
+    world = StoreWorld(world.ring.next_life(power_cut=False), config=config).open()
+    world.append(1, 3)
+    archived(world)
+    expected = held(world)
+    world.close()
+    before, after = world.run(find_timelines(world.loop, ARCHIVE))
+    assert before.note.upto_ms > after.note.upto_ms
+    with pytest.raises(UsageError, match=rf"{after.path} was begun last .* and {before.path} has later times"):
+        point_at([before, after], END)
+    assert point_at([before, after], after.note.upto_ms).timeline == after
+    made = StoreWorld(world.ring.next_life(power_cut=False), config=small_config(data_dir="new"))
+    made.run(copy_point(made.loop, point_at([after], END), "new"))
+    assert held(made.open()) == expected
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_the_lag_grows_while_nothing_is_archived_also_after_the_clock_was_ahead(restarts: bool) -> None:
+    world = StoreWorld(config=archive_config()).open()
+    world.ring.clock.step_wall_ms(3_600_000)
+    world.create(1)
+    archived(world)
+    world.ring.clock.step_wall_ms(-3_600_000)
+    if restarts:
+        world = world.next_life(power_cut=False)
+    wait(world, 2000)
+    assert 0 <= stats(world).lag_ms < 1000
+    world.ring.faults.fail("write", errno.EIO, times=10_000, path_part=f"{ARCHIVE}/")
+    world.append(1, 1)
+    wait(world, 60_000)
+    assert stats(world).failures
+    assert stats(world).lag_ms >= 59_000
 
 
 def test_a_base_leaves_the_outcome_of_the_last_backup_as_it_is() -> None:

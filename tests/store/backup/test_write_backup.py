@@ -66,6 +66,17 @@ def check_opens_with(world: StoreWorld, written: BackupResult, expected: dict[in
     assert report.sound, report.findings
 
 
+def test_the_newest_backup_has_the_last_name_also_after_the_clock_was_set_back() -> None:
+    world = filled()
+    world.ring.clock.step_wall_ms(3_600_000)
+    ahead = backup(world)
+    world.ring.clock.step_wall_ms(-3_600_000)
+    later = [backup(world), backup(world)]
+    names = backup_names(world.loop.files, ROOT)
+    assert [f"{ROOT}/{name}" for name in names] == [ahead.path, *(each.path for each in later)]
+    assert [each.taken_ms < ahead.taken_ms for each in later] == [True, True]
+
+
 def test_a_backup_opens_with_all_that_was_acknowledged_before_it() -> None:
     world = filled()
     expected = seqs(world)

@@ -13,6 +13,7 @@ line only, because logs of several servers may share an archive.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -24,6 +25,7 @@ from topics.store.backup.backup_files import (
     is_timeline_name,
     pack_description,
     time_name,
+    time_of_name,
     unpack_description,
 )
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file, read_slow_file, replace_file
@@ -91,13 +93,17 @@ class ArchiveNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.holes[-1] if self.holes and self.holes[-1].to_ms is None else None
 
 
-def new_timeline(loop: Loop) -> str:
-    """Return a name for a timeline that begins now."""
-    return f"{time_name(loop.clock.now_ms())}-{loop.ring.random_bytes(4).hex()}"
+def new_timeline(loop: Loop, others: Iterable[str]) -> str:
+    """Return a name for a timeline that begins now.
+
+    It sorts after those of `others`, also if the clock was set back since they began.
+    """
+    newest_ms = max(map(time_of_name, others), default=-1000)
+    return f"{time_name(max(loop.clock.now_ms(), newest_ms + 1000))}-{loop.ring.random_bytes(4).hex()}"
 
 
 def timeline_names(files: FileCalls, archive: str) -> list[str]:
-    """Return the names of the timelines in an archive, oldest first."""
+    """Return the names of the timelines in an archive, in the order in which they were begun."""
     return sorted(name for name in list_if_there(files, archive) if is_timeline_name(name))
 
 

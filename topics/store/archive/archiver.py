@@ -33,6 +33,7 @@ from topics.store.archive.archive_note import (
     new_timeline,
     own_timeline,
     read_note,
+    timeline_names,
     write_note,
 )
 from topics.store.archive.archive_retention import remove_old, remove_old_timelines
@@ -91,6 +92,8 @@ class Archiver:
         self._line = ""
         """The name of the first timeline of this log's line."""
         self._made_ms = loop.clock.now_ms()
+        self._restorable_ns = loop.clock.monotonic_ns()
+        """Loop time at which all that had been written could be restored; before, the start's."""
         self._timer: Timer | None = None
         self._running: Future[None] | None = None
         self._retry_ms = config.archive_every_ms
@@ -105,7 +108,10 @@ class Archiver:
     def stats(self) -> ArchiveStats:
         copied = self._copied_before + (self._copy.copied_bytes if self._copy is not None else 0)
         note = self._note
-        lag_ms = max(0, self._loop.clock.now_ms() - (self._restorable_ms or self._made_ms))
+        clock = self._loop.clock
+        # The clock may have been set back, also before the start: then the time since is known.
+        since_ms = (clock.monotonic_ns() - self._restorable_ns) // 1_000_000
+        lag_ms = max(since_ms, clock.now_ms() - (self._restorable_ms or self._made_ms))
         failures = self._failures + self._bases.failures
         return ArchiveStats(note.upto_ms, lag_ms, self._waiting.bytes, copied, failures, len(note.holes), self._error)
 
@@ -213,6 +219,7 @@ class Archiver:
             copy = await self._open()
         if self._waiting.given_up:
             await self._note_given_up(copy.timeline)
+        began_ns = self._loop.clock.monotonic_ns()
         ends = take_ends(self._loop, self._log, self._config.data_dir)
         try:
             await self._synced()
@@ -246,6 +253,8 @@ class Archiver:
         self._equal_ms = upto_ms
         if base is not None:
             self._bases.noted(base)
+        if self._restorable_ms == upto_ms:
+            self._restorable_ns = began_ns
         whole = {(source.shard, source.number) for source in ends.sources if source.whole}
         await self._waiting.remove(lambda shard, number: (shard, number) in whole)
         if base is not None and self._config.archive_retain_ms:
@@ -281,7 +290,8 @@ class Archiver:
                 await self._begin_timeline(timeline, "has no note, as on a disk that was replaced or is not mounted")
                 own = await own_timeline(files, config.data_dir)
         if own is None or not own.name:
-            own = OwnTimeline(new_timeline(self._loop), is_new=True, line=self._line)
+            others = await files.to_thread(timeline_names, files, config.archive_dir)
+            own = OwnTimeline(new_timeline(self._loop, others), is_new=True, line=self._line)
             await name_timeline(files, config.data_dir, own)
         timeline, self._line = f"{config.archive_dir}/{own.name}", own.line or own.name
         if note is None:
@@ -318,7 +328,7 @@ class Archiver:
     async def _begin_timeline(self, timeline: str, why: str) -> None:
         """Begin another timeline, because nothing can be added to this one."""
         log.error("%s %s: the log continues in another timeline", timeline, why)
-        begun = OwnTimeline(new_timeline(self._loop), is_new=True, line=self._line)
+        begun = OwnTimeline(new_timeline(self._loop, [os.path.basename(timeline)]), is_new=True, line=self._line)
         await name_timeline(self._files, self._config.data_dir, begun)
         self._leave_copy()
 

@@ -38,14 +38,17 @@ class RestorePoint(NamedTuple):
 def point_at(timelines: list[Timeline], at_ms: int) -> RestorePoint:
     """Return the base and the timeline for a restore to a time; END is the newest one.
 
-    Raises: UsageError, there is none, with the times that there are.
+    Raises: UsageError, there is none, with the times that there are, or it is not clear which one
+    is the newest.
     """
     with_bases = [timeline for timeline in timelines if timeline.bases]
     if not with_bases:
         raise UsageError("the archive has no base yet: the server makes one after its start, if it can")
+    if at_ms == END:
+        _check_newest(with_bases)
     later_ms = None
     for timeline in reversed(with_bases):
-        begins_ms, end_ms = timeline.bases[0].manifest.taken_ms, end_of(timeline)
+        begins_ms, end_ms = _begin_of(timeline), end_of(timeline)
         wanted_ms = end_ms if at_ms == END else at_ms
         if begins_ms <= wanted_ms <= end_ms:
             for hole in timeline.note.holes:
@@ -59,8 +62,28 @@ def point_at(timelines: list[Timeline], at_ms: int) -> RestorePoint:
         if end_ms < wanted_ms:
             check_outside(Hole(end_ms, later_ms), wanted_ms)
         later_ms = begins_ms
-    begins = time_text(with_bases[0].bases[0].manifest.taken_ms)
+    begins = time_text(_begin_of(with_bases[0]))
     raise UsageError(f"is {time_text(at_ms)}, and the archive begins at {begins}: name a later time", "at")
+
+
+def _begin_of(timeline: Timeline) -> int:
+    """Return the earliest time: not that of the first base, if a clock was set back."""
+    return min(base.manifest.taken_ms for base in timeline.bases)
+
+
+def _check_newest(timelines: list[Timeline]) -> None:
+    """Check that the timeline that was begun last has the latest times, too.
+
+    It has not if an earlier one is still written, or was written while the clock was ahead.
+    Raises: UsageError.
+    """
+    newest = timelines[-1]
+    for other in timelines[:-1]:
+        if end_of(other) > end_of(newest):
+            raise UsageError(
+                f"{newest.path} was begun last (up to {time_text(end_of(newest))}), and {other.path} has later times "
+                f"(up to {time_text(end_of(other))}), so it is not clear which is the newest: name one of them"
+            )
 
 
 def _no_base(timeline: Timeline, at_ms: int) -> UsageError:

@@ -35,7 +35,7 @@ class Timeline(NamedTuple):
 
 
 async def find_timelines(loop: Loop, path: str) -> list[Timeline]:
-    """Return the timelines of an archive in the order of their ends, or the one that `path` is.
+    """Return the timelines of an archive in the order of their begins, or the one that `path` is.
 
     In any other directory there are none.
 
@@ -57,7 +57,7 @@ async def find_timelines(loop: Loop, path: str) -> list[Timeline]:
             )
         note = note or ArchiveNote()
         found.append(Timeline(timeline, note, _noted(bases, note), findings))
-    return sorted(found, key=lambda timeline: timeline.note.upto_ms)
+    return found
 
 
 def is_timeline(files: FileCalls, path: str) -> bool:

@@ -19,6 +19,7 @@ UnixMs = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]
 """A time of a description: before the year 10000, which is the last one that a datetime has."""
 NOTE_NAME = "archive.json"
 """The description of a timeline of an archive: a directory that has it takes no other backups."""
+_TIME_FORMAT = "%Y-%m-%dT%H-%M-%SZ"
 _TIMELINE = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}Z-[0-9a-f]{8}", re.ASCII)
 _CHUNK_BYTES = 256 << 10
 _CHECKSUM = b',"xxh3":"'
@@ -50,7 +51,16 @@ class Original(NamedTuple):
 
 def time_name(ms: int) -> str:
     """Return the name of a directory that was begun at a time (Unix ms), to the second."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%dT%H-%M-%SZ")
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime(_TIME_FORMAT)
+
+
+def time_of_name(name: str) -> int:
+    """Return the time (Unix ms) with which a name of `time_name` begins; 0: there is none."""
+    try:
+        time = datetime.strptime(name[: len(time_name(0))], _TIME_FORMAT)
+    except ValueError:
+        return 0
+    return round(time.replace(tzinfo=UTC).timestamp() * 1000)
 
 
 def is_timeline_name(name: str) -> bool:

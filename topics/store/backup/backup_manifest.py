@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from topics.errors import CorruptError
-from topics.store.backup.backup_files import UnixMs, time_name, unpack_description
+from topics.store.backup.backup_files import UnixMs, time_name, time_of_name, unpack_description
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_slow_file
 from topics.store.format.log_format import wal_file_no
 from topics.store.format.segment_format import (
@@ -108,8 +108,13 @@ def _log_files(paths: Iterable[str], chosen: Callable[[int, int], int]) -> dict[
 
 
 def backup_name(taken_ms: int, taken: list[str]) -> str:
-    """Return the name of a backup of this time, none of those in `taken`."""
-    base = time_name(taken_ms)
+    """Return the name of a backup of this time, none of those in `taken`.
+
+    It sorts after all complete backups there, also if the clock was set back: the one whose name
+    sorts last is restored.
+    """
+    newest_ms = max((time_of_name(name) for name in taken if is_backup_name(name)), default=0)
+    base = time_name(taken_ms if newest_ms <= taken_ms else newest_ms + 1000)
     name, count = base, 1
     while name in taken or name + PARTIAL in taken:
         count += 1
