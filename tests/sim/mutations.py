@@ -44,6 +44,8 @@ _RESTORES = "tests/embedded/calls/test_backup_calls.py"
 _ARCHIVES = "tests/store/archive/test_archiver.py"
 _MIRRORS = "tests/store/mirror/test_mirror.py"
 _TIMES = "tests/store/archive/test_restore_archive.py"
+_SEQS = "tests/engine/recovery/test_archived_seqs.py"
+_RECORDS = "tests/embedded/calls/test_restore_call.py"
 _CORES = "tests/store/cores/test_set_cores.py"
 _ACCESS_LOGS = "tests/server/service/test_access_log_lives.py"
 
@@ -2393,6 +2395,34 @@ MUTANTS = (
         "await self._or_with_reserve(lambda: mark_losses(loop.files, directory))",
         "pass",
         _ARCHIVES,
+    ),
+    _one(
+        "a moved segment copied from where it was",
+        "store/checkpoint/checkpointer.py",
+        "            path = tiers.path(segment)\n",
+        "            path = stored.path\n",
+        _BACKUPS,
+    ),
+    _one(
+        "a restore up to a record that ends with a joined batch",
+        "store/archive/find_record.py",
+        "place = next(place for place in found if place.topic_id == found[-1].topic_id)",
+        "place = found[-1]",
+        _SEQS,
+    ),
+    _one(
+        "seqs of a timeline without a base given out again",
+        "engine/recovery/archived_seqs.py",
+        "await scan_without_base(loop, timeline, known.take)",
+        "pass",
+        _RECORDS,
+    ),
+    _one(
+        "bases in the order of their names",
+        "store/archive/unbroken_log.py",
+        "        part.bases.sort(key=lambda base: list(base.first_log_files.values()))\n",
+        "        part.bases.sort(key=lambda base: base.path)\n",
+        _SEQS,
     ),
     _one(
         "an archive that is ahead of its note",
