@@ -76,6 +76,19 @@ class Past:
                 call.operation.apply(states[-1])
         return [*states, self._end]
 
+    def writes(self) -> list[tuple[Call, Topic]]:
+        """The calls that gave out seqs since the topic was created last, and the topic after each."""
+        topic = copy.deepcopy(self._topic)
+        found: list[tuple[Call, Topic]] = []
+        for call in self._calls:
+            head = topic.head if topic.exists else 0
+            call.operation.apply(topic)
+            if not topic.exists or topic.head < head:
+                found.clear()
+            elif topic.head > head:
+                found.append((call, copy.deepcopy(topic)))
+        return found if self._end is not None and self._end.exists and self._end.head >= topic.head else []
+
 
 class Backup(NamedTuple):
     path: str
@@ -134,14 +147,43 @@ def check_restores(
         except topics.UsageError as error:
             _check_refusal(client, at_ms, str(error))
             counts["times refused"] += 1
+    writes = [(name, *write) for name, past in known for write in past.writes()]
+    if writes:
+        name, call, topic = rng.choice(writes)
+        _wait_for_archive(client, call.end_ms)
+        if not _in_hole(client, call.begin_ms, call.end_ms):  # else a topic of before may have the seq, too
+            counts[_check_record(directory, name, call, topic)] += 1
     return counts
+
+
+def _check_record(directory: Path, name: str, call: Call, topic: Topic) -> str:
+    """Restore up to the last record of a write: the topic is as it was after that. Return what to count."""
+    made = directory / "restored"
+    shutil.rmtree(made, ignore_errors=True)
+    try:
+        topics.restore(directory / "archive", made, upto=(name, topic.head))
+    except topics.UsageError as error:
+        if "whose write is not in the archive" not in str(error) and _NO_BASE not in str(error):
+            raise
+        return "records refused"
+    with topics.open(str(made), disk_reserve_bytes=0, disk_low_water_bytes=0) as log:
+        found, expected = _contents(log, name), _expected(topic)
+    where = f"{name} up to {topic.head}, written at {call.begin_ms} to {call.end_ms}"
+    assert found == expected, f"{where}: {str(found)[:600]} is not {str(expected)[:600]}"
+    shutil.rmtree(made)
+    return "records as ends restored"
 
 
 def _check_refusal(client: Client, at_ms: int, refusal: str) -> None:
     """Check that the archive has a hole at a time, or begins after it."""
+    is_known = _in_hole(client, at_ms, at_ms) or _NO_BASE in refusal or _BEFORE in refusal
+    assert is_known, f"{at_ms}: {refusal}, {client.ask('GET', '/v0/archive')}"
+
+
+def _in_hole(client: Client, first_ms: int, last_ms: int) -> bool:
+    """Return whether a part of a time is in a hole of the archive."""
     holes = client.ask("GET", "/v0/archive")[1]["archive"]["holes"]
-    in_hole = any(hole["from_ms"] <= at_ms <= (hole["to_ms"] or _FAR) for hole in holes)
-    assert in_hole or _NO_BASE in refusal or _BEFORE in refusal, f"{at_ms}: {refusal}, holes {holes}"
+    return any(hole["from_ms"] <= last_ms and first_ms <= (hole["to_ms"] or _FAR) for hole in holes)
 
 
 def _wait_for_archive(client: Client, at_ms: int) -> None:
