@@ -2418,10 +2418,10 @@ MUTANTS = (
         _RECORDS,
     ),
     _one(
-        "bases in the order of their names",
+        "bases in the order of their times",
         "store/archive/unbroken_log.py",
         "        part.bases.sort(key=lambda base: list(base.first_log_files.values()))\n",
-        "        part.bases.sort(key=lambda base: base.path)\n",
+        "        part.bases.sort(key=lambda base: base.manifest.taken_ms)\n",
         _SEQS,
     ),
     _one(
