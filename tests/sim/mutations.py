@@ -1402,7 +1402,7 @@ MUTANTS = (
     ),
     _one(
         "frames that a router keeps not synced",
-        "engine/routers/kept.py",
+        "engine/routers/kept_frames.py",
         "stage(synced=True)",
         "stage(synced=False)",
         "tests/sim/whole/scenarios/test_routed_jobs.py"
@@ -1417,7 +1417,7 @@ MUTANTS = (
     ),
     _one(
         "routers made and deleted without a sync",
-        "engine/routers/manage.py",
+        "engine/routers/router_manager.py",
         ".stage(synced=True)",
         ".stage(synced=False)",
         "forwarding",

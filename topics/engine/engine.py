@@ -44,7 +44,7 @@ from topics.engine.readers.reader_calls import ReaderCalls
 from topics.engine.recovery.checkpoint_requests import CheckpointWait
 from topics.engine.routers.carried_step import StepCarrier
 from topics.engine.routers.forwarding import Forwarding
-from topics.engine.routers.manage import RouterManager
+from topics.engine.routers.router_manager import RouterManager
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.scheduling.scheduler import LoadStats, Scheduler
 from topics.engine.shared.core import Core

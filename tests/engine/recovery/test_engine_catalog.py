@@ -400,7 +400,7 @@ def test_a_restored_delete_leaves_a_record_that_got_the_seq_of_a_failed_write_af
     result_of(catalog.restore(None))
     control(catalog, FrameType.TOPIC_CREATE, 1, 10, created())
     catalog.log_begins({})
-    catalog._log_rows.tie(2, 1)
+    catalog._log_rows.note_router(2, 1)
     for chosen in (rows.seqs < 4, rows.seqs == 4):
         part = select(rows._replace(file_id=file_id), chosen)
         catalog.see_rows(1, part)

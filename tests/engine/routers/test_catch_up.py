@@ -55,7 +55,7 @@ class Net:
         """The events that were waited for, in their order."""
         topic: Any = self.places[name]
         ask: Any = self._ask
-        CatchUp(topic, ask, self._on_end).go_on()
+        CatchUp(topic, ask, self._on_end).begin()
         return self.asked
 
     def _ask(self, way: Way, then: Callable[[], None]) -> None:

@@ -201,7 +201,7 @@ def test_routers_without_room_that_go_with_their_topic_are_taken_off_the_lists_i
     work = Work(monkeypatch)
     world.until(lambda: len(world.engine._core.usage.reclaim) == 0)
     world.advance_ms(2 * world.config.router_retry_ms)
-    assert (forwarding._held, forwarding._behind, forwarding._news) == ({}, {}, {})
+    assert (forwarding._held, forwarding._lagging, forwarding._news) == ({}, {}, {})
     assert work.stepped == [], "a deleted router is in no step (R-RTR-11)"
 
 

@@ -263,7 +263,7 @@ def test_a_router_that_is_deleted_during_a_step_ends_it_and_rests() -> None:
     h.engine.delete_router("router", lambda _name: True, Answer())
     h.settle()
     assert (router.life, router.work) == (RouterLife.GONE, RouterWork.IDLE)
-    assert not h.engine._forwarding._behind
+    assert not h.engine._forwarding._lagging
 
 
 def test_the_page_has_the_table() -> None:

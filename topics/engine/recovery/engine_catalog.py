@@ -138,7 +138,7 @@ class EngineCatalog:
         for router in image.routers:
             self._routers.take_image(router)
         for pair in image.ties:
-            self._routers.tie(pair)
+            self._routers.note_router(pair)
         registry.note_id(image.last_id)
         registry.last_order = max(registry.last_order, image.last_order)
         self._stored.lease_ids.restore(image.last_lease)
@@ -275,7 +275,7 @@ class EngineCatalog:
                     topic.found(upto)
 
     def see_rows(self, topic_id: int, rows: RowColumns) -> None:
-        self._log_rows.see(topic_id, rows)
+        self._log_rows.take_rows(topic_id, rows)
 
     def _head_of(self, topic_id: int) -> int | None:
         topic = self._topic(topic_id)

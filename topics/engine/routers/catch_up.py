@@ -53,7 +53,7 @@ class CatchUp:
         """Number of routers of the current level that have not caught up."""
         self._steps = Trampoline(self._begin_level)
 
-    def go_on(self) -> None:
+    def begin(self) -> None:
         self._steps.go_on()
 
     def _begin_level(self) -> bool:
@@ -63,10 +63,10 @@ class CatchUp:
         routers = self._levels.pop()
         self._waits = len(routers)
         for router in routers:
-            self._catch_up_router(router, self._one)
+            self._catch_up_router(router, self._on_caught_up)
         return True
 
-    def _one(self) -> None:
+    def _on_caught_up(self) -> None:
         self._waits -= 1
         if not self._waits:
             self._steps.answered()

@@ -76,7 +76,7 @@ class LogRows:
         """Control frames of destinations, in order, applied once their rows are in the index."""
         self.copied_upto: Mapping[int, int] = {}
 
-    def tie(self, source_id: int, dest_id: int) -> None:
+    def note_router(self, source_id: int, dest_id: int) -> None:
         """Note a router between these topics, before the log yields records it forwarded."""
         self._sources.add(source_id)
         self._held.add(dest_id)
@@ -85,7 +85,7 @@ class LogRows:
         """Return whether the topic's rows and deletions of the log come with `resolve`."""
         return self.everything or topic_id in self._held
 
-    def see(self, topic_id: int, rows: RowColumns) -> None:
+    def take_rows(self, topic_id: int, rows: RowColumns) -> None:
         """Take rows of the log, live or not."""
         if not (self.everything or topic_id in self._held or topic_id in self._sources) or not len(rows.seqs):
             return

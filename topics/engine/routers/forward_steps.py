@@ -76,12 +76,12 @@ class ForwardSteps:
         router.enter(RouterWork.RETAINING)
         when_retained(self._core, router.source, self._core.clock.now_ms(), partial(self._on_source_retained, router))
 
-    def can_go_on(self, router: Router) -> bool:
+    def can_continue(self, router: Router) -> bool:
         """Return whether there are records to forward, and no permanent obstacle."""
         return (
             not self.stopped
             and router.life is RouterLife.LIVE
-            and router.is_behind
+            and router.lags
             and router.dest.life is Life.LIVE
             and router.source.life is not Life.GONE
         )
@@ -93,7 +93,7 @@ class ForwardSteps:
         when_retained(self._core, router.dest, self._core.clock.now_ms(), partial(self._on_retained, router))
 
     def _on_retained(self, router: Router, error: TopicsError | None) -> None:
-        if error is not None or not self.can_go_on(router):
+        if error is not None or not self.can_continue(router):
             self._on_end(router, blocked=error is not None)
         elif router.config.guarantee == EXACTLY_ONCE and router.examined < router.dest.head:
             router.enter(RouterWork.SEARCHING)
@@ -240,10 +240,10 @@ class ForwardSteps:
             and router.dest.stage_class != "ephemeral"
         )
         first = int(rows.file_ids[0])
-        untied = by_position and int(rows.seqs[0]) <= router.untied
-        shared = by_position and not untied and core.usage.may_be_shared(first)
-        if untied:
-            same = rows.seqs <= np.uint64(router.untied)
+        older = by_position and int(rows.seqs[0]) <= router.unshared_through
+        shared = by_position and not older and core.usage.may_be_shared(first)
+        if older:
+            same = rows.seqs <= np.uint64(router.unshared_through)
         elif shared:
             same = rows.file_ids == first
         elif by_position:
@@ -276,7 +276,7 @@ class ForwardSteps:
         return [1 + hops.of(seq) for seq in seqs.tolist()]
 
     def _on_read(self, router: Router, step: ForwardStep, read: FrameRead | StorageError) -> None:
-        if not self.can_go_on(router) or router.config != step.config:
+        if not self.can_continue(router) or router.config != step.config:
             self._on_end(router)  # perhaps to be planned again
             return
         if isinstance(read, StorageError):

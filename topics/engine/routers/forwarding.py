@@ -23,7 +23,7 @@ from typing import Protocol
 from topics.engine.routers.catch_up import CatchUp
 from topics.engine.routers.forward import StepOwner
 from topics.engine.routers.forward_steps import ForwardSteps, ForwardStepsCore
-from topics.engine.routers.kept import KeepCore, keep_frames
+from topics.engine.routers.kept_frames import KeepCore, keep_frames
 from topics.engine.state.router import HOPS_MAX, RouterLife
 from topics.engine.state.router_work import STEPPING, RouterWork
 from topics.engine.state.topic import Router, Topic
@@ -73,7 +73,7 @@ class Forwarding:
         self._steps = ForwardSteps(core, self._on_end)
         self._news: dict[Router, None] = {}
         """Routers whose sources have new records and that were not checked yet."""
-        self._behind: dict[Router, None] = {}
+        self._lagging: dict[Router, None] = {}
         """Routers with work, in the order in which it came."""
         self._held: dict[Router, None] = {}
         """Routers that found no room, in the order in which they are tried again."""
@@ -106,7 +106,7 @@ class Forwarding:
         for router in list(islice(news, LOOKS_A_PASS)):
             del news[router]
             dest = router.dest
-            if router.work is RouterWork.IDLE and not (router.is_behind or router.waiting):
+            if router.work is RouterWork.IDLE and not (router.lags or router.waiting):
                 continue  # the write has carried its step
             # A router known to lag gets its step already, so a busy source costs only this check
             # for each.
@@ -127,7 +127,7 @@ class Forwarding:
         if router.work is not RouterWork.HELD:
             if router.work is RouterWork.IDLE:
                 router.enter(RouterWork.LAGGING)
-                self._behind[router] = None
+                self._lagging[router] = None
             delay_ms = core.config.router_delay_ms
             busy_ms = _BUSY_DELAYS * delay_ms
             is_quiet = core.clock.monotonic_ns() - self._ran_ns > 2 * busy_ms * 1_000_000
@@ -147,10 +147,10 @@ class Forwarding:
     def _on_timer(self) -> None:
         self._timer = None
         self._ran_ns = self._core.clock.monotonic_ns()
-        self._round = self._round or list(self._behind)
+        self._round = self._round or list(self._lagging)
         part, self._round = self._round[:STEPS_A_PASS], self._round[STEPS_A_PASS:]
         for router in part:
-            if router in self._behind:
+            if router in self._lagging:
                 self.drive(router)
         now_ns, held = self._ran_ns, self._held
         if now_ns >= self._tries_ns:
@@ -164,12 +164,12 @@ class Forwarding:
             self._arm(1)
         elif held:
             self._arm(-(-(self._tries_ns - now_ns) // 1_000_000))
-        elif self._behind:
+        elif self._lagging:
             self._arm(self._core.config.router_retry_ms)
 
     def begin_shutdown(self) -> None:
         """Forward all records that can be, without delay."""
-        if self._behind:
+        if self._lagging:
             self._round = []
             self._arm(1)
 
@@ -197,7 +197,7 @@ class Forwarding:
             waits -= 1
             if waits:
                 return
-            if left > 1 and any(not router.blocked for router in self._able()):
+            if left > 1 and any(not router.blocked for router in self._routers_with_work()):
                 self._end_round(left - 1, done)
                 return
             self.stop()
@@ -207,9 +207,9 @@ class Forwarding:
             self.catch_up_router(router, one)
         one()
 
-    def _able(self) -> list[Router]:
+    def _routers_with_work(self) -> list[Router]:
         """Return the routers that lag, without a permanent obstacle."""
-        return [router for router in self._core.routers.by_name.values() if self._steps.can_go_on(router)]
+        return [router for router in self._core.routers.by_name.values() if self._steps.can_continue(router)]
 
     # --- readers that wait -------------------------------------------------------------------------------------------
     def catch_up(self, topic: Topic, then: Callable[[], None]) -> None:
@@ -219,13 +219,13 @@ class Forwarding:
         destination is not waited for. Every read of a topic calls this first (R-RTR-4).
         """
         if topic.feeders and topic.awaits_routers:
-            CatchUp(topic, self.catch_up_router, then).go_on()
+            CatchUp(topic, self.catch_up_router, then).begin()
         else:
             then()
 
     def catch_up_router(self, router: Router, then: Callable[[], None]) -> None:
         """Call `then` when the router has come to its source's current head, or cannot."""
-        if router.life is not RouterLife.LIVE or not router.is_behind:
+        if router.life is not RouterLife.LIVE or not router.lags:
             then()
             return
         router.waiting.append((router.source.head, then))
@@ -268,11 +268,11 @@ class Forwarding:
         """Begin a step, unless one is in progress. Return whether it did."""
         if router.work in STEPPING:
             return False
-        if not self._steps.can_go_on(router):
+        if not self._steps.can_continue(router):
             self._rest(router)
             return False
         self._held.pop(router, None)
-        self._behind[router] = None
+        self._lagging[router] = None
         self._steps.begin(router)
         return True
 
@@ -283,7 +283,7 @@ class Forwarding:
             self._tries += 2
             self._arm(1)
         router.blocked = blocked
-        if blocked or not self._steps.can_go_on(router):
+        if blocked or not self._steps.can_continue(router):
             self._rest(router)
             return
         self._release(router, everybody=False)
@@ -294,9 +294,9 @@ class Forwarding:
 
     def _rest(self, router: Router) -> None:
         """Stop driving a router that cannot continue now."""
-        self._behind.pop(router, None)
+        self._lagging.pop(router, None)
         self._held.pop(router, None)
-        if self._steps.can_go_on(router):
+        if self._steps.can_continue(router):
             router.enter(RouterWork.HELD)
             self._held[router] = None
             self._arm(self._core.config.router_retry_ms)
@@ -315,13 +315,13 @@ class Forwarding:
                 self._release(router, everybody=True)
         for source in {router.source for router in gone}:
             trim(self._core, source)
-        return self._take_off(list(gone))
+        return self._remove_from_lists(list(gone))
 
-    def _take_off(self, gone: list[Router]) -> Iterator[None]:
+    def _remove_from_lists(self, gone: list[Router]) -> Iterator[None]:
         """Take routers off the lists, some a step, and their objects out of this one."""
         while gone:
             for router in gone[-_FORGOTTEN_A_STEP:]:
-                for routers in (self._news, self._behind, self._held):
+                for routers in (self._news, self._lagging, self._held):
                     routers.pop(router, None)
                 # A step ends by itself.
                 if router.work is not RouterWork.IDLE and router.work not in STEPPING:

@@ -62,9 +62,9 @@ class RouterRecovery:
         router.consumed(to_runs(sorted(seq for seq, _frame in image.kept)))
         router.keep(image.keeping)
 
-    def tie(self, pair: tuple[int, int]) -> None:
+    def note_router(self, pair: tuple[int, int]) -> None:
         """Note that a router was between these topics."""
-        self.log_rows.tie(*pair)
+        self.log_rows.note_router(*pair)
         self._routers.note_gone(pair)
 
     def adopt(self, images: list[RouterImage]) -> None:
@@ -91,7 +91,7 @@ class RouterRecovery:
         # theirs.
         registry.note_id(source_id)
         registry.note_id(dest_id)
-        self.log_rows.tie(source_id, dest_id)
+        self.log_rows.note_router(source_id, dest_id)
         router = routers.by_id.get(router_id)
         if router is not None:
             return router
@@ -214,7 +214,7 @@ class RouterRecovery:
         """
         for router in self._routers.by_name.values():
             # the rewritten tail may be before the creation as well
-            router.untied = router.source.head
+            router.unshared_through = router.source.head
             if router.config.guarantee != EXACTLY_ONCE:
                 router.own = []
             router.examined = min(router.examined, router.dest.head)

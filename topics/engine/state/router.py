@@ -86,7 +86,7 @@ class RouterOf(Generic[End]):
         "position",
         "source",
         "unmarked",
-        "untied",
+        "unshared_through",
         "waiting",
         "work",
     )
@@ -107,7 +107,7 @@ class RouterOf(Generic[End]):
         """Every source record up to here was forwarded, or need not be."""
         self.forwarded = 0
         """The counter `forwarded_total` (R-RTR-15)."""
-        self.untied = 0
+        self.unshared_through = 0
         """Source seqs up to here may precede the router's creation in the log, where a replay skips
         them. They are never copied by position.
         """
@@ -197,5 +197,6 @@ class RouterOf(Generic[End]):
         return max(self.position, *self.kept_seqs[-1:], *self.keeping, 0)
 
     @property
-    def is_behind(self) -> bool:
+    def lags(self) -> bool:
+        """Whether there are records after its position."""
         return self.position < self.source.head

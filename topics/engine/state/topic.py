@@ -238,7 +238,7 @@ class Topic(TopicNumbers):
     @property
     def awaits_routers(self) -> bool:
         """Whether a reader waits for routers into the topic, of which one may lag (R-RTR-4)."""
-        return any(router.is_behind or router.source.feeders for router in self.feeders)
+        return any(router.lags or router.source.feeders for router in self.feeders)
 
     @property
     def held(self) -> int:

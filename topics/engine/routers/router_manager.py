@@ -102,7 +102,7 @@ class RouterManager:
         source, dest = self._lifecycle.create_missing((config.source, config.dest))
         router = Router(name, core.registry.take_order(), source, dest, config)
         router.position = source.head
-        router.untied = source.next_seq - 1
+        router.unshared_through = source.next_seq - 1
         router.examined = router.unmarked = 0
         stored = StoredConfig.of(config)
         payload = encode(RouterPayload(router.id, name, source.id, dest.id, stored, router.position, router.unmarked))
