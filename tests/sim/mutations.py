@@ -152,7 +152,7 @@ MUTANTS = (
         "",
     ),
     _one(
-        "copies behind one that failed counted",
+        "copies after one that failed counted",
         "store/disk/side_by_side.py",
         "            if not self._failures:\n                self._take(result)",
         "            self._take(result)",
@@ -167,7 +167,7 @@ MUTANTS = (
         "        await self.take_snapshot(clean=clean)\n        self._remove()\n",
     ),
     Mutant(
-        "a replay that goes on behind a gap",
+        "a replay that continues after a gap",
         (
             ("store/recovery/log_replay.py", "if file.header.first_batch_no <= self.last_batch_no + 1:", "if True:"),
             (
@@ -274,7 +274,7 @@ MUTANTS = (
         _HOLDS,
     ),
     Mutant(
-        "topics told of before the log is cut",
+        "topics reported before the log is cut",
         (
             (
                 "store/checkpoint/checkpointer.py",
@@ -303,7 +303,7 @@ MUTANTS = (
         "return False",
     ),
     _one(
-        "a crash gap not told",
+        "a crash gap not reported",
         "store/store_start.py",
         "self._catalog.recovered(power_lost=self.power_lost)",
         "self._catalog.recovered(power_lost=False)",
@@ -324,14 +324,14 @@ MUTANTS = (
         "            self.starved = True",
     ),
     _one(
-        "a connection not closed behind its receive, when that ends last",
+        "a connection not closed after its receive, when that ends last",
         "loop/connection.py",
         "        if self.phase >= CLOSING:\n            self._finish()\n\n    def hold",
         "\n    def hold",
         _ECHO,
     ),
     _one(
-        "a connection not closed behind its send, when that ends last",
+        "a connection not closed after its send, when that ends last",
         "loop/connection.py",
         "            self._finish()\n            return\n        if res <= 0:",
         "            return\n        if res <= 0:",
@@ -528,14 +528,14 @@ MUTANTS = (
         "passing",
     ),
     _one(
-        "expiry told before its sync",
+        "expiry reported before its sync",
         "engine/write/retention.py",
         'expiry.stage(synced=topic.stage_class == "fsync")',
         "expiry.stage(synced=False)",
         "passing",
     ),
     _one(
-        "what has expired told no more once a snapshot was taken",
+        "what has expired reported no more once a snapshot was taken",
         "engine/values/floor_marks.py",
         "return cls(floors.cap, floors.ttl,",
         "return cls(floors.cap, 0,",
@@ -548,7 +548,7 @@ MUTANTS = (
         "return entry",
     ),
     _one(
-        "background syncs that hardly come",
+        "background syncs that rarely come",
         "store/wal/background_sync.py",
         "self._every_ns = every_ns",
         "self._every_ns = every_ns * 100_000",
@@ -652,7 +652,7 @@ MUTANTS = (
     ),
     # --- the chain of a commit ---------------------------------------------------------------------------------------
     _one(
-        "a hard link: the sync runs behind a short write, too",
+        "a hard link: the sync runs after a short write, too",
         "loop/files.py",
         _CHAIN,
         _HARD_CHAIN,
@@ -730,7 +730,7 @@ MUTANTS = (
         "        FloorMarks(),\n",
     ),
     _one(
-        "a replay drops what lies behind a gap",
+        "a replay drops what follows a gap",
         "store/recovery/recovery.py",
         "            if len(rows.seqs):\n                self._catalog.add_rows",
         "            if len(rows.seqs):\n"
@@ -923,7 +923,7 @@ MUTANTS = (
     ),
     # --- others ------------------------------------------------------------------------------------------------------
     _one(
-        "what runs behind the lane's answers left to the next pass, which nobody makes",
+        "what runs after the lane's answers left to the next pass, which may not come",
         "http/lane/lane_answers.py",
         "            self.service.again()  # later bytes run now, and the log has had its turn\n",
         "            pass\n",
@@ -952,14 +952,14 @@ MUTANTS = (
         "tests/loop/test_loop.py",
     ),
     _one(
-        "readers that wait not told of a write that came by itself",
+        "readers that wait not notified of a write that came by itself",
         "http/lane/single.py",
         "        if not engine.settle_lone():\n            return UNSETTLED\n",
         "",
         "tests/server/test_lane.py::test_a_poll_that_waits_gets_the_write_of_a_client_alone_in_the_same_pass",
     ),
     _one(
-        "only readers that stay told of a write that came by itself",
+        "only readers that stay notified of a write that came by itself",
         "engine/scheduling/scheduler.py",
         "        if deliver(next(iter(awake))):\n",
         "        if deliver(next(iter(awake))) or True:\n",
@@ -1081,28 +1081,28 @@ MUTANTS = (
         "tests/engine/write/test_append_lone.py",
     ),
     _one(
-        "a streak that goes on after other work",
+        "a streak that continues after other work",
         "engine/write/write_streak.py",
         " or core.loop.interruptions != self._interruptions:",
         ":",
         "tests/engine/write/test_write_streak.py",
     ),
     _one(
-        "a streak that goes on after two receives of a pass",
+        "a streak that continues after two receives of a pass",
         "loop/loop.py",
         "if has_work or len(used) > 1:",
         "if has_work:",
         "tests/loop/test_loop.py",
     ),
     _one(
-        "a streak that goes on after the end of a pass",
+        "a streak that continues after the end of a pass",
         "loop/loop.py",
         "+= 1\n            self._run_hooks()\n            stats.pass_end.add(now() - ran_ns)",
         "+= 0\n            self._run_hooks()\n            stats.pass_end.add(now() - ran_ns)",
         "tests/loop/test_loop.py",
     ),
     _one(
-        "a write of a streak that no watcher is told of",
+        "a write of a streak of which no watcher is notified",
         "http/lane/single.py",
         "            return SETTLED if engine.settle_lone() else UNSETTLED\n",
         "            return SETTLED\n",
@@ -1123,7 +1123,7 @@ MUTANTS = (
         "tests/engine/write/test_write_streak.py",
     ),
     _one(
-        "a streak that goes on after a slow write",
+        "a streak that continues after a slow write",
         "store/wal/in_place_commits.py",
         "            limit.on_slow(sync_running=self._sync.running)\n            self._next = None\n",
         "            limit.on_slow(sync_running=self._sync.running)\n",
@@ -1235,7 +1235,7 @@ MUTANTS = (
         _PREFIXES,
     ),
     _one(
-        "readers that wait not told of a write",
+        "readers that wait not notified of a write",
         "engine/write/append.py",
         "    wake(core, topic)\n",
         "    pass\n",
@@ -1291,7 +1291,7 @@ MUTANTS = (
         "tests/store/disk/test_disk_space.py",
     ),
     _one(
-        "a tail that there is no space to write again not synced where it lies",
+        "a tail that there is no space to write again not synced where it is",
         "store/recovery/log_replay.py",
         "                await in_place(self._files.fsync(stored.fd))\n",
         "                pass\n",
@@ -1313,7 +1313,7 @@ MUTANTS = (
         f"{_SEQS}::test_seqs_of_a_time_in_class_ephemeral_are_not_given_out_again",
     ),
     _one(
-        "what went while a topic was ephemeral not told when its class changes",
+        "what left while a topic was ephemeral not stated when its class changes",
         "engine/write/lifecycle.py",
         '            if config.durability != "ephemeral":\n',
         "            if False:\n",
@@ -1354,13 +1354,13 @@ MUTANTS = (
     ),
     # --- waits -------------------------------------------------------------------------------------------------------
     _one(
-        "the creation of a topic not told to those who wait for it",
+        "the creation of a topic not reported to its waiters",
         "engine/write/lifecycle.py",
         "            notify_made(self.core, self.topic)\n",
         "            pass\n",
     ),
     _one(
-        "the end of a topic not told to those who wait for news of it",
+        "the end of a topic not reported to its waiters",
         "engine/read/wait.py",
         "            self._wait.answer_soon()\n\n"
         "    def on_topic_gone(self) -> None:\n        self._wait.answer_soon()\n",
@@ -1380,14 +1380,14 @@ MUTANTS = (
         "        on_shown(True)\n        await self.flag_deleted()\n        await self._drop()\n",
     ),
     _one(
-        "records that a checkpoint had no space for not told to those who asked for it",
+        "records that a checkpoint had no space for not reported to its callers",
         "store/checkpoint/checkpointer.py",
         "        on_shown(is_whole)\n",
         "        on_shown(True)\n",
     ),
     # --- reads from a time -------------------------------------------------------------------------------------------
     _one(
-        "a read from a time that begins behind the records of that very time",
+        "a read from a time that begins after the records of that very time",
         "engine/index/index.py",
         "        row = int(np.searchsorted(chunk.ts[: chunk.count], np.uint64(ts_ms)))\n        return",
         "        row = int(np.searchsorted(chunk.ts[: chunk.count], np.uint64(ts_ms), 'right'))\n        return",
@@ -1525,7 +1525,7 @@ MUTANTS = (
         "tests/contract/routers/test_router_crashes.py",
     ),
     _one(
-        "rows that share a frame left behind by a checkpoint on a full disk",
+        "rows that share a frame left where they were by a checkpoint on a full disk",
         "engine/recovery/engine_checkpoints.py",
         "            if len(shared):\n",
         "            if False:\n",
@@ -1558,7 +1558,7 @@ MUTANTS = (
         "        if False:\n",
     ),
     _one(
-        "a part known by its name alone",
+        "a part known only by its name",
         "engine/state/known_producers.py",
         "        if total != (self.records, self.sum):\n",
         "        if False:\n",
@@ -1598,7 +1598,7 @@ MUTANTS = (
         "tests/engine/producers/test_staged_parts.py",
     ),
     _one(
-        "staged pieces that a crash left behind a part that was appended never deleted",
+        "staged pieces that a crash left after a part was appended never deleted",
         "engine/recovery/engine_catalog.py",
         "        self._stored.staged.recovered(registry.with_id, registry.staging)\n",
         "",
@@ -1619,7 +1619,7 @@ MUTANTS = (
         "        topic = self._stored.registry.by_id.get(topic_id)\n        if topic is None or not len(rows.seqs):\n",
     ),
     _one(
-        "a topic that has lost records told of as one that has not",
+        "a topic that has lost records reported as one that has not",
         "engine/shared/topic_snapshot.py",
         "        and not floors.dead_through\n",
         "",
@@ -1634,14 +1634,14 @@ MUTANTS = (
         "again",
     ),
     _one(
-        "gaps below the first record told by a start",
+        "gaps below the first record reported by a start",
         "engine/recovery/engine_catalog.py",
         "            floors.settle_gaps(topic.earliest)\n",
         "",
         "again",
     ),
     _one(
-        "a router that one shard alone tells of left to the log",
+        "a router that only one shard names left to the log",
         "engine/recovery/engine_catalog.py",
         "        has_lost = self._routers.has_half\n",
         "        has_lost = False\n",
@@ -1682,7 +1682,7 @@ MUTANTS = (
         _FILES,
     ),
     _one(
-        "a reader of files does not tell of floors",
+        "a reader of files does not report floors",
         "files/stored_topic.py",
         "found.append(Loss(self.name, at,",
         "(Loss(self.name, at,",
@@ -1976,7 +1976,7 @@ MUTANTS = (
         "library",
     ),
     _one(
-        "an append whose time is over left in the line",
+        "an append whose time has ended left in the line",
         "embedded/appends/offers.py",
         "            self.line.remove(offer)\n",
         "            self.line.index(offer)\n",
@@ -2155,14 +2155,14 @@ MUTANTS = (
         "passing",
     ),
     _one(
-        "a hole told again by the read after it",
+        "a hole reported again by the read after it",
         "engine/state/tombstones.py",
         "    ahead = bisect_right(floors.gaps, cursor, key=_last)\n",
         "    ahead = bisect_right(floors.gaps, cursor - 1, key=_last)\n",
         _TTLS,
     ),
     _one(
-        "neighbouring holes told one by one",
+        "neighbouring holes reported one by one",
         "store/format/floors.py",
         "        while end < len(gaps) and gaps[end].reason == TTL and",
         "        while end == at and gaps[end].reason == TTL and",
@@ -2376,14 +2376,14 @@ MUTANTS = (
         _ARCHIVES,
     ),
     _one(
-        "an archive that goes on over a missing part of the log",
+        "an archive that continues over a missing part of the log",
         "store/archive/log_copy.py",
         "header.first_batch_no > last_batch_no + 1",
         "False",
         _ARCHIVES,
     ),
     _one(
-        "an archive that goes on after a power cut",
+        "an archive that continues after a power cut",
         "store/archive/archiver.py",
         "if own.has_lost:",
         "if False:",
@@ -2495,7 +2495,7 @@ MUTANTS = (
         _MIRRORS,
     ),
     _one(
-        "a mirror that goes on over a missing part of the log",
+        "a mirror that continues over a missing part of the log",
         "store/mirror/mirror.py",
         "self._chains is None or self._followed.holes != len(state.holes)",
         "self._chains is None",

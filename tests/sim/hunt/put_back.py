@@ -44,7 +44,7 @@ PUT_BACK = (
     ),
     _one(
         "adf5925",
-        "seqs that a failed write had taken given out again behind a delete",
+        "seqs that a failed write had taken given out again after a delete",
         "engine/recovery/engine_catalog.py",
         "            topic.found_taken(seq)\n",
         "",

@@ -398,7 +398,7 @@ class Machine:
             if self.ring.completions_max:  # a checkpoint syncs many files side by side, and waits for all
                 told_ns *= 10
             if at_ns < now_ns - told_ns and (in_log or any(part in path for part in _COPIED)):
-                raise self.wrong(f"a sync of {path} failed, and the log goes on")
+                raise self.wrong(f"a sync of {path} failed, and the log continues")
 
     def _check_noted(self, *, power_cut: bool) -> None:
         """Check that a process which knows of a failed sync of its log notes that, for later
@@ -416,7 +416,7 @@ class Machine:
         at_once = now_ns - failed_ns[0] < _NOTED_NS * self.ring.sync_factor and not self.stopped
         if not takes_none and not at_once:
             raise self.wrong(
-                f"a sync of the log failed {(now_ns - failed_ns[0]) / 1e6:.1f} ms ago, and nobody noted it"
+                f"a sync of the log failed {(now_ns - failed_ns[0]) / 1e6:.1f} ms ago, and it was not noted"
             )
         self.may_forget = True
         self.counts["failed syncs that nobody could note"] += 1
@@ -428,7 +428,7 @@ class Machine:
         if self.engine is None or self.ended or self.disk_failed or self.descriptors_are_few:
             return
         if self.config.disk_reserve_bytes and not self.engine._core.log.disk_full and not self._finds_reserve():
-            raise self.wrong("appends go on, and there is no reserve")
+            raise self.wrong("appends continue, and there is no reserve")
 
     def _is_noted(self) -> bool:
         node = find(self.ring.disk.root, f"{self.config.data_dir}/session", durable=False)

@@ -348,7 +348,7 @@ class Read(Operation):
             raise Inconsistent(f"records: {len(found)} for {len(wanted)}; missing {lost}; strange {strange}")
         times = [row["$ts"] for row in answer["records"]]
         if times != sorted(times):
-            raise Inconsistent(f"$ts goes back: {times}")
+            raise Inconsistent(f"$ts decreases: {times}")
         after = answer["next_from_seq"]
         if not page.next_min <= after <= page.next_max:
             raise Inconsistent(f"next_from_seq {after} is not in {page.next_min}..{page.next_max}")
