@@ -12,8 +12,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import topics
 from examples.flights import delays, steps
-from examples.flights.client import Client, Refused
 from examples.flights.data import flights_in_time_order, package_rows
 from examples.flights.demo import demo, timed_load
 
@@ -23,9 +23,14 @@ def run(options: argparse.Namespace) -> None:
     if step == "demo":
         demo(flights_in_time_order(package_rows()), route)
         return
-    client = Client(options.url)
+    with topics.connect(options.url) as client:
+        run_step(client, options)
+
+
+def run_step(client: topics.Client, options: argparse.Namespace) -> None:
+    step, route = options.step, options.route
     if step == "delays":
-        roll_up(client, options.path, Path(options.out))
+        roll_up(client, options)
     elif step == "load":
         print(timed_load(client, flights_in_time_order(package_rows())))
     elif step == "check":
@@ -34,12 +39,13 @@ def run(options: argparse.Namespace) -> None:
         print(f"{steps.forget(client, route):,} records of {route} deleted")
 
 
-def roll_up(client: Client, path: str, out: Path) -> None:
+def roll_up(client: topics.Client, options: argparse.Namespace) -> None:
     from topics.spark import session  # noqa: PLC0415 - the other steps need no Spark
 
     quiet = {"spark.log.level": "ERROR", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false"}
     spark = session("flights", config=quiet)
-    source = {"url": client.url, **({"path": path} if path else {})}
+    out = Path(options.out)
+    source = {"url": options.url, **({"path": options.path} if options.path else {})}
     rows = delays.delays(client, spark, source, out)
     print(delays.told(rows))
     print(f"{out}/delays (Parquet), {out}/delays.png, and topic {delays.RESULT}: {len(rows)} airlines and months")
@@ -56,10 +62,10 @@ def main() -> None:
     options = parser.parse_args()
     try:
         run(options)
-    except Refused as error:
+    except topics.NoAnswerError as error:
+        raise SystemExit(f"{error}: start a server with `make serve`") from None
+    except topics.TopicsError as error:
         raise SystemExit(str(error)) from None
-    except OSError as error:
-        raise SystemExit(f"no answer from {options.url} ({error}): start one with `make serve`") from None
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from examples.flights.client import Client
+import topics
 from examples.flights.steps import ALL
 
 if TYPE_CHECKING:
@@ -57,13 +57,13 @@ def roll_up(spark: SparkSession, source: dict[str, str]) -> DataFrame:
     )
 
 
-def delays(client: Client, spark: SparkSession, source: dict[str, str], out: Path) -> list[Delay]:
-    """Roll up, write Parquet, the topic and the chart; returns the rows."""
+def delays(client: topics.Client, spark: SparkSession, source: dict[str, str], out: Path) -> list[Delay]:
+    """Roll up, write Parquet, the topic and the chart; returns the rows. source: `url`, options of the reader."""
     from pyspark.sql import functions as f  # noqa: PLC0415 - as above
 
     out.mkdir(parents=True, exist_ok=True)
-    state = client.call("GET", f"/v0/topics/{ALL}")
-    head, gone = state["head_seq"], state["head_seq"] - state["count"]
+    state = client.state(ALL)
+    head, gone = state.head_seq, state.head_seq - state.count
     table = out / "delays"
     flights = {
         **source,
@@ -75,7 +75,7 @@ def delays(client: Client, spark: SparkSession, source: dict[str, str], out: Pat
         result.select(f.col("carrier").alias("tag"), f.to_json(f.struct("*")).alias("data"))
         .write.format("topics")
         .mode("append")
-        .options(url=client.url, topic=RESULT, producerId=PRODUCER, epoch=head + gone)
+        .options(url=source["url"], topic=RESULT, producerId=PRODUCER, epoch=head + gone)
         .save()
     )
     rows = [Delay(**row.asDict()) for row in result.collect()]
@@ -124,7 +124,6 @@ def told(rows: list[Delay]) -> str:
     )
 
 
-def stored(client: Client) -> list[dict[str, Any]]:
+def stored(client: topics.Client) -> list[Any]:
     """Return what the result topic holds, oldest first."""
-    page = client.call("POST", f"/v0/topics/{RESULT}/diff", {"from_seq": 0, "limit": 1000})
-    return [record["data"] for record in page["records"]]
+    return [record.data for record in client.read(RESULT)]

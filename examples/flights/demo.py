@@ -9,8 +9,8 @@ import threading
 import time
 from pathlib import Path
 
+import topics
 from examples.flights import steps
-from examples.flights.client import Client
 from examples.flights.data import Flight
 
 KILL_AFTER_RECORDS = 200_000
@@ -34,12 +34,11 @@ class OwnServer:
                 raise SystemExit(f"the server ended with {process.returncode}")
             time.sleep(0.01)
         self.url = f"http://{port_file.read_text()}"
-        while True:
-            try:
-                Client(self.url).call("GET", "/readyz")
-                return process
-            except Exception:
-                time.sleep(0.01)
+        return process
+
+    def connect(self, timeout: float = 60) -> topics.Client:
+        """A client, which waits so many seconds for a server that still starts."""
+        return topics.connect(self.url, timeout=timeout)
 
     def kill(self) -> None:
         """kill -9: no goodbye, nothing flushed."""
@@ -52,18 +51,13 @@ class OwnServer:
 
 def kill_in_the_middle(server: OwnServer) -> None:
     """Watches the topic of all flights and kills the server once enough of them are in."""
-    client = Client(server.url)
-    while True:
-        try:
-            if client.call("GET", f"/v0/topics/{steps.ALL}?touch=false")["head_seq"] * 2 >= KILL_AFTER_RECORDS:
-                break
-        except Exception:
-            pass
-        time.sleep(0.02)
+    with server.connect() as client:
+        while not (found := client.topics(steps.ALL)) or found[0].head_seq * 2 < KILL_AFTER_RECORDS:
+            time.sleep(0.02)
     server.kill()
 
 
-def timed_load(client: Client, flights: list[Flight]) -> str:
+def timed_load(client: topics.Client, flights: list[Flight]) -> str:
     """Load the flights and return a line about how many and how fast."""
     started = time.perf_counter()
     written, repeated = steps.load(client, flights)
@@ -79,18 +73,21 @@ def demo(flights: list[Flight], route: str) -> None:
             killer = threading.Thread(target=kill_in_the_middle, args=(server,))
             killer.start()
             try:
-                steps.load(Client(server.url), flights)
-            except OSError as error:
+                with server.connect(timeout=2) as client:
+                    steps.load(client, flights)
+            except topics.NoAnswerError as error:
                 print(f"the server was killed while loading ({type(error).__name__}); starting it again")
             killer.join()
             server.start()
-            print(timed_load(Client(server.url), flights))
-            total = steps.compare(Client(server.url), flights)
-            gone = steps.forget(Client(server.url), route)
+            with server.connect() as client:
+                print(timed_load(client, flights))
+                total = steps.compare(client, flights)
+                gone = steps.forget(client, route)
             print(f"deleted route {route}: {gone:,} records")
             server.kill()
             server.start()
-            left = steps.compare(Client(server.url), flights, without=route)
+            with server.connect() as client:
+                left = steps.compare(client, flights, without=route)
             assert gone == 2 * (total - left), "each flight lies in two topics"
             print(f"after another kill -9: {left:,} flights, none of {route}, nothing else missing")
         finally:

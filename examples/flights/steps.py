@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from urllib.parse import quote
+from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from examples.flights.client import Client
+import topics
 from examples.flights.data import Flight
 
 ALL = "flights.all"
@@ -20,10 +20,10 @@ def topic_of(carrier: str) -> str:
     return f"flights.{carrier}"
 
 
-def create_topics(client: Client, carriers: set[str], durability: str) -> None:
+def create_topics(client: topics.Client, carriers: set[str]) -> None:
     """One topic an airline and one for all; keys are remembered for a day, so a load may be repeated all day."""
     for topic in (ALL, *map(topic_of, sorted(carriers))):
-        client.call("PUT", f"/v0/topics/{topic}", {"durability": durability, "idempotency_window_ms": ONE_DAY_MS})
+        client.put_topic(topic, durability="fsync", idempotency_window_ms=ONE_DAY_MS)
 
 
 def batches(flights: list[Flight]) -> Iterator[tuple[str, str, list[Flight]]]:
@@ -43,22 +43,20 @@ def batches(flights: list[Flight]) -> Iterator[tuple[str, str, list[Flight]]]:
             yield topic, f"{topic}#{numbers[topic]}", waiting
 
 
-def load(client: Client, flights: list[Flight], durability: str = "fsync", quiet: bool = False) -> tuple[int, int]:
+def load(client: topics.Client, flights: list[Flight], quiet: bool = False) -> tuple[int, int]:
     """Writes every flight twice (airline and all). Returns (records written, records already there).
 
     A load that was cut off is resumed by running it again: a batch whose answer was lost carries the same key, so
     the server answers with the seqs it gave the first time.
     """
-    create_topics(client, {flight.carrier for flight in flights}, durability)
+    create_topics(client, {flight.carrier for flight in flights})
     written = repeated = 0
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, disable=quiet) as progress:
         bar = progress.add_task("loading flights", total=2 * len(flights))
         for topic, key, batch in batches(flights):
-            records = [{"data": flight.event, "tag": flight.route} for flight in batch]
-            body = {"records": records, "idempotency_key": key}
-            answer = client.call("POST", f"/v0/topics/{quote(topic)}?return_seqs=false", body)
-            if answer["deduped"]:
+            records = [topics.NewRecord(flight.event, tag=flight.route) for flight in batch]
+            if client.append(topic, records, key=key).deduped:
                 repeated += len(batch)
             else:
                 written += len(batch)
@@ -66,41 +64,30 @@ def load(client: Client, flights: list[Flight], durability: str = "fsync", quiet
     return written, repeated
 
 
-def read_all(client: Client, topic: str) -> Iterator[dict[str, object]]:
-    """Every record of a topic from the start. A tombstone would be a loss: it ends the example."""
-    cursor = 0
-    while True:
-        page = client.call(
-            "POST", f"/v0/topics/{topic}/diff", {"from_seq": cursor, "limit": 1000, "include_tags": True}
-        )
-        if page["tombstone"] is not None:
-            raise SystemExit(f"{topic} lost records: {page['tombstone']}")
-        yield from page["records"]
-        cursor = page["next_from_seq"]
-        if page["caught_up"]:
-            return
+def events(client: topics.Client, topic: str) -> list[Any]:
+    """Every event of a topic from the start. Raises: GapError, records were lost."""
+    return [record.data for record in client.read(topic)]
 
 
-def compare(client: Client, flights: list[Flight], without: str = "") -> int:
+def compare(client: topics.Client, flights: list[Flight], without: str = "") -> int:
     """Compares what the server holds with the CSV, airline by airline. Returns the flights compared.
 
     without: the route that was deleted.
     """
     flights = [flight for flight in flights if flight.route != without]
     expected = Counter(flight.carrier for flight in flights)
-    from_all = Counter(record["data"]["carrier"] for record in read_all(client, ALL))  # type: ignore[index]
+    from_all = Counter(event["carrier"] for event in events(client, ALL))
     if from_all != expected:
         raise SystemExit(f"{ALL} differs from the CSV: {from_all - expected} too many, {expected - from_all} missing")
     for carrier, count in sorted(expected.items()):
-        events = [record["data"] for record in read_all(client, topic_of(carrier))]
-        if events != [flight.event for flight in flights if flight.carrier == carrier]:
-            raise SystemExit(f"{topic_of(carrier)} differs from the CSV ({len(events)} of {count} flights)")
+        found = events(client, topic_of(carrier))
+        if found != [flight.event for flight in flights if flight.carrier == carrier]:
+            raise SystemExit(f"{topic_of(carrier)} differs from the CSV ({len(found)} of {count} flights)")
         print(f"  {carrier}  {count:>7,}  equal to the CSV, in order")
     print(f"  all {len(flights):>7,}")
     return len(flights)
 
 
-def forget(client: Client, route: str) -> int:
+def forget(client: topics.Client, route: str) -> int:
     """Deletes one route everywhere, by tag. Returns how many records went."""
-    topics = [row["topic"] for row in client.call("GET", "/v0/topics?prefix=flights.&page_size=1000")["topics"]]
-    return sum(client.call("POST", f"/v0/topics/{topic}/delete", {"match": route})["deleted"] for topic in topics)
+    return sum(client.delete(topic.name, match=route).deleted for topic in client.topics("flights."))

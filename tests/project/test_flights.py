@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import topics
 from examples.flights import steps
-from examples.flights.client import Client, Refused
 from examples.flights.data import Flight, flights_in_time_order
 from examples.flights.demo import OwnServer
 
@@ -40,18 +40,19 @@ def test_batches_carry_the_same_keys_every_time() -> None:
 def test_the_story_on_a_server_of_its_own(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     server = OwnServer(tmp_path)
     try:
-        assert steps.load(Client(server.url), flights(), quiet=True) == (10, 0)
+        with server.connect() as client:
+            assert steps.load(client, flights(), quiet=True) == (10, 0)
         server.kill()
         server.start()
-        client = Client(server.url)
-        assert steps.load(client, flights(), quiet=True) == (0, 10)
-        assert steps.compare(client, flights()) == 5
-        assert steps.forget(client, "EWR-IAH") == 4
-        assert steps.compare(client, flights(), without="EWR-IAH") == 3
-        with pytest.raises(SystemExit, match="differs"):
-            steps.compare(client, flights())
-        with pytest.raises(Refused, match="topic_not_found"):
-            client.call("POST", "/v0/topics/none/diff", {"from_seq": 0})
+        with server.connect() as client:
+            assert steps.load(client, flights(), quiet=True) == (0, 10)
+            assert steps.compare(client, flights()) == 5
+            assert steps.forget(client, "EWR-IAH") == 4
+            assert steps.compare(client, flights(), without="EWR-IAH") == 3
+            with pytest.raises(SystemExit, match="differs"):
+                steps.compare(client, flights())
+            with pytest.raises(topics.RequestError, match="none"):
+                steps.events(client, "none")
     finally:
         server.kill()
     assert "Traceback" not in capfd.readouterr().err

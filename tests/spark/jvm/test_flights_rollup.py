@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+import topics
 from examples.flights import delays, steps
-from examples.flights.client import Client
 from examples.flights.delays import Delay
 from tests.project.test_flights import flights
 from tests.spark.own_server import own_server
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.spark
 
 def test_delays_are_rolled_up_once_for_the_same_flights(spark: Any, tmp_path: Path) -> None:
     with own_server(tmp_path) as server:
-        client = Client(server.url)
+        client = topics.connect(server.url)
         steps.load(client, flights(), quiet=True)
         for _ in range(2):
             rows = delays.delays(client, spark, {"url": server.url, "path": server.path}, tmp_path / "out")
