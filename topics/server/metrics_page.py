@@ -6,7 +6,7 @@ import platform
 import re
 from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from prometheus_client import CollectorRegistry, generate_latest
@@ -28,7 +28,8 @@ from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import EngineStats, TopicState
 from topics.http.lane.lane import REASONS, Lane
 from topics.http.plan.answered import Answered
-from topics.http.plan.service import Service
+from topics.http.plan.in_flight import InFlight
+from topics.http.streams.open_streams import OpenStreams
 from topics.loop.loop import Loop
 from topics.server.access_log_file import AccessLogFile
 from topics.server.backend import Backend
@@ -46,6 +47,17 @@ _FASTEST, _SLOWEST = 14, 35
 _UPTIME = re.compile(rb"^(# (?:HELP|TYPE) )?topics_uptime_ms_total ", re.MULTILINE)
 NO_LOAD = LoadStats(0.0, 0, 0, 0, {})
 NO_ENGINE = EngineStats(0, dict.fromkeys(DURABILITIES, 0), 0, 0, 0, 0)
+
+
+class MeasuredService(Protocol):
+    """The parts of the service that the page shows."""
+
+    streams: OpenStreams
+    in_flight: InFlight
+    answered: Answered
+    refused_total: int
+    parse: Histogram
+    append: Histogram
 
 
 class MetricsValues:
@@ -81,7 +93,7 @@ class ServerMetrics:
     def __init__(  # noqa: PLR0917 - what it shows
         self,
         loop: Loop,
-        service: Service,
+        service: MeasuredService,
         requests: Histogram,
         lane: Lane | None,
         snapshot: Callable[[], MetricsValues],

@@ -21,7 +21,8 @@ from typing import Protocol
 
 from topics.config import Config
 from topics.http.http1.http1_connection import HttpConnection
-from topics.http.plan.service import Service
+from topics.http.plan.in_flight import InFlight
+from topics.http.streams.open_streams import OpenStreams
 from topics.loop.connection import CLOSING, Connection
 from topics.loop.listener import Listener
 from topics.loop.loop import Loop
@@ -49,15 +50,26 @@ ENDS_A_PASS = 64
 """Streams and connections that a pass ends, for which the kernel has work, too."""
 
 
+class DrainedService(Protocol):
+    """The parts of the service that a stop uses."""
+
+    streams: OpenStreams
+    in_flight: InFlight
+
+    def drain(self) -> None: ...
+
+
 class DrainedServer(Protocol):
     """The parts of a server that a stop uses."""
 
     config: Config
     loop: Loop
-    service: Service
     listener: Listener
     gate: Gate
     hurried: bool
+
+    @property
+    def service(self) -> DrainedService: ...
 
     @property
     def engine(self) -> ServedEngine | None: ...

@@ -15,10 +15,11 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable
 from email.utils import formatdate
 from heapq import merge
+from typing import Protocol
 
 from topics.common.memory import GrowthWatch
 from topics.config import Config
-from topics.http.plan.service import Service
+from topics.http.wire.response import ResponseWriter
 from topics.http.wire.transport import Waits
 from topics.loop.connection import CLOSING, Connection
 from topics.loop.loop import Loop
@@ -39,6 +40,13 @@ _GROWTH_PARTS = 16
 Steps = Generator[None, None, None]
 
 
+class SweptService(Protocol):
+    """The parts of the service that the sweep moves on."""
+
+    tick: int
+    writer: ResponseWriter
+
+
 class Sweep:
     """Checks all `connections()` every second, or more often under shorter limits.
 
@@ -47,7 +55,7 @@ class Sweep:
     """
 
     def __init__(
-        self, loop: Loop, config: Config, service: Service, connections: Callable[[], Iterable[Connection]]
+        self, loop: Loop, config: Config, service: SweptService, connections: Callable[[], Iterable[Connection]]
     ) -> None:
         self._loop = loop
         self._service = service

@@ -1,4 +1,7 @@
-"""The parts of the engine name what they take of its shared state: Protocols whose names end with `Core`."""
+"""The parts of the engine name what they take of its shared state: Protocols whose names end with `Core`.
+
+So do the parts of a server of the service of HTTP, if they do not handle requests: `...Service`.
+"""
 
 from __future__ import annotations
 
@@ -46,3 +49,35 @@ def test_what_a_part_names_of_the_core_is_named_once() -> None:
     """A Protocol inherits those of the code to which it passes the core on, and adds what they lack."""
     for name, (path, node) in protocols().items():
         assert not fields(node) & inherited(node), f"{path}: {name} names again {fields(node) & inherited(node)}"
+
+
+KNOW_THE_SERVICE = {
+    "http/plan/call.py": "handlers take from it what their requests need",
+    "http/http1/http1_connection.py": "a connection makes calls",
+    "http/http2/h2_connection.py": "likewise",
+    "http/lane/lane.py": "the lane is both, as columns",
+    "http/lane/lane_answers.py": "likewise",
+    "http/protocol_choice.py": "makes connections",
+    "server/app.py": "builds it",
+    "server/handler.py": "makes the first state of a connection",
+    "server/websocket.py": "a session is a connection",
+}
+"""The modules that know the whole service of HTTP, with the reason. Others have a Protocol of the parts they use."""
+
+
+def test_the_whole_service_is_known_where_it_is_built_and_where_requests_are_handled() -> None:
+    knowing = {name_of(path) for path in modules() if "http.plan.service.Service" in set(imported_modules(nodes(path)))}
+    assert knowing == set(KNOW_THE_SERVICE)
+
+
+def test_a_protocol_of_the_service_names_what_its_module_uses() -> None:
+    found = [
+        (path, node)
+        for path in modules()
+        for node in nodes(path)
+        if isinstance(node, ast.ClassDef) and node.name.endswith("Service") and node.name != "Service"
+    ]
+    assert len(found) >= 5
+    for path, node in found:
+        used = {each.attr for each in nodes(path) if isinstance(each, ast.Attribute)}
+        assert fields(node) <= used, f"{path}: {node.name} names {fields(node) - used}, which the module does not use"

@@ -13,8 +13,8 @@ from topics.common.memory import GrowingBytes, let_go, note_held
 from topics.errors import RequestError
 from topics.http.access.principal import Principal
 from topics.http.plan.call import SHARED_BYTES_MIN, Call
+from topics.http.plan.in_flight import InFlight
 from topics.http.plan.plan import Plan
-from topics.http.plan.service import Service
 from topics.http.wire.error_answers import BadRequestError
 from topics.http.wire.h2_request import SHORT_BODY
 from topics.http.wire.response import JSON
@@ -23,11 +23,20 @@ from topics.http.wire.transport import Transport
 from topics.http.wire.upgrade import OpenUpgraded
 
 
+class StreamService(Protocol):
+    """The parts of the service that a stream uses."""
+
+    tick: int
+    in_flight: InFlight
+
+
 class StreamHost(Protocol):
     """The connection of a stream, which frames what its calls and writers say."""
 
-    service: Service
     transport: Transport
+
+    @property
+    def service(self) -> StreamService: ...
 
     def answer(
         self, stream: Http2Stream, status: int, body: Sequence[bytes], content_type: bytes, headers: bytes

@@ -5,18 +5,30 @@ Their order is that of the wire contract's 2.3, 2.4 and 4.3.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Protocol
+
 from topics.errors import RequestError
 from topics.http.access.routes import Body
 from topics.http.plan.body import Unpacking, begun, unpack
 from topics.http.plan.in_flight import NOTHING_COMES
-from topics.http.plan.plan import Plan
-from topics.http.plan.service import Service
+from topics.http.plan.plan import Plan, Planner
 
 UNREAD_BODY_BYTES_MAX = 65_536
 """Most bytes of an unused body that are skipped; for more, the connection or stream ends."""
 
+Gate = Callable[[Plan], RequestError | None]
+"""Function that returns the refusal of a request by the server's state, or None."""
 
-def refusal_of(service: Service, plan: Plan) -> RequestError | None:
+
+class GatedService(Protocol):
+    """The parts of the service that decide whether it serves a request."""
+
+    gate: Gate | None
+    planner: Planner
+
+
+def refusal_of(service: GatedService, plan: Plan) -> RequestError | None:
     """Return the error that refuses a request; None admits it.
 
     The order: Host and Origin, the key, its cap, its rights, the server's state, then path and
@@ -33,13 +45,13 @@ def refusal_of(service: Service, plan: Plan) -> RequestError | None:
     return (gate(plan) if gate is not None else None) or plan.missing
 
 
-def judged_again(service: Service, plan: Plan) -> tuple[Plan, RequestError | None]:
+def judged_again(service: GatedService, plan: Plan) -> tuple[Plan, RequestError | None]:
     """Return the new plan and refusal of an admitted request whose key has changed (R-AUTH-10)."""
     plan = service.planner.again(plan)
     return plan, plan.unauthorized or plan.forbidden
 
 
-def refusal_before_body(service: Service, plan: Plan) -> RequestError | None:
+def refusal_before_body(service: GatedService, plan: Plan) -> RequestError | None:
     """Return `refusal_of`, or the error of the body as the head describes it.
 
     Its size is checked, and with Expect its encoding, too.

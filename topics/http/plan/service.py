@@ -24,6 +24,7 @@ from topics.http.plan.access_log import AccessLog
 from topics.http.plan.answered import Answered
 from topics.http.plan.engine_api import EngineApi
 from topics.http.plan.failure_turns import FailureTurns
+from topics.http.plan.gatekeeping import Gate
 from topics.http.plan.in_flight import InFlight
 from topics.http.plan.plan import Plan, Planner
 from topics.http.plan.request_turns import RequestTurns
@@ -32,7 +33,6 @@ from topics.http.wire.compression import Compressor
 from topics.http.wire.parser import open_parser
 from topics.http.wire.response import ResponseWriter
 
-Gate = Callable[[Plan], RequestError | None]
 _SERVED = 256
 
 
