@@ -871,7 +871,7 @@ MUTANTS = (
         "store/checkpoint/delete_flags.py",
         "                if segment.sealed:\n",
         "                if segment.sealed and segment.codec == CODEC_PLAIN:\n",
-        _MOVES,
+        "tests/store/checkpoint/test_tiering.py",
     ),
     _one(
         "a compressed copy that a snapshot lists as a plain one",
