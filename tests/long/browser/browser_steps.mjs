@@ -1,6 +1,6 @@
 // Look at the pages of two servers in Chromium, one step after the other. Prints a line of JSON for each step.
 //
-//     node browser_steps.mjs '{"modules", "chromium", "profile", "out", "plain", "keyed", "key", "idle_s"}'
+//     node browser_steps.mjs '{"modules", "chromium", "profile", "out", "plain", "keyed", "restored", "key", "writer", "idle_s"}'
 
 import { createRequire } from "node:module";
 
@@ -42,6 +42,15 @@ async function look(page, url, name) {
   await page.waitForTimeout(name === "overview" ? 4500 : 300);
 }
 
+/** Press "Older records" until the beginning is there, or so many times. */
+async function older(page, presses) {
+  const [button, done] = [page.getByRole("button", { name: "Older records" }), page.getByText("This is the beginning.")];
+  for (let press = 0; press < presses && !(await done.count()); press += 1) {
+    await button.click();
+    await page.waitForFunction(() => !document.querySelector(".pages button").disabled || document.body.innerText.includes("This is the beginning."));
+  }
+}
+
 // Each view in each size and colour: what the console says, whether something is wider than the page.
 for (const scheme of ["light", "dark"]) {
   for (const [size, box] of Object.entries(SIZES)) {
@@ -72,17 +81,75 @@ for (const scheme of ["light", "dark"]) {
     took.push(performance.now() - began);
   }
   const rows = await page.locator(".record").count();
-  await page.getByRole("button", { name: "Older records" }).click();
-  await page.waitForFunction((before) => document.querySelectorAll(".record").length > before, rows);
-  const older = (await page.locator(".record").count()) - rows;
-  while (!(await page.locator(".gap").count())) await page.getByRole("button", { name: "Older records" }).click();
+  await older(page, 1);
+  const more = (await page.locator(".record").count()) - rows;
+  await older(page, 20);
   const gap = await page.locator(".gap").first().innerText();
   await page.getByRole("button", { name: "Pause" }).click();
   await write("while-paused");
   await page.getByRole("button", { name: "Continue" }).click();
   await page.waitForSelector('.record:has-text("while-paused")');
   await page.screenshot({ path: `${given.out}/tail-desktop-light.png` });
-  say("tail", { took_ms: took, older, gap, noted: page.noted });
+  say("tail", { took_ms: took, older: more, gap, noted: page.noted });
+  await page.close();
+}
+
+// After a restore, older records lead over the seqs that it left out, to those of the backup.
+{
+  const page = await open();
+  const url = given.restored;
+  await page.goto(`${url}/ui#/topic/orders`);
+  await page.waitForSelector(".record");
+  await older(page, 6);
+  const rows = (await page.locator(".records > *").allInnerTexts()).slice(-5);
+  const ends = await page.getByRole("button", { name: "Older records" }).isDisabled();
+  say("restored", { rows, count: await page.locator(".record").count(), ends, noted: page.noted });
+  await page.close();
+}
+
+// What a list leaves out is said, and the rest is one press away.
+{
+  const page = await open();
+  const url = given.restored;
+  await page.goto(`${url}/ui#/queues`);
+  await page.waitForSelector("text=Listed are the queues");
+  const queues = await page.locator("main").innerText();
+  const found = {};
+  for (const view of ["readers", "routers"]) {
+    await page.goto(`${url}/ui#/${view}`);
+    await page.getByRole("button", { name: "Show more" }).waitFor();
+    const [said, before] = [(await page.locator(".cut span").innerText()).trim(), await page.locator("tbody tr").count()];
+    await page.getByRole("button", { name: "Show more" }).click();
+    await page.waitForFunction((n) => document.querySelectorAll("tbody tr").length > n, before);
+    found[view] = [said, before, await page.locator("tbody tr").count()];
+  }
+  say("cut", { queues, found, noted: page.noted });
+  await page.close();
+}
+
+// An address that is no UTF-8 names a topic all the same.
+{
+  const page = await open();
+  await page.goto(`${given.plain}/ui#/topic/orders`);
+  await page.waitForSelector(".record");
+  await page.goto(`${given.plain}/ui#/topic/100%`);
+  await page.waitForFunction(() => !document.querySelector(".record"));
+  say("address", { title: await page.locator("h1").innerText(), noted: page.noted.filter((text) => !text.includes("400")) });
+  await page.close();
+}
+
+// A key that may only write publishes.
+{
+  const page = await open();
+  await page.goto(`${given.keyed}/ui#/topic/orders`);
+  await page.waitForSelector("dialog[open] input");
+  await page.locator("dialog input").fill(given.writer);
+  await page.keyboard.press("Enter");
+  await page.getByRole("button", { name: "Publish", exact: true }).click();
+  await page.waitForSelector(".answers li");
+  const noted = page.noted.filter((text) => !text.includes("403"));
+  say("writer", { answer: await page.locator(".answers li").first().innerText(), noted });
+  await page.evaluate(() => sessionStorage.clear());
   await page.close();
 }
 

@@ -64,3 +64,25 @@ def fill(world: LiveWorld, key: str = "", topics: int = TOPICS) -> None:
     write("mail", [{"data": n} for n in range(4)])
     nacked = [job["$seq"] for job in ask("POST", "topics/mail/claim", {"node": "<i>w</i>", "max": 2})["claimed"]]
     ask("POST", "topics/mail/nack", {"node": "<i>w</i>", "seqs": nacked, "reason": MARKUP})
+
+
+LISTED = 1100
+"""Topics of a server whose metrics name fewer."""
+
+
+def fill_long_lists(world: LiveWorld) -> None:
+    """Make more topics, readers and routers than a page lists at once, and a queue after all of them."""
+    connection = world.connect()
+
+    def ask(method: str, path: str, body: Any) -> None:
+        answer = connection.request(method, f"/v0/{path}", body)
+        assert answer.status < 300, (method, path, answer.text)
+
+    ask("POST", "topics/orders", {"records": [{"data": n} for n in range(100)]})
+    for n in range(LISTED):
+        ask("POST", f"topics/a{n:05d}", {"records": [{"data": n}], "config": {"durability": "memory"}})
+    ask("PUT", "topics/zqueue", {"type": "queue"})
+    for n in range(250):
+        ask("PUT", f"topics/a{n:05d}/readers/r", {})
+    for n in range(450):
+        ask("PUT", f"routers/r{n:03d}", {"source": f"a{n:05d}", "dest": f"a{n + 500:05d}"})

@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
+import topics
+from tests.cli.commands.command_runs import run
 from tests.contract.world.live_world import LiveWorld
-from tests.long.browser.filled_server import HOSTILE, MARKUP, MIRRORS, fill, follow
+from tests.long.browser.filled_server import HOSTILE, MARKUP, MIRRORS, fill, fill_long_lists, follow
 from tests.server.clients.test_javascript import node
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -24,11 +26,12 @@ OUT = ROOT / "build" / "ui"
 MODULES = ROOT / ".venv" / "node"
 STEPS = Path(__file__).with_name("browser_steps.mjs")
 KEY = "a-key-with-all-rights"
+WRITER = "a-key-that-writes"
 IDLE_S = 20
 IDLE_SHARE_MAX = 0.01
 """The share of a core for one page that is open."""
 TAIL_MS_MAX = 1000
-_SECONDS = 280
+_SECONDS = 400
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 pytestmark = pytest.mark.slow
@@ -49,22 +52,36 @@ def cpu_s(world: LiveWorld) -> float:
     return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
+def restore(directory: Path) -> None:
+    """Make the data directory `data` of a backup with three records."""
+    source, backup, data = (str(directory / name) for name in ("source", "backup", "data"))
+    with topics.open(source) as first:
+        first.append("orders", [1, 2, 3])
+    for command in (["backup", "--data-dir", source, "--to", backup], ["restore", "--from", backup, "--to", data]):
+        ran = run(command, directory)
+        assert ran.code == 0, ran
+
+
 @pytest.fixture(scope="module")
 def steps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, Any]]]:
     """The findings of the browser, one dictionary for each step; of an idle page also `share` of a core."""
     program, script = chromium(), node()
     directory = tmp_path_factory.mktemp("browser")
-    plain, keyed = (
+    plain, keyed, restored = worlds = (
         LiveWorld(directory / "plain"),
-        LiveWorld(directory / "keyed", api_keys=f"{KEY},other:r", archive_dir=str(directory / "archive")),
+        LiveWorld(directory / "keyed", api_keys=f"{KEY},{WRITER}:w", archive_dir=str(directory / "archive")),
+        LiveWorld(directory / "restored"),
     )
-    for world in (plain, keyed):
+    for world in worlds:
         world.directory.mkdir()
+    restore(restored.directory)
+    for world in worlds:
         world.start()
     try:
         fill(plain)
         fill(keyed, KEY, topics=20)
         follow(keyed, KEY)
+        fill_long_lists(restored)
         shutil.rmtree(OUT, ignore_errors=True)
         OUT.mkdir(parents=True)
         given = {
@@ -74,7 +91,9 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, A
             "out": str(OUT),
             "plain": f"http://127.0.0.1:{plain.address[1]}",
             "keyed": f"http://127.0.0.1:{keyed.address[1]}",
+            "restored": f"http://127.0.0.1:{restored.address[1]}",
             "key": KEY,
+            "writer": WRITER,
             "idle_s": IDLE_S,
         }
         command = ["timeout", str(_SECONDS), script, str(STEPS), json.dumps(given)]
@@ -91,7 +110,7 @@ def steps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[dict[str, A
         assert process.returncode == 0, found[-1:]
         yield found
     finally:
-        for world in (plain, keyed):
+        for world in worlds:
             world.close()
 
 
@@ -113,6 +132,30 @@ def test_the_tail_shows_a_record_within_a_second_and_a_gap_as_a_row(steps: list[
     assert max(found["took_ms"]) < TAIL_MS_MAX
     assert found["older"] > 0
     assert "cap" in found["gap"]
+
+
+def test_older_records_lead_over_the_gap_of_a_restore(steps: list[dict[str, Any]]) -> None:
+    found = only(steps, "restored")
+    *_, gap, third, second, first = found["rows"]
+    assert gap.split() == ["Seqs", "4", "to", "1,048,579", "lost", "in", "a", "crash", "crash"]
+    assert [row.split()[0] for row in (third, second, first)] == ["3", "2", "1"]
+    assert (found["count"], found["ends"]) == (103, True)
+
+
+def test_what_a_list_leaves_out_is_said_and_shown_on_request(steps: list[dict[str, Any]]) -> None:
+    found = only(steps, "cut")
+    assert "Listed are the queues among the first 1,000 topics: 0 of 1." in found["queues"]
+    assert "No queues" not in found["queues"]
+    assert found["found"]["readers"] == ["200 of 250 are shown.", 200, 250]
+    assert found["found"]["routers"] == ["400 of 450 are shown.", 400, 450]
+
+
+def test_an_address_that_is_no_utf8_shows_its_view(steps: list[dict[str, Any]]) -> None:
+    assert only(steps, "address")["title"] == "100%"
+
+
+def test_a_key_that_may_only_write_publishes(steps: list[dict[str, Any]]) -> None:
+    assert only(steps, "writer")["answer"].startswith("seq ")
 
 
 def test_what_is_published_is_written_as_it_was_typed(steps: list[dict[str, Any]]) -> None:

@@ -16,8 +16,8 @@ from importlib.resources import files
 HTML = b"text/html; charset=utf-8"
 _PIECES = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
 _INCLUDED = re.compile(r"<!-- include (style|script) (\S+) -->")
-_FOR_READERS = re.compile(r"^[ \t]*(?://|/\*\*|\*[ /]).*\n|^[ \t]+", re.MULTILINE)
-"""Comments and indentation of a script, which are not sent."""
+_FOR_READERS = re.compile(r"^[ \t]*(?:(?://|/\*\*|\*[ /]).*)?\n|^[ \t]+", re.MULTILINE)
+"""Comments, empty lines and indentation of a script, which are not sent."""
 _OF_ALL = b"X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache\r\n"
 
 

@@ -85,6 +85,21 @@ function empty(title, about, ...more) {
   return h("div.empty", {}, h("strong", {}, title), h("p", {}, about), more);
 }
 
+/**
+ * Return a line about what a list leaves out, and the function that sets it: it takes all, what is said before, and
+ * whether there are even more, and returns those to show. again: called once a button has asked for more.
+ */
+function cutTo(most, again) {
+  const step = most;
+  const said = h("span");
+  const more = h("button.quiet", { hidden: true, onclick: () => (most += step, again()) }, "Show more");
+  return [h("p.hint.cut", { role: "status" }, said, more), (all, about = "", further = false) => {
+    more.hidden = all.length <= most;
+    say(said, about + (more.hidden ? "" : `${count(most)} of ${further ? "over " : ""}${count(all.length)} are shown. `));
+    return all.slice(0, most);
+  }];
+}
+
 function badge(text, kind = "") {
   return h(kind ? `span.badge.${kind}` : "span.badge", {}, text);
 }

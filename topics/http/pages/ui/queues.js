@@ -1,19 +1,24 @@
 "use strict";
 // Queues and their jobs, dead letters, and named readers.
 
+const LISTED = 200;
 const LEFT = ["ready", "leased", "delayed", "dead"];
 
 async function showQueues(main, _args, signal) {
   const [failure, failed] = failures();
+  const [cut, shownOf] = cutTo(LISTED, () => look().catch(failed));
   const list = h("div", {}, h("p.hint", {}, "Loading …"));
   const columns = [["Queue"], ["Ready", "number"], ["Leased", "number"], ["Delayed", "number wide"], ["Dead-lettered", "number"], ["Dead letters in", "wide"]];
-  set(main, h("div.title", {}, h("h1", {}, "Queues")), failure, list);
-  every(3000, signal, async () => {
-    const [found, waits] = await metrics(["topic_queue_ready", "topic_queue_in_flight"], signal);
+  set(main, h("div.title", {}, h("h1", {}, "Queues")), failure, cut, list);
+  const look = async () => {
+    const [found, waits] = await metrics(["topic_queue_ready", "topic_queue_in_flight", "queue_topics", "topic_metrics_truncated"], signal);
+    const one = (name) => found.get(name)[0]?.value ?? 0;
+    const named = found.get("topic_queue_ready").sort((a, b) => b.value - a.value);
     const leased = new Map(found.get("topic_queue_in_flight").map(({ labels, value }) => [labels.topic, value]));
-    const queues = found.get("topic_queue_ready").sort((a, b) => b.value - a.value).slice(0, 200);
+    const unnamed = one("topic_metrics_truncated") && one("queue_topics") > named.length;
+    const queues = shownOf(named, unnamed ? `Listed are the queues among the first 1,000 topics: ${count(named.length)} of ${count(one("queue_topics"))}. Topics lists the others, with a badge. ` : "");
     if (!queues.length) {
-      set(list, empty("No queues", "A queue leases its records as jobs, and takes back what is not acknowledged:",
+      set(list, !unnamed && empty("No queues", "A queue leases its records as jobs, and takes back what is not acknowledged:",
         command(curl("PUT", "/v0/topics/jobs", { type: "queue", max_deliveries: 5, dead_letter: "jobs.dead" }))));
       return waits;
     }
@@ -30,7 +35,8 @@ async function showQueues(main, _args, signal) {
       if (config.dead_letter) set(into, linkTo(config.dead_letter));
     });
     return waits;
-  }, failed);
+  };
+  every(3000, signal, look, failed);
 }
 
 async function showJobs(panel, topic, signal) {
@@ -152,13 +158,15 @@ async function showTopicReaders(panel, topic, signal) {
 
 async function showReaders(main, _args, signal) {
   const [failure, failed] = failures();
+  const [cut, shownOf] = cutTo(LISTED, () => look().catch(failed));
   const list = h("div", {}, h("p.hint", {}, "Loading …"));
   const columns = [["Reader"], ["Topic"], ["Lag", "number"], ["Oldest", "number"]];
-  set(main, h("div.title", {}, h("h1", {}, "Readers"), h("span.hint", {}, "those that lag most first")), failure, list);
-  every(3000, signal, async () => {
+  set(main, h("div.title", {}, h("h1", {}, "Readers"), h("span.hint", {}, "those that lag most first")), failure, cut, list);
+  const look = async () => {
     const [found, waits] = await metrics(["reader_lag", "reader_lag_ms"], signal);
     const ages = new Map(found.get("reader_lag_ms").map(({ labels, value }) => [`${labels.topic} ${labels.reader}`, value]));
-    const readers = found.get("reader_lag").sort((a, b) => b.value - a.value).slice(0, 200);
+    const named = found.get("reader_lag").sort((a, b) => b.value - a.value);
+    const readers = shownOf(named, named.length < 1000 ? "" : "Listed are 1,000 readers. A topic's page lists all of its own. ");
     if (readers.length) {
       set(list, table("Named readers", columns, readers.map(({ labels: { topic, reader }, value }) => row(columns, [
         h("span.name", {}, reader), linkTo(topic, "/readers"), count(value), value ? span(ages.get(`${topic} ${reader}`) ?? 0) : "·",
@@ -167,5 +175,6 @@ async function showReaders(main, _args, signal) {
       set(list, empty("No named readers", "A named reader is a cursor that its topic remembers, with its lag:", command(curl("PUT", "/v0/topics/orders/readers/billing", {}))));
     }
     return waits;
-  }, failed);
+  };
+  every(3000, signal, look, failed);
 }

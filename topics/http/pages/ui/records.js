@@ -154,31 +154,40 @@ async function showRecords(panel, topic, signal) {
     }, 250);
   });
 
-  /** Show up to 50 records before the lowest one: deletes leave holes, so the range widens until there are some. */
+  /** Return the rows above a cursor and below `end`, each with its seq, or null if they are very many. */
+  async function rowsAbove(from, end) {
+    const rows = [];
+    for (let cursor = from; cursor < end - 1;) {
+      const body = { from_seq: cursor, limit: Math.min(1000, end - 1 - cursor), ...options() };
+      const page = await call("POST", ofTopic(topic, "/diff"), body, { signal });
+      // A gap is said to begin at the cursor: where it does is known at the beginning, and once what is before it was read.
+      const gap = cursor === 0 || cursor > from ? page.tombstone : null;
+      if (gap) rows.push([gap.gap_from, gapRow(gap)]);
+      rows.push(...page.records.filter(({ $seq }) => $seq < end).map((record) => [record.$seq, recordRow(record)]));
+      if (rows.length > 1000) return null;
+      if (page.caught_up) break;
+      cursor = page.next_from_seq;
+    }
+    return rows;
+  }
+
+  /** Show up to 50 rows before the lowest one: the range widens until there are some, and halves while they are very many. */
   async function loadOlder() {
     older.disabled = true;
-    for (let width = NEWEST; lowest > 1; width *= 8) {
-      const from = Math.max(0, lowest - 1 - width);
-      const found = [];
-      let gap = null;
-      for (let cursor = from, pages = 0; cursor < lowest - 1 && pages < 8; pages += 1) {
-        const page = await call("POST", ofTopic(topic, "/diff"), { from_seq: cursor, limit: width === NEWEST ? NEWEST : 1000, ...options() }, { signal });
-        gap ??= page.tombstone;
-        found.push(...page.records.filter((record) => record.$seq < lowest));
-        cursor = page.next_from_seq;
-        if (page.caught_up) break;
-      }
-      if (!found.length && from > 0 && !gap) continue;
-      list.append(...found.slice(-NEWEST).reverse().map(recordRow));
-      if (found.length) lowest = found.at(-Math.min(NEWEST, found.length)).$seq;
-      if (gap && gap.gap_from < lowest) {
-        list.append(gapRow({ ...gap, gap_from: 1 }));
-        say(note, "");
-        return;
-      }
-      if (from === 0 && found.length <= NEWEST) return say(note, "This is the beginning.");
-      break;
+    const end = lowest;
+    let [tooMany, none, width] = [-1, end - 1, NEWEST];
+    let rows = [];
+    while (none > tooMany + 1 && !rows?.length) {
+      const from = tooMany < 0 ? Math.max(0, end - 1 - width) : Math.floor((tooMany + none) / 2);
+      rows = await rowsAbove(from, end);
+      if (rows === null) tooMany = from;
+      else none = from;
+      width *= 8;
     }
+    if (lowest !== end) return;
+    rows = (rows ?? []).slice(-NEWEST);
+    list.append(...rows.map(([, element]) => element).reverse());
+    lowest = rows[0]?.[0] ?? none + 1;
     older.disabled = lowest <= 1;
     if (lowest <= 1) say(note, "This is the beginning.");
   }

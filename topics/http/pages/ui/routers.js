@@ -68,20 +68,24 @@ function graph(routers, rates) {
 async function showRouters(main, _args, signal) {
   const [failure, failed] = failures();
   const picture = h("div.scroll.picture", { tabindex: "0", role: "region", "aria-label": "Graph of routers" });
+  const [cut, shownOf] = cutTo(ROUTERS_SHOWN, () => look().catch(failed));
   const list = h("div", {}, h("p.hint", {}, "Loading …"));
   const columns = [["Router"], ["From"], ["To"], ["Forwarded", "number"], ["Rate", "number"], ["Guarantee", "wide"]];
   picture.hidden = true;
-  set(main, h("div.title", {}, h("h1", {}, "Routers")), failure, picture, list);
+  set(main, h("div.title", {}, h("h1", {}, "Routers")), failure, cut, picture, list);
   let before = new Map();
   let at = 0;
   let drawn = "";
-  every(3000, signal, async () => {
-    const routers = [];
-    for (let cursor = ""; routers.length < ROUTERS_SHOWN;) {
+  const look = async () => {
+    const all = [];
+    let routers;
+    let cursor = "";
+    do {
       const page = await get(`/v0/routers?page_size=200&cursor=${encodeURIComponent(cursor)}`, signal);
-      routers.push(...page.routers);
-      if (!(cursor = page.next_cursor)) break;
-    }
+      all.push(...page.routers);
+      cursor = page.next_cursor;
+      routers = shownOf(all, "", cursor);
+    } while (cursor && routers.length === all.length);
     if (!routers.length) {
       picture.hidden = true;
       return void set(list, empty("No routers", "A router copies what one topic takes to another one, all of it or by tag:",
@@ -102,5 +106,6 @@ async function showRouters(main, _args, signal) {
       rates.get(one.router) ? `${brief(rates.get(one.router))}/s` : "·", one.guarantee.replaceAll("_", " "),
     ]))));
     return routers.length > 100 ? 10000 : 3000;
-  }, failed);
+  };
+  every(3000, signal, look, failed);
 }

@@ -51,11 +51,11 @@ function visible(text) {
   return text.replace(hidden, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
 }
 
-/** Return JSON as a value, whose numbers beyond 2^53 keep their digits where the browser can. */
+/** Return JSON as a value, whose numbers of 16 characters and more keep their digits where the browser can. */
 function parse(text) {
   const digits = (_key, value, context) => {
-    const source = typeof value === "number" ? context?.source : undefined;
-    const same = source === undefined || String(value) === source || !JSON.rawJSON;
+    const source = typeof value === "number" && context?.source;
+    const same = !source || (source.length < 16 && isFinite(value)) || String(value) === source || !JSON.rawJSON;
     return same ? value : JSON.rawJSON(source);
   };
   return JSON.parse(text, digits);

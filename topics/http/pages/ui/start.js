@@ -11,9 +11,18 @@ const VIEWS = new Map([
 
 let _view = null;
 
+/** Return a part of the address as it was meant; a % that begins no escape stands for itself. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 /** Show the view that the address names. */
 function route() {
-  const [name = "", ...rest] = location.hash.replace(/^#\//, "").split("/").map(decodeURIComponent);
+  const [name = "", ...rest] = location.hash.replace(/^#\//, "").split("/").map(decoded);
   _view?.abort();
   _view = new AbortController();
   const main = document.getElementById("main");

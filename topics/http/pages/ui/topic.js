@@ -49,7 +49,11 @@ async function showTopic(main, [topic, wanted = "records"], signal) {
     }
     state = await get(ofTopic(topic, "?touch=false"), signal);
   } catch (error) {
-    return void (signal.aborted || failed(error));
+    if (signal.aborted) return;
+    failed(error);
+    // A key may write what it may not read.
+    if (error.status === 403) showPublish(panel, topic, signal, { type: "queue" });
+    return;
   }
   show(state);
   const names = [...PANELS].filter(([, [, , of]]) => !of || of === state.type);
