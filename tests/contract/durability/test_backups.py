@@ -161,3 +161,24 @@ def test_the_key_must_be_an_admins_of_all_names(make_world: MakeWorld) -> None:
         for method in ("GET", "POST"):
             answer = world.request(method, "/v0/backups", ABSENT, {"Authorization": f"Bearer {key}"})
             assert answer.status == status
+
+
+def test_the_time_of_the_newest_backup_outlives_a_restart(world: SimWorld) -> None:
+    """12.1: a timer that stopped before it is noticed after it."""
+
+    def last_success_s() -> float:
+        world.advance_ms(20)
+        page = world.request("GET", "/v0/metrics").text
+        (shown,) = (
+            line for line in page.splitlines() if line.startswith("topics_backup_last_success_timestamp_seconds ")
+        )
+        return float(shown.split()[1])
+
+    assert last_success_s() == 0
+    taken_ms = made(world)["taken_ms"]
+    world.advance_ms(5000)
+    assert made(world)["taken_ms"] > taken_ms
+    before = last_success_s()
+    world.restart()
+    after = last_success_s()
+    assert before - 5 <= after <= before

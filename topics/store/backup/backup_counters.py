@@ -14,4 +14,4 @@ class BackupCounters:
     copied_bytes: int = 0
     """Bytes that were written by those that ended well: what has not changed is copied once."""
     done_ms: int = 0
-    """The time at which the last one ended well; 0: none has."""
+    """The time at which the last one ended well; by its name, if before start-up; 0: none has."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from datetime import datetime
 
 import msgspec
 
@@ -141,6 +142,14 @@ def backup_age(name: str) -> tuple[str, int]:
     """Return what sorts the names of backups by their times."""
     time, _, count = name.partition("Z")
     return time, int(count[1:] or 1)
+
+
+def backup_ms(name: str) -> int:
+    """Return when a backup was begun (Unix ms), by its name, to the second; 0: it is no time."""
+    try:
+        return int(datetime.fromisoformat(f"{name[:11]}{name[11:19].replace('-', ':')}+00:00").timestamp()) * 1000
+    except ValueError:
+        return 0
 
 
 async def read_manifest(files: FileCalls, directory: str) -> BackupManifest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ from topics.errors import DiskFullError, RequestError, StorageError, TopicsError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.backup.backup_counters import BackupCounters
+from topics.store.backup.backup_manifest import backup_ms, backup_names
 from topics.store.backup.free_places import occupied
 from topics.store.backup.write_backup import BackupWriter
 from topics.store.checkpoint.capture import Capture
@@ -33,6 +35,8 @@ class Backups:
         self._progress = BackupProgress(0, "none")
         self._last: Capture | None = None
         self.counters = BackupCounters()
+        if config.backup_dir:
+            loop.spawn(self._look_back(config.backup_dir), "newest backup", is_optional=True)
 
     @property
     def progress(self) -> BackupProgress:
@@ -110,6 +114,13 @@ class Backups:
             self._writer = self._running = None
             ended.set_result(None)
         done(outcome)
+
+    async def _look_back(self, root: str) -> None:
+        """Count the newest backup of earlier processes as the last one that ended well."""
+        with contextlib.suppress(OSError):  # the next backup reports it
+            names = await self._loop.files.to_thread(backup_names, self._loop.files, root)
+            if names and not self.counters.done_ms:
+                self.counters.done_ms = backup_ms(names[-1])
 
     def _note(self, outcome: BackupResult | TopicsError) -> None:
         counters = self.counters
