@@ -6,9 +6,11 @@ name is its unit. `cli/environment.py` makes a Config from a file, `TOPICS_*` va
 
 from __future__ import annotations
 
+import errno
 import os
 import re
-from collections.abc import Iterable
+import stat
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, fields
 
 from topics.errors import UsageError
@@ -568,14 +570,27 @@ def is_in(path: str, directory: str) -> bool:
     return f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(directory)}/")
 
 
+def read_regular_file(path: str, most: int) -> tuple[bytes, int]:
+    """Return the first bytes of a file, and its mode.
+
+    Raises: OSError, also for what is no regular file: a pipe may never say anything.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is no regular file", path)
+        return file.read(most), mode
+
+
 _DEFAULTS = {setting.name: setting.default for setting in fields(Config)}
 _ORIGIN = re.compile(r"\*|null|(?!http://.*:80$|https://.*:443$)[a-z][a-z0-9+.-]*://[^/\s?#@]+", re.IGNORECASE)
 """An `Origin` that a browser may send, or any."""
 
 
-def checked(name: str, value: object) -> object:
+def checked(name: str, value: object, *, show: Callable[[object], str] = repr) -> object:
     """Return a value of a setting as `Config` holds it: a list as a tuple, `spin_us` as text.
 
+    show: returns a value as its source has it, for messages.
     Raises: UsageError, its type is not the default's, or it is outside of its range or choices.
     """
     default = _DEFAULTS[name]
@@ -583,23 +598,23 @@ def checked(name: str, value: object) -> object:
         value = str(value)  # a program has no reason to write a number as text
     if isinstance(default, bool):
         if not isinstance(value, bool):
-            raise UsageError(f"is {value!r}: use a boolean", name)
+            raise UsageError(f"is {show(value)}: use a boolean", name)
     elif isinstance(default, int):
         low, high = RANGES.get(name, (0, _U64_MAX))
         if value is None and name in OPTIONAL:
             return value
         if isinstance(value, bool) or not isinstance(value, int):
-            never = ", or None for never" if name in OPTIONAL else ""
-            raise UsageError(f"is {value!r}: use a whole number, {low} to {high}{never}", name)
+            never = f", or {show(None)} for never" if name in OPTIONAL else ""
+            raise UsageError(f"is {show(value)}: use a whole number, {low} to {high}{never}", name)
         if not low <= value <= high:
             free = " (a free one)" if name == "port" else ""
             raise UsageError(f"is {value}: use {low}{free} to {high}", name)
     elif isinstance(default, float):
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-            raise UsageError(f"is {value!r}: use a number from 0 to 1", name)
+            raise UsageError(f"is {show(value)}: use a number from 0 to 1", name)
     elif isinstance(default, tuple):
         if isinstance(value, str) or not all(isinstance(part, str) for part in _parts(value)):
-            raise UsageError(f"is {value!r}: use a list of strings", name)
+            raise UsageError(f"is {show(value)}: use a list of strings", name)
         parts = tuple(part for part in _parts(value) if isinstance(part, str))
         if name == "allowed_origins" and (wrong := [part for part in parts if not _ORIGIN.fullmatch(part)]):
             raise UsageError(
@@ -609,7 +624,7 @@ def checked(name: str, value: object) -> object:
             )
         return parts
     elif not isinstance(value, str):
-        shown = "no string" if name in SECRET else repr(value)
+        shown = "no string" if name in SECRET else show(value)
         raise UsageError(f"is {shown}: use a string", name)
     elif "\0" in value:
         raise UsageError("holds a NUL: use text without one", name)

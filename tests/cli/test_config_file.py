@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from tests.cli.forked import run
@@ -15,6 +16,7 @@ from topics.cli.environment import config_of, settled
 from topics.cli.root_command import app
 from topics.config import Config
 from topics.errors import UsageError
+from topics.server.keys_file import read_keys_file
 
 
 def written(directory: Path, text: str, mode: int = 0o600) -> str:
@@ -69,6 +71,17 @@ def test_only_a_source_above_a_host_overrides_its_port(
         ("port = '80'", "port is '80': use a whole number"),
         ("port = 70000", "port is 70000: use 0 (a free one) to 65535"),
         ("backpressure = 1", "backpressure is 1: use a boolean"),
+        ("sync_every_ms = true", 'sync_every_ms is true: use a whole number, 0 to 18446744073709551615, or "none" for'),
+        (
+            "sync_every_ms = 'None'",
+            "sync_every_ms is 'None': use a whole number, 0 to 18446744073709551615, or \"none\"",
+        ),
+        ("max_limit = 2026-01-01", "max_limit is 2026-01-01: use a whole number"),
+        ("max_limit = [true, 1.0, {a = 07:32:00}]", 'max_limit is [true, 1.0, {"a" = 07:32:00}]: use a whole number'),
+        ("backpressure = inf", "backpressure is inf: use a boolean"),
+        ("compact_below = false", "compact_below is false: use a number from 0 to 1"),
+        ("allowed_hosts = [1979-05-27T07:32:00Z]", "allowed_hosts is [1979-05-27T07:32:00+00:00]: use a list of"),
+        ("io = {}", "io is {}: use a string"),
         ("io = 'magic'", "io is 'magic': use one of auto, uring, portable"),
         ("allowed_hosts = 'a'", "allowed_hosts is 'a': use a list of strings"),
         ("host = ''", "host is '': use an address, or leave it out"),
@@ -108,6 +121,18 @@ def test_a_file_that_is_none_is_refused_with_its_name(tmp_path: Path) -> None:
     Path(path).write_bytes(b"#" * ((1 << 20) + 1))
     with pytest.raises(UsageError, match="is over 1048576 bytes"):
         config_of({"TOPICS_CONFIG": path})
+
+
+def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    """R-CONF-2."""
+    os.mkfifo(tmp_path / "pipe")
+    told = f"^TOPICS_CONFIG {tmp_path}/pipe cannot be read: it is no regular file: name a file of settings$"
+    with pytest.raises(UsageError, match=told):
+        config_of({"TOPICS_CONFIG": str(tmp_path / "pipe")})
+    with pytest.raises(
+        UsageError, match=f"^TOPICS_API_KEYS_FILE {tmp_path}/pipe cannot be read: it is no regular file$"
+    ):
+        read_keys_file(str(tmp_path / "pipe"))
 
 
 def test_keys_in_a_file_for_all_users_are_refused_and_not_shown(tmp_path: Path) -> None:
@@ -156,6 +181,30 @@ def test_what_serve_warns_of_is_said_beside_the_settings(
     shown = capsys.readouterr()
     assert shown.err == "topics: TOPICS_PROT is not a setting (did you mean TOPICS_PORT?): it is ignored\n"
     assert tomllib.loads(shown.out)["port"] == 4000
+
+
+def test_settings_with_which_no_server_starts_are_shown_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """R-CONF-4."""
+    monkeypatch.setenv("TOPICS_HOST", "0.0.0.0")
+    with pytest.raises(typer.Exit) as caught:
+        show()
+    shown = capsys.readouterr()
+    assert caught.value.exit_code == 1
+    assert shown.err.startswith("topics: '0.0.0.0' can be reached from other machines and no keys are configured: ")
+    assert tomllib.loads(shown.out)["host"] == "0.0.0.0"
+    monkeypatch.setenv("TOPICS_API_KEYS", "key")
+    show()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_setting_that_is_no_utf8_is_in_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOPICS_DATA_DIR", "\udcff")
+    with pytest.raises(
+        UsageError, match=r"^TOPICS_DATA_DIR is '\\udcff', which is no UTF-8, as a file of settings is$"
+    ):
+        show()
 
 
 def test_a_server_is_refused_for_its_file_and_fsck_reads_it(tmp_path: Path) -> None:

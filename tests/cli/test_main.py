@@ -33,6 +33,19 @@ def test_an_error_is_one_sentence_whose_names_cannot_write_on_the_terminal(
     assert done.stderr == f"topics: {tmp_path}/{shown}/data: Not a directory\n"
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((b"backup", b"--url", b"http://127.0.0.1:9", b"--to", b"/tmp/\xff"), "--to is '/tmp/\\udcff'"),
+        ((b"put", b"\xff", b"--url", b"http://127.0.0.1:9"), "argument 2 is '\\udcff'"),
+    ],
+)
+def test_a_word_that_is_no_utf8_is_refused_with_its_name(words: tuple[bytes, ...], told: str) -> None:
+    command = [sys.executable.encode(), b"-m", b"topics", *words]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, f"topics: {told}, which is no UTF-8: write it in UTF-8\n")
+
+
 def test_doctor_tells_the_engine_the_disk_and_the_cost_of_a_commit_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

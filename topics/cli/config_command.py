@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from dataclasses import fields
@@ -10,10 +9,12 @@ from typing import Annotated
 
 import typer
 
-from topics.cli.config_file import NEVER
+from topics.cli.config_file import toml_text
 from topics.cli.environment import Settled, odd_variables, settled
+from topics.cli.exit_codes import start_or_refusal
 from topics.cli.serve import ConfigFile, as_variables
 from topics.config import SECRET, Config
+from topics.errors import UsageError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Settings of a server, and where each is from.")
 
@@ -30,13 +31,19 @@ def show(
 ) -> None:
     """Print all settings that `topics serve` would have here, as a file for --config.
 
-    Keys are not shown. What serve would warn of is printed to stderr.
+    Keys are not shown. What serve would warn of is printed to stderr; if it would refuse to start,
+    so is the reason, and the exit code is 1.
     """
+    from topics.server.startup import check_config  # noqa: PLC0415 - `topics --help` should not load the server
+
     given = as_variables({"CONFIG": config})
-    for line in lines(settled(os.environ, given), origin=origin):
+    found = settled(os.environ, given)
+    for line in lines(found, origin=origin):
         print(line)
     for sentence in odd_variables({**os.environ, **given}):
         print(f"topics: {sentence}", file=sys.stderr)
+    with start_or_refusal():
+        check_config(found.config)
 
 
 def lines(found: Settled, *, origin: bool) -> list[str]:
@@ -44,15 +51,15 @@ def lines(found: Settled, *, origin: bool) -> list[str]:
     rows = []
     for setting in fields(Config):
         name, value = setting.name, getattr(found.config, setting.name)
-        row = f"# {name} is set, and not shown" if name in SECRET and value else f"{name} = {_toml(value)}"
+        row = f"# {name} is set, and not shown" if name in SECRET and value else f"{name} = {_toml(found, name, value)}"
         rows.append(f"{row}  # {found.origins.get(name, 'default')}" if origin else row)
     return rows
 
 
-def _toml(value: object) -> str:
-    if value is None:
-        value = NEVER
-    if isinstance(value, tuple):
-        value = list(value)
-    # JSON of these types is TOML, except for the character DEL.
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+def _toml(found: Settled, name: str, value: object) -> str:
+    text = toml_text(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{found.origins[name]} is {value!r}, which is no UTF-8, as a file of settings is") from None
+    return text

@@ -5,12 +5,13 @@ Unlike in variables, whatever does not fit is an error. Source: wire contract, R
 
 from __future__ import annotations
 
-import os
+import json
 import tomllib
 from dataclasses import fields
+from datetime import date, time
 
 from topics.common.values.near_names import suggestion
-from topics.config import OPTIONAL, SECRET, Config, checked
+from topics.config import OPTIONAL, SECRET, Config, checked, read_regular_file
 from topics.errors import UsageError
 
 CONFIG_VARIABLE = "TOPICS_CONFIG"
@@ -28,9 +29,7 @@ def read_config_file(path: str, named_by: str = CONFIG_VARIABLE) -> dict[str, ob
     """
     where = f"{named_by} {path}"
     try:
-        with open(path, "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            data = file.read(_FILE_BYTES_MAX + 1)
+        data, mode = read_regular_file(path, _FILE_BYTES_MAX + 1)
     except OSError as error:
         raise UsageError(f"{where} cannot be read: {error.strerror}: name a file of settings") from None
     if len(data) > _FILE_BYTES_MAX:
@@ -65,6 +64,24 @@ def _value(where: str, name: str, value: object) -> object:
     if isinstance(value, list) and (joined := [one for one in value if isinstance(one, str) and "," in one]):
         raise UsageError(f"{where}: {name} has {joined[0]!r}: write each as a text of its own, without commas")
     try:
-        return checked(name, value)
+        return checked(name, value, show=_shown)
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from None
+
+
+def _shown(value: object) -> str:
+    return repr(value) if isinstance(value, str) else toml_text(value)
+
+
+def toml_text(value: object) -> str:
+    """Return a value as TOML has it; None as `NEVER`."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml_text, value))}]"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{toml_text(name)} = {toml_text(each)}' for name, each in value.items())}}}"
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, float):
+        return repr(value)
+    # JSON of the other types is TOML, except for the character DEL.
+    return json.dumps(NEVER if value is None else value, ensure_ascii=False).replace("\x7f", "\\u007f")

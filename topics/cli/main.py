@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 
-from topics.cli.exit_codes import INTERRUPTED, PIPE_CLOSED, REFUSED, exit_code_of, report
+from topics.cli.exit_codes import INTERRUPTED, PIPE_CLOSED, REFUSED, USAGE, exit_code_of, report
 from topics.cli.output.standard_streams import drop_output, flush_output, prepare_streams
 from topics.cli.root_help import root_help
 from topics.common.extras import engine_missing, is_engine_missing
-from topics.errors import TopicsError
+from topics.errors import TopicsError, UsageError
 
 
 def main() -> None:
@@ -68,3 +68,17 @@ def _run() -> None:
             raise
         report(ImportError(engine_missing("this command", error)))
         raise SystemExit(REFUSED) from None
+    except UnicodeEncodeError:
+        if (sentence := _no_utf8(sys.argv)) is None:
+            raise
+        report(UsageError(sentence))
+        raise SystemExit(USAGE) from None
+
+
+def _no_utf8(words: list[str]) -> str | None:
+    """Return a sentence about the first word of a command that is no UTF-8."""
+    for at, word in enumerate(words):
+        if word != word.encode(errors="replace").decode():
+            name = words[at - 1] if at > 1 and words[at - 1].startswith("--") else f"argument {at}"
+            return f"{name} is {word!r}, which is no UTF-8: write it in UTF-8"
+    return None

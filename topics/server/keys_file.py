@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
-from topics.config import Config
+from topics.config import Config, read_regular_file
 from topics.errors import UsageError
 from topics.http.access.keyring import parse_keys
 
@@ -29,9 +28,7 @@ def read_keys_file(path: str) -> str:
     Raises: UsageError, as `with_keys_of_file`.
     """
     try:
-        with open(path, "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            data = file.read(_FILE_BYTES_MAX + 1)
+        data, mode = read_regular_file(path, _FILE_BYTES_MAX + 1)
         text = data.decode()
     except OSError as error:
         raise UsageError(f"TOPICS_API_KEYS_FILE {path} cannot be read: {error.strerror}") from None

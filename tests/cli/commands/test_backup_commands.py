@@ -59,6 +59,24 @@ def test_a_damaged_backup_has_exit_code_1(backups: Path, tmp_path: Path) -> None
     assert run(["restore", "--from", str(backups), "--to", str(tmp_path / "new")], tmp_path).code == 1
 
 
+def test_a_pipe_in_a_backup_is_damage(backups: Path, tmp_path: Path) -> None:
+    (snapshot, *_), (manifest,) = backups.rglob("snapshot-*"), backups.rglob("backup.json")
+    snapshot.unlink()
+    os.mkfifo(snapshot)
+    verifying = ["verify", str(backups)]
+    restoring = ["restore", "--from", str(backups), "--to", str(tmp_path / "new")]
+    for command in (verifying, restoring):
+        ran = run(command, tmp_path)
+        assert ran.code == 1
+        assert f"topics: {snapshot} of the backup is no regular file: restore another backup" in ran.err
+    manifest.unlink()
+    os.mkfifo(manifest)
+    for command, code in ((verifying, 2), (restoring, 1)):
+        ran = run(command, tmp_path)
+        assert ran.code == code
+        assert ran.err == f"topics: {manifest}: it is no regular file\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

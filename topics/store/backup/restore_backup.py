@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 from collections.abc import Callable
 
 import xxhash
@@ -44,11 +46,12 @@ def find_backup(loop: Loop, path: str) -> str:
 async def check_backup(loop: Loop, directory: str) -> list[str]:
     """Compare every file of a backup with its manifest; return what differs, a sentence each.
 
-    Raises: CorruptError, the manifest is damaged; FormatError; OSError.
+    Raises: CorruptError, the manifest is damaged, or a file is none; FormatError; OSError.
     """
     found: list[str] = []
     manifest = await read_manifest(loop.files, directory)
     for file in manifest.files:
+        _check_kind(loop, f"{directory}/{file.path}")
         try:
             await _read_all(loop, directory, file, None)
         except CorruptError as error:
@@ -93,9 +96,17 @@ async def copy_backup(
     copies = NewTree(files, target)
     for file in manifest.files:
         if wants(file.path):
+            _check_kind(loop, f"{directory}/{file.path}")
             await _read_all(loop, directory, file, copies)
     await copies.sync()
     return manifest
+
+
+def _check_kind(loop: Loop, path: str) -> None:
+    """Raises: CorruptError, this is there and no regular file: to open a pipe may never end."""
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(loop.ring.lstat(path).st_mode):
+            raise CorruptError(f"{path} of the backup is no regular file: {_REMEDY}", {"path": path})
 
 
 async def _read_all(loop: Loop, directory: str, file: BackupFile, copies: NewTree | None) -> None:
