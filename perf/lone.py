@@ -7,8 +7,8 @@ A server runs in this process on its real ring, log and engine. After some reque
 connection its ring answers at once: the wait returns the same receive again, a write and
 a send return that all bytes were taken. So a pass costs what Python and C of this package cost, two
 clocks of the measurement, and three empty functions in place of the ring's own, which would be a
-call in C and its system call. The library's row is a whole call of `Log.append`, whose writes
-return at once, too.
+call in C and its system call. The library's row is a whole call of `Log.append` with its write,
+because one call in C makes both.
 
 Times are medians over the passes of a round, in microseconds, of them the median over the rounds and
 the range: from the end of the wait to the call that sends the answer, and of the whole pass. The
@@ -287,10 +287,6 @@ def of_library(effort: Effort, directory: str) -> Figures:
     passes = Passes()
     with topics.open(directory) as log:
         log.append("bench", RECORDS)
-        ring: Any = log._loop.ring
-
-        def write_now(_fd: int, buffer: memoryview, _offset: int, *, dsync: bool) -> int:
-            return len(buffer)
 
         def one() -> None:
             passes.begin()
@@ -298,9 +294,7 @@ def of_library(effort: Effort, directory: str) -> Figures:
             passes.answer()
             passes.end()
 
-        ring.write_now = write_now
         figures = measured(one, passes, effort)
-        del ring.write_now
     return figures
 
 

@@ -205,6 +205,8 @@ class FakeRing:
     def allocate(self, fd: int, size: int) -> None:
         self.queue("allocate", 1, fd, size)
 
+    write_address = 0
+
     def write_now(self, fd: int, buffer: Any, offset: int, *, dsync: bool) -> int:
         return len(memoryview(buffer))
 

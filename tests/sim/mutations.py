@@ -47,6 +47,7 @@ _TIMES = "tests/store/archive/test_restore_archive.py"
 _SEQS = "tests/engine/recovery/test_archived_seqs.py"
 _RECORDS = "tests/embedded/calls/test_restore_call.py"
 _CORES = "tests/store/cores/test_set_cores.py"
+_QUICK = "tests/embedded/appends/test_quick_appends.py"
 _ACCESS_LOGS = "tests/server/service/test_access_log_lives.py"
 
 
@@ -1107,6 +1108,69 @@ MUTANTS = (
         "            return SETTLED if engine.settle_lone() else UNSETTLED\n",
         "            return SETTLED\n",
         "tests/server/test_lane.py",
+    ),
+    _one(
+        "quick appends that the next call does not find",
+        "embedded/driver.py",
+        "        if self.quick.is_open:\n            self._end_quick()\n        return True",
+        "        return True",
+        _QUICK,
+    ),
+    _one(
+        "quick appends that overtake what was posted",
+        "embedded/driver.py",
+        "queues = (self._inbox, self._asleep, line,",
+        "queues = (self._asleep, line,",
+        _QUICK,
+    ),
+    _one(
+        "quick appends beside work that is due",
+        "embedded/driver.py",
+        "        until_ns = NEVER if wait_ns is None else",
+        "        until_ns = NEVER if wait_ns else",
+        _QUICK,
+    ),
+    _one(
+        "quick appends past the reserved seqs",
+        "engine/write/write_streak.py",
+        "first, last = topic.next_seq, topic.ample",
+        "first, last = topic.next_seq, (1 << 64) - 1",
+        _QUICK,
+    ),
+    _one(
+        "quick appends of bytes before the directory has their format",
+        "engine/write/write_streak.py",
+        "takes_bytes = self._format_wait.has_bytes",
+        "takes_bytes = True",
+        _QUICK,
+    ),
+    _one(
+        "quick appends that the bound of unsynced bytes leaves out",
+        "embedded/appends/offers.py",
+        "self._promised + self._driver.quick.bytes",
+        "self._promised",
+        _QUICK,
+    ),
+    _one(
+        "quick appends of a forked child",
+        "embedded/driver.py",
+        "        self.quick.forbid()\n",
+        "",
+        _QUICK,
+    ),
+    _one(
+        "a quick append to the topic of another one",
+        "store/format/python_objects.c",
+        "    if (!PyUnicode_CheckExact(topic) || (topic != name && PyUnicode_Compare(topic, name))) return 0;\n",
+        "    if (!PyUnicode_CheckExact(topic) || name == NULL) return 0;\n",
+        _QUICK,
+    ),
+    _one(
+        "a quick append counted before it is whole",
+        "store/format/python_objects.c",
+        "    return written == (int64_t)(end - begin);",
+        "    return written > 0;",
+        _QUICK,
     ),
     _one(
         "a streak past the reserved seqs",

@@ -7,6 +7,7 @@ finds the bucket.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import add
 from typing import NamedTuple
 
 from topics.errors import UsageError
@@ -40,6 +41,11 @@ class Histogram:
         """Add a duration that stands for so many, of which the others were not timed."""
         self.buckets[min(ns.bit_length(), BUCKET_COUNT - 1)] += count
         self.total_ns += ns * count
+
+    def add_all(self, others: Distribution) -> None:
+        """Add all durations of a distribution."""
+        self.buckets = list(map(add, self.buckets, others.buckets))
+        self.total_ns += others.total
 
     def distribution(self) -> Distribution:
         """Return a copy that stays as it is."""

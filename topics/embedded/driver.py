@@ -20,13 +20,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sized
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from topics.embedded.calls import PendingCall, Start
 from topics.embedded.interrupts import signals
 from topics.embedded.maintenance import NEVER, Maintenance
 from topics.errors import LogFailedError, TopicsError, UsageError
 from topics.loop import Loop
+from topics.store.wal.next_batch import Caller
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -49,6 +50,31 @@ _OPTIONAL_NS = 100_000_000
 _TURN_NS = 5_000_000
 """Time after which another log has its turn at the maintenance thread, apart from the last pass."""
 _QUIET_PASSES = 2
+
+
+class QuickAppends(Protocol):
+    """Appends that were written without a drive, and are published before the next one."""
+
+    is_open: bool
+
+    @property
+    def bytes(self) -> int: ...
+    def end(self) -> None: ...
+    def stop(self) -> None: ...
+    def forbid(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class NothingQuick:
+    """A log without such appends."""
+
+    is_open = False
+    bytes = 0
+
+    def end(self) -> None: ...
+    def stop(self) -> None: ...
+    def forbid(self) -> None: ...
+    def close(self) -> None: ...
 
 
 class _Rest:
@@ -93,6 +119,7 @@ class Driver:
         self._line = line
         self._begin_ns = begin_us * 1000
         self._driving_lock = threading.Lock()
+        self.quick: QuickAppends = NothingQuick()
         self._inbox: deque[PendingCall[Any]] = deque()
         """Calls to be begun by the driving thread."""
         self.posted = 0
@@ -254,6 +281,8 @@ class Driver:
             if not self._driving_lock.acquire(False):
                 return None
             self._driving = _get_ident()
+            if self.quick.is_open:
+                self._end_quick()
             now_ns = loop.clock.monotonic_ns()
             is_due = not loop.is_quiet(now_ns) or (now_ns - self._drove_ns >= _LOOK_NS and loop.operations_in_flight)
             if is_due and not self._inbox and self._look():
@@ -304,6 +333,7 @@ class Driver:
         with self._driving_lock:
             self._driving = threading.get_ident()
             try:
+                self._end_quick()
                 self.check()
                 self._drive(_at_once)
             finally:
@@ -366,6 +396,7 @@ class Driver:
                 self._refusal = closed_log
             self.maintenance.join()
             self._driving_lock.acquire()
+            self._end_quick()
             try:
                 if self._refusal is closed_log:  # else a pass has failed, and no other is made
                     self._wait_until(self._loop.operations_end())
@@ -377,11 +408,13 @@ class Driver:
     def report_the_rest(self) -> None:
         """Refuse all calls without an answer, after `end` and once the loop is closed."""
         self._over = True
+        self.quick.close()
         self._refuse_all()
 
     def disown(self) -> None:
         """Refuse all calls from now on, in a forked child, which has none of the threads."""
         self._refusal = _forked
+        self.quick.forbid()
         self._driving_lock = threading.Lock()
         self._driving = None
         self.appending.clear()
@@ -396,6 +429,7 @@ class Driver:
         No thread may stay asleep waiting for it, and no awaitable either.
         """
         self._refusal = lambda: _failed(error)
+        self.quick.stop()
         self.maintenance.stir()
         self._refuse_all()
 
@@ -582,7 +616,45 @@ class Driver:
         if not self._driving_lock.acquire(blocking=False):
             return False
         self._driving = threading.get_ident()
+        if self.quick.is_open:
+            self._end_quick()
         return True
+
+    def _end_quick(self) -> None:
+        """Publish what was appended without a drive. The log fails if that fails."""
+        try:
+            self.quick.end()
+        except BaseException as error:
+            self._fail(error)
+
+    def quiet_until_ns(self) -> int:
+        """Return the time until which appends need no pass; 0: something is due.
+
+        Only the driving thread asks, between two passes.
+        """
+        loop, now_ns = self._loop, self._loop.clock.monotonic_ns()
+        wait_ns = loop.ns_until_work()
+        until_ns = NEVER if wait_ns is None else now_ns + wait_ns if wait_ns else 0
+        return min(until_ns, self._drove_ns + _LOOK_NS) if loop.operations_in_flight else until_ns
+
+    def caller(self, line: Sized) -> Caller:
+        """Return what appends without a drive need of this driver. line: of appends that wait."""
+        loop, clock = self._loop, self._loop.clock
+        queues = (self._inbox, self._asleep, line, loop.from_threads)
+        return Caller(self._driving_lock, self, clock.monotonic_ns, clock.now_ms, queues, self._hand_over)
+
+    def append_held(self, append: Callable[[A, int], R | None], argument: A, thread: int) -> R | None:
+        """Make an append of `quick` whose write runs code of Python, with signals held."""
+        if not self.quick.is_open:
+            return None
+        signals.hold(self._loop.ring.wake)
+        try:
+            return append(argument, thread)
+        except BaseException as error:
+            self._fail(error)
+            raise
+        finally:
+            signals.release()
 
     def _release_driving(self) -> None:
         self._driving = None

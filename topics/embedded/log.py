@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from typing_extensions import Unpack
@@ -165,6 +166,12 @@ class Log(ComposedCalls):
                 super().__init__(starts, starts)
                 self._starts = starts
                 self._admission = Admission(self._loop, self._engine, starts.appending, self._driver, config, line=line)
+                driver = self._driver
+                quick = self._engine.quick_streak(driver.caller(line), driver.quiet_until_ns, starts.append_times)
+                driver.quick = self._quick = quick
+                self._append_quick = (
+                    quick.append if parts.loop.ring.write_address else partial(driver.append_held, quick.append)
+                )
                 self._gatherer = Gatherer(self._driver, self._loop.clock, starts.request_of_gathered, self._admission)
                 if ring is None:
                     self._driver.start()  # last: a failure before leaves no thread that drives
@@ -216,7 +223,7 @@ class Log(ComposedCalls):
             request = self._starts.request(
                 topic, records, key=key, node=node, create=create, incarnation=incarnation, producer=producer
             )
-            return self._write(request, timeout)
+            return self._write(request, timeout, thread)
         finally:
             driver.end_append(thread)
 
@@ -235,7 +242,7 @@ class Log(ComposedCalls):
         driver.appending.add(thread)
         try:
             request = self._starts.request_of_texts(topic, texts, key=key, incarnation=incarnation, producer=producer)
-            return self._write(request, timeout)
+            return self._write(request, timeout, thread)
         finally:
             driver.end_append(thread)
 
@@ -265,17 +272,28 @@ class Log(ComposedCalls):
         finally:
             driver.end_append(thread)
 
-    def _write(self, request: AppendRequest, timeout: float | None) -> AppendResult:
+    def _write(self, request: AppendRequest, timeout: float | None, thread: int) -> AppendResult:
         """Write in one step if the log has no other work; else as a call on the loop."""
+        if timeout is None:
+            result = self._append_quick(request, thread)
+            if result is not None:
+                return result
         wait_ms = None if timeout is None else arguments.optional_milliseconds("timeout", timeout)
         admission = self._admission
         if not admission.line:
-            result = self._driver.run_exclusively(self._starts.append_lone, request)
+            result = self._driver.run_exclusively(self._append_lone, request)
             if result is not None:
                 return result
             if wait_ms is None:
                 return self._driver.call(admission.appending(request))
         return self._driver.call(admission.offering(Offer(request, wait_ms, is_plain=wait_ms is None)))
+
+    def _append_lone(self, request: AppendRequest) -> AppendResult | None:
+        """Append in this call. The next ones to the topic may be quick then."""
+        result = self._starts.append_lone(request)
+        if result is not None:
+            self._quick.note(request)
+        return result
 
     def append_soon(self, topic: str, value: Any) -> Pending[int]:
         """Append one value, bytes or JSON, with others that follow soon. Do not wait for it.

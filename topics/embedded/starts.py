@@ -36,7 +36,7 @@ from topics.engine.read.chosen_read import chosen
 from topics.engine.read.one_record import Location
 from topics.engine.readers.reader_results import ReaderPut, ReaderState
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
-from topics.engine.state.append_request import AppendRequest, Identity
+from topics.engine.state.append_request import PLAIN, AppendRequest, Identity
 from topics.engine.state.idempotency import Key
 from topics.engine.values.incarnation import meant_cursor
 from topics.engine.values.node_set import node_set
@@ -63,12 +63,10 @@ from topics.engine.write.flush import AfterLine
 from topics.engine.write.value_rows import plain_rows, rows_from
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import TopicsError, UsageError
-from topics.store.format.rows import NO_ROWS, Rows
+from topics.store.format.rows import Rows
 from topics.store.read.lender import Lender
 
 _NO_OPTIONS = (None,) * 5
-_PLAIN = AppendRequest("", NO_ROWS)[2:]
-"""The other fields of a request without options."""
 
 
 class Starts:
@@ -160,7 +158,7 @@ class Starts:
             rows = plain_rows(records, self._max_batch_records, self._max_record_bytes)
             if rows is None:
                 rows = self._rows_of(arguments.values(records), None, None)
-            return make_tuple(AppendRequest, (topic, rows, *_PLAIN))
+            return make_tuple(AppendRequest, (topic, rows, *PLAIN))
         topic = arguments.text("topic", topic)
         arguments.optional_flag("create", create)
         arguments.optional_incarnation(incarnation)

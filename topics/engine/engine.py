@@ -12,6 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from topics.common.histograms import Histogram
 from topics.common.values.answers import News
 from topics.common.values.begin import Begin, Beginning
 from topics.common.values.configs import RouterConfig
@@ -85,9 +86,10 @@ from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.plain_appends import PlainAppender, PlainDone
 from topics.engine.write.retention import when_retained
 from topics.engine.write.write_columns import BodyRows, GroupColumns, WriteColumns
-from topics.engine.write.write_streak import WriteStreak
+from topics.engine.write.write_streak import QuickStreak, WriteStreak
 from topics.errors import RequestError, TopicsError, WouldBlockError
 from topics.store.read.lender import Lender
+from topics.store.wal.next_batch import Caller
 
 FLUSH_ORDER = 10
 """The engine's place among the hooks at the end of a pass: before the log's, which commits."""
@@ -112,7 +114,7 @@ class Engine:
         compared = ComparedParts()
         sweeper = Sweeper(core, compared)
         self._lifecycle = Lifecycle(core, forwarding, sweeper.forget)
-        format_wait = FormatWait(core.format, core.held_appends)
+        self._format_wait = format_wait = FormatWait(core.format, core.held_appends)
         stager = Stager(core, self._lifecycle, compared, sweeper)
         self._appender = Appender(core, self._lifecycle, stager, format_wait, self._carrier.step_of)
         self._plain_appender = PlainAppender(core, format_wait)
@@ -222,6 +224,10 @@ class Engine:
     def write_streak(self, columns: WriteColumns, request: Any) -> WriteStreak:
         """Return a streak for lone writes that `columns` scans: see write_streak.py."""
         return WriteStreak(self._core, columns, request)
+
+    def quick_streak(self, caller: Caller, quiet_until_ns: Callable[[], int], times: Histogram) -> QuickStreak:
+        """Return the streak of a library's lone appends: see write_streak.py."""
+        return QuickStreak(self._core, self._format_wait, caller, quiet_until_ns, times)
 
     def settle_lone(self) -> bool:
         """Deliver what `append_lone` has published, if only readers that stay wait for it.

@@ -131,6 +131,11 @@ class Files:
         """
         return self._ring.write_now(fd, buffer, offset, dsync=dsync)
 
+    @property
+    def write_address(self) -> int:
+        """Address of a function in C that does the same as `write_now` (uring/ring.h); 0: none."""
+        return self._ring.write_address
+
     def write_parts_now(self, fd: int, parts: Sequence[Buffer], offset: int) -> int:
         """Write buffers one after the other, as `write_now` writes one."""
         return self._ring.write_parts_now(fd, parts, offset)

@@ -13,7 +13,7 @@ import bisect
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sized
 from functools import partial
 from typing import Any, TypeVar
 
@@ -310,6 +310,11 @@ class Loop:
     def operations_in_flight(self) -> int:
         """Operations that the ring has not completed yet. Timers and ready work are not counted."""
         return self._operations.in_flight
+
+    @property
+    def from_threads(self) -> Sized:
+        """Calls of other threads that the next pass takes."""
+        return self._from_threads
 
     def operations_end(self) -> Callable[[], bool]:
         """Return a call that says whether the file operations in flight now have ended."""

@@ -267,6 +267,9 @@ class Ring(Protocol):
     def allocate(self, fd: int, size: int) -> None:
         """Reserve space for bytes [0, size) (fallocate). Raises OSError(ENOSPC)."""
 
+    write_address: int
+    """Address of a function in C that does the same as `write_now` (uring/ring.h); 0: none."""
+
     def write_now(self, fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
         """Write past the queue, before returning. Return the count, which may be short, or -errno.
 

@@ -172,6 +172,8 @@ class BlockingCalls:
     def allocate(self, fd: int, size: int) -> None:
         os.posix_fallocate(fd, 0, size)
 
+    write_address = 0
+
     def write_now(self, fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> int:
         try:
             return os.pwritev(fd, (buffer,), offset, os.RWF_DSYNC) if dsync else os.pwrite(fd, buffer, offset)

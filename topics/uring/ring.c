@@ -625,3 +625,10 @@ int tp_reap(tp_ring *r, uint64_t *user_data, int *res, uint32_t *flags, unsigned
     else if (n) r->single_reaps++;
     return (int)n;
 }
+
+int64_t tp_write_now(int fd, const char *bytes, uint64_t size, uint64_t offset, int dsync)
+{
+    struct iovec part = {(void *)(uintptr_t)bytes, size};
+    ssize_t written = pwritev2(fd, &part, 1, (off_t)offset, dsync ? RWF_DSYNC : 0);
+    return written < 0 ? -errno : written;
+}

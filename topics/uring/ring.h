@@ -93,4 +93,7 @@ int64_t tp_wait_single(tp_ring *ring, int64_t timeout_ns, uint64_t *user_data);
 /* Copy up to `room` CQEs out, oldest first, without our own (user_data 0). Return the count. */
 int tp_reap(tp_ring *ring, uint64_t *user_data, int *res, uint32_t *flags, unsigned room);
 
+/* Write past the ring, before returning. Return the count, which may be short, or -errno. */
+int64_t tp_write_now(int fd, const char *bytes, uint64_t size, uint64_t offset, int dsync);
+
 #endif

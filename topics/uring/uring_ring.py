@@ -73,6 +73,7 @@ class UringRing(BlockingCalls):
     """
 
     name = "uring"
+    write_address = int(ffi.cast("uintptr_t", ffi.addressof(lib, "tp_write_now")))
 
     def __init__(
         self,

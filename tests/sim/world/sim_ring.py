@@ -107,6 +107,7 @@ class SimRing:
         self.queue_read = self._files.read
         self.queue_commit = self._files.commit
         self.write_now = self._files.write_now
+        self.write_address = 0
         self.write_parts_now = self._files.write_parts_now
         self.sync_now = self._files.sync_now
         self.read_now = self._files.read_now

@@ -20,7 +20,7 @@ from topics.embedded.driver import Driver, closed_log
 from topics.embedded.interrupts import signals
 from topics.engine.engine import Engine
 from topics.engine.state import refusals
-from topics.engine.state.append_request import AppendRequest
+from topics.engine.state.append_request import PLAIN, AppendRequest
 from topics.engine.values.results import AppendResult, Done
 from topics.errors import RequestError, TopicsError, UsageError, WouldBlockError
 from topics.loop import Loop
@@ -34,7 +34,6 @@ _FRAME_BYTES = 128
 """Bytes of a frame beside its record, unless tag or node are unusually long."""
 _ADMITTED_A_PASS = 100
 """Most appends that leave the line in a pass."""
-_PLAIN = AppendRequest("", NO_ROWS)[2:]
 
 
 def bytes_in_log(rows: Rows) -> int:
@@ -181,7 +180,7 @@ class Admission:
     def _join_or_offer(self, request: AppendRequest, key: tuple[str, int], *, is_nested: bool) -> Pending[AppendResult]:
         driver, rows, size = self._driver, request.rows, bytes_in_log(request.rows)
         driver.check()
-        is_plain = request[2:] == _PLAIN and not is_nested
+        is_plain = request[2:] == PLAIN and not is_nested
         part, count = (rows.buffer, rows.spans), rows.count
         with self._lock:
             refusal = self._refusal_now(request.topic, size)
@@ -280,7 +279,7 @@ class Admission:
             return refusals.too_many_pendings(self._max_pendings)
         if self.line and self._lacks_room:
             return refusals.appends_before_it()
-        return self._engine.refusal(topic, size, self._promised)
+        return self._engine.refusal(topic, size, self._promised + self._driver.quick.bytes)
 
     def _on_answer(self, offer: JoinedOffer, outcome: Outcome | list[Outcome]) -> None:
         if offer.joined.outcome is not None:

@@ -17,7 +17,7 @@ from topics.engine.state.producer_part import PartCore, PartTopic
 from topics.engine.values.results import AppendResult, Done
 from topics.engine.values.topic_config import TopicConfig
 from topics.errors import RequestError
-from topics.store.format.rows import Rows
+from topics.store.format.rows import NO_ROWS, Rows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, check_room
 
 
@@ -117,6 +117,9 @@ class AppendRequest(NamedTuple):
         if self.frames is None:  # otherwise they were built for one
             check_room(self.rows, self.node, 0 if self.identity is None else self.identity.extension_bytes)
 
+
+PLAIN: tuple[object, ...] = AppendRequest("", NO_ROWS)[2:]
+"""The other fields of a request without options."""
 
 Waiting = list[tuple[AppendRequest, Done[AppendResult]]]
 """Requests with the identity of a write in flight, in order of arrival."""

@@ -30,6 +30,11 @@ class FormatWait:
         self._waiting: dict[str, Waiting] = {}
         """Waiting writes by topic."""
 
+    @property
+    def has_bytes(self) -> bool:
+        """Whether the directory has the format for records of bytes."""
+        return self.format.number >= SECOND_DIRECTORY_FORMAT
+
     def concerns(self, spans: bytes) -> bool:
         """Return whether a write of these rows may have to wait, before the newest format."""
         return bool(self._waiting or self.lacks(spans))

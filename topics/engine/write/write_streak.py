@@ -4,6 +4,10 @@ Whether and how a lone write is committed in place depends on much, which only c
 runs between it and the next one. While the loop has handled nothing else, the next write repeats
 what was decided for the one before: one call in C scans its body and frames it as the next batch,
 within bounds that were set then (`tp_next_batch` in codec.h).
+
+In the library, where every other call passes by the lock of those that drive, the appends of a
+streak are quick (`QuickStreak`): one call in C frames and writes each, and all of them are
+published together, before any other code drives.
 """
 
 from __future__ import annotations
@@ -12,15 +16,24 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from topics.clock import Clock
+from topics.common.histograms import Histogram
 from topics.common.tuples import make_tuple
+from topics.engine.shared.topic_registry import Registry
+from topics.engine.state.append_request import PLAIN, AppendRequest
 from topics.engine.state.topic import Topic
 from topics.engine.values.ports import LoopPort
 from topics.engine.values.results import AppendResult
-from topics.engine.write.append import AppendCore
+from topics.engine.write.append import AppendCore, publish_lone
 from topics.engine.write.appender import answer_and_publish
+from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.write_columns import WriteColumns
-from topics.store.wal.next_batch import NextBatch
+from topics.store.wal.next_batch import Caller, Follow, NextBatch, QuickWrites
 from topics.store.wal.write_batch import WriteNext
+
+_PATIENCE = 2
+_PATIENCE_MOST = 64
+_SMALL_BYTES = 1 << 15
+"""The most bytes of an append that lets a streak begin. It takes no batch of twice as many."""
 
 
 class StreakCore(AppendCore, Protocol):
@@ -28,6 +41,7 @@ class StreakCore(AppendCore, Protocol):
 
     clock: Clock
     loop: LoopPort
+    registry: Registry
 
 
 class WriteStreak:
@@ -90,3 +104,106 @@ class WriteStreak:
         answer_and_publish(core, topic, result, lone, (size_of_records, None, ts), on_committed=on_committed)
         self._topic = topic
         return result
+
+
+class QuickStreak:
+    """The streak of a library: its lone appends to one topic, which `append` writes in C.
+
+    The thread that drives calls `end` first, if `is_open`.
+    """
+
+    def __init__(
+        self,
+        core: StreakCore,
+        format_wait: FormatWait,
+        caller: Caller,
+        quiet_until_ns: Callable[[], int],
+        times: Histogram,
+    ) -> None:
+        """quiet_until_ns: the time at which other work may be due. times: of each append."""
+        self._core = core
+        self._format_wait = format_wait
+        self._quiet_until_ns = quiet_until_ns
+        self._times = times
+        self._writes = QuickWrites(caller, AppendResult, PLAIN)
+        self.append: Callable[[AppendRequest, int], AppendResult | None] = self._writes.append
+        """append(request, thread): None, and nothing was done, if it is none of a streak."""
+        self.is_open = False
+        self._topic: Topic | None = None
+        """The topic of the streak."""
+        self._name = ""
+        """The topic of the last lone append."""
+        self._appends = 0
+        """Lone appends to it in a row."""
+        self._patience = _PATIENCE
+        """The number that begins a streak. It is larger after streaks without an append."""
+        self._follow: Follow | None = None
+        self._interruptions = 0
+
+    @property
+    def bytes(self) -> int:
+        """Bytes in the log that it does not know of yet. Any thread may ask."""
+        return self._writes.bytes if self.is_open else 0
+
+    def note(self, request: AppendRequest) -> None:
+        """Note that a lone append was published, in a call that drives.
+
+        So its topic is writable, and nothing waits for its records, or before them.
+        """
+        interruptions = self._core.loop.interruptions
+        if request.topic != self._name or interruptions != self._interruptions:
+            self._name, self._interruptions, self._appends = request.topic, interruptions, 1
+            return
+        self._appends += 1
+        if self._appends >= self._patience and request.rows.size <= _SMALL_BYTES:
+            self._begin()
+
+    def _begin(self) -> None:
+        core = self._core
+        topic = core.registry.by_name.get(self._name)
+        if topic is None or topic.has_caps:
+            return  # `retain_caps` evicts after each append
+        until_ns, fsync = self._quiet_until_ns(), topic.stage_class == "fsync"
+        found = core.log.next_quick(topic.id, fsync=fsync) if until_ns else None
+        if found is None:
+            return
+        place, how, self._follow = found
+        first, last = topic.next_seq, topic.ample
+        takes_bytes = self._format_wait.has_bytes
+        numbers = topic.id, first, last, topic.last_ts
+        self._writes.begin(topic.name, place, how, numbers, until_ns, fsync=fsync, takes_bytes=takes_bytes)
+        self._topic, self.is_open = topic, True
+
+    def end(self) -> None:
+        """End the streak, if there is one: publish what was written."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        core, topic, follow = self._core, self._topic, self._follow
+        unpublished, self._topic, self._follow = self._writes.end(), None, None
+        self._name = ""
+        self._patience = _PATIENCE if unpublished is not None else min(2 * self._patience, _PATIENCE_MOST)
+        if unpublished is None or topic is None or follow is None:
+            return
+        try:
+            commit = follow(unpublished)
+            rows, size, placed, ts = unpublished.rows, unpublished.size, unpublished.placed, unpublished.ts_ms
+            publish_lone(core, topic, rows, size, placed, None, ts, commit, commit.base)
+            self._times.add_all(unpublished.appends)
+        except BaseException as error:
+            core.log.latch(f"committed appends to topic {topic.name} were not published: {error!r}")
+            raise
+
+    def stop(self) -> None:
+        """Let `append` do nothing more, until the next streak."""
+        self._writes.stop()
+
+    def forbid(self) -> None:
+        """Let `append` do nothing more, in a forked child: what was written is the parent's."""
+        self.is_open = False
+        self.stop()
+
+    def close(self) -> None:
+        """Give up what it refers to, once nothing drives any more."""
+        self.is_open = False
+        self._writes.forget()

@@ -113,6 +113,55 @@ _Static_assert(sizeof(struct tp_next_batch) == 20 * 8, "store/wal/next_batch.py 
 int64_t tp_frame_next(struct tp_next_batch *next, const char *buffer, uint64_t buffer_bytes, const char *rows,
                       uint32_t count, uint64_t size, uint64_t now_ms, char *placed);
 
+/* Quick appends: to one topic, each by one call that frames and writes it, while nothing else
+ * happens to the log. The rest of it is done for all of them together, before any other code looks:
+ * see store/wal/next_batch.py. */
+enum { TP_QUICK_ROWS = 1024, TP_TIME_BUCKETS = 40 };
+
+/* Times as common/histograms.py counts them: buckets[i] is how many took fewer than 1 << i ns, and
+ * no fewer than half of that. */
+struct tp_times {
+    uint64_t buckets[TP_TIME_BUCKETS], total_ns;
+};
+
+struct tp_quick {
+    struct tp_next_batch next;
+    uint64_t is_open;    /* 1: batches may be written */
+    uint64_t write;      /* address of tp_write_now of uring/ring.h; 0: a callable of Python writes */
+    uint64_t until_ns;   /* the time at which other work may be due */
+    uint64_t start;      /* offset in the file of the chunk's first byte */
+    int32_t fd, dsync;
+    uint64_t takes_bytes; /* 1: the directory has the format for data of bytes */
+    /* written so far */
+    uint64_t batches, rows, size, bytes; /* size: accounted bytes of the records; bytes: of batches */
+    uint64_t first_begin, end; /* in the chunk: begin of the first batch, end of the last */
+    uint64_t ts_ms, checksum, ended_ns; /* of the last */
+    struct tp_times appends, writes;
+    uint64_t write_ns[TP_QUICK_ROWS]; /* of each batch */
+    struct tp_placed placed[TP_QUICK_ROWS]; /* their starts count from the body of the first batch */
+};
+
+/* Returns a callable of Python, as a new reference: append(request, thread). The caller has the
+ * interpreter's lock. The callable appends the rows of a request in one step, in which no signal's
+ * handler runs, and returns the result; None, and nothing was done, if it may not.
+ *
+ * cells: a list of TP_QUICK_CELLS objects, which the callable reads at each call. */
+enum {
+    TP_CELL_NAME,    /* the name of the topic */
+    TP_CELL_LOCK,    /* the lock of those that drive */
+    TP_CELL_DRIVER,  /* its `_driving` is the id of the thread that holds the lock */
+    TP_CELL_NOW_NS,  /* monotonic time */
+    TP_CELL_NOW_MS,  /* the time of day */
+    TP_CELL_RESULT,  /* the type of the result, a NamedTuple */
+    TP_CELL_QUEUES,  /* a tuple of queues: while one has something, nothing is appended */
+    TP_CELL_PLAIN,   /* a tuple: the fields of a plain request after its topic and its rows */
+    TP_CELL_WRITE,   /* writes without a function in C: write(fd, view, offset, dsync) */
+    TP_CELL_VIEW,    /* a view of the chunk, for it */
+    TP_CELL_HAND_OVER, /* called once the lock is free, if a queue has something then */
+    TP_QUICK_CELLS
+};
+void *tp_quick_append(struct tp_quick *quick, void *cells);
+
 /* Frames rows of several topics in one call, without nodes of their own and without extensions.
  * ids, first_seqs, ts_ms, first_rows, counts: columns over the topics; the rows of topic i are
  * counts[i] from first_rows[i] on. `placed` gets the entries topic by topic, without gaps.

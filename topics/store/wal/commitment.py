@@ -30,7 +30,7 @@ from topics.store.in_memory.hot_tail import HotTail, TailBuffer
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.log_bound import LogBound
 from topics.store.wal.log_end import LogEnd
-from topics.store.wal.next_batch import NextPlace
+from topics.store.wal.next_batch import NextPlace, Unpublished
 from topics.store.wal.wal_files import WalFile
 from topics.store.wal.write_batch import Batch, Commit, Durability, Prepared, Primitive, Verdict, judge, rest_begins
 from topics.store.wal.write_latch import WriteLatch
@@ -393,9 +393,10 @@ class Commitment:
             self._passed_over = None
         return commit
 
-    def move_on(self) -> int | None:
+    def move_on(self, quick: Unpublished | None = None) -> int | None:
         """Move the end of the log past the batch that is written, and count it.
 
+        quick: these batches are written instead of one.
         Returns: how long the write took (ns); None, and nothing is done, if the end has moved.
         """
         written = self._written
@@ -406,20 +407,44 @@ class Commitment:
         took_ns = ended_ns - began_ns
         end, durable, counters = self._end, self._durable, self._counters
         self.ended_ns = ended_ns
-        durable.on_written(synced=synced, size=used)
+        if quick is None:
+            batches, size = 1, used
+            counters.commit.add(took_ns)
+            if synced:
+                end.waited_syncs += 1
+                counters.count_sync(took_ns)
+        else:
+            batches, size = quick.batches, quick.used
+            counters.commit.add_all(quick.writes)
+            if synced:
+                end.waited_syncs += batches
+                for sync_ns in quick.sync_ns:
+                    counters.count_sync(sync_ns)
+        durable.on_written(synced=synced, size=size, batches=batches)
         file.position = (file.position + used + BATCH_ALIGN - 1) & -BATCH_ALIGN
         end.chain = checksum
         end.header = b""
         counters.all_frames += frames
         if uncounted:
             counters.uncounted_frames += uncounted
-        counters.bytes_written += used
-        counters.commit.add(took_ns)
-        self._bound.on_written(used)
-        if synced:
-            end.waited_syncs += 1
-            counters.count_sync(took_ns)
+        counters.bytes_written += size
+        self._bound.on_written(size)
         return took_ns
+
+    def follow(self, chunk: TailBuffer, quick: Unpublished, *, synced: bool) -> Commit:
+        """Move the end of the log past batches that were written in their places in a chunk.
+
+        Return their commit, whose base is that of the first one.
+        """
+        file = self._end.file
+        assert file is not None, "a file is left only when nothing is in flight"
+        assert file.position == chunk.start + quick.begin, "other batches came after these"
+        base, chunk.used = file.position + BATCH_HEADER_BYTES, quick.end
+        unsynced = None if synced else self._durable.topics
+        span, ended_ns = quick.end - quick.begin, quick.ended_ns
+        self._written = file, span, quick.rows, 0, quick.checksum, ended_ns, ended_ns, synced
+        self.move_on(quick)
+        return make_tuple(Commit, (None, file.stored.file_id, base, 0, 0, unsynced))
 
     def rest(self) -> Target:
         """Return the rest of a short write, as a commit of its own."""

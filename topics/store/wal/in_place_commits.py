@@ -20,7 +20,7 @@ from topics.store.wal.background_sync import BackgroundSync
 from topics.store.wal.commit_choice import DSYNC_BYTES_MAX, WINDOW_BYTES_MAX, Choice, Held, Until, choose
 from topics.store.wal.commitment import Commitment, Parts, Target
 from topics.store.wal.log_end import LogEnd
-from topics.store.wal.next_batch import NextPlace
+from topics.store.wal.next_batch import NextPlace, Unpublished, WritePlace
 from topics.store.wal.shard_state import ShardState, SharedParts
 from topics.store.wal.staging import BATCH_ROLL_BYTES, Staging
 from topics.store.wal.write_batch import CarriedFrames, Commit, Durability, LoneWritten, Primitive, Verdict
@@ -228,6 +228,33 @@ class InPlaceCommits:
             self._watch(self._unfinished_ns)
         commitment.take_back()
         return None
+
+    def next_quick(self, *, fsync: bool) -> tuple[NextPlace, WritePlace] | None:
+        """Return `next_place`, and how batches are written there that are counted later: `follow`.
+
+        They end where a sync is to begin in time, which is decided as they are counted.
+        """
+        found = self.next_place(fsync=fsync)
+        if found is None or self._next is None or self._end.file is None:
+            return None
+        (place, syncs), (chunk, primitive), stored = found, self._next, self._end.file.stored
+        if self._max_unsynced:
+            place = place._replace(room=min(place.room, self._max_unsynced // 2 - self._durable.unsynced_bytes))
+            if place.room <= 0:
+                return None
+        fd = stored.direct_fd if primitive.is_direct else stored.fd
+        address = self._files.write_address
+        return place, WritePlace(chunk.start, chunk.view, fd, primitive.is_dsync, syncs, self._write_now, address)
+
+    def follow(self, quick: Unpublished) -> Commit:
+        """Count batches that quick appends wrote from the place that `next_quick` returned."""
+        following, self._next = self._next, None
+        assert following is not None, "their place is known"
+        chunk, primitive = following
+        commit = self._commitment.follow(chunk, quick, synced=primitive.syncs)
+        if self._max_unsynced:
+            self._sync.start_in_time(self._max_unsynced)
+        return commit
 
     def _move_on(self) -> None:
         """Do what a lone write leaves for after its answer."""

@@ -305,9 +305,9 @@ class Durability:
     def unsynced_bytes(self) -> int:
         return self.bytes_written - self.bytes_synced
 
-    def on_written(self, *, synced: bool, size: int = 0) -> None:
-        """Count the next batch as written; with `synced`, all up to it are on stable storage."""
-        self.written += 1
+    def on_written(self, *, synced: bool, size: int = 0, batches: int = 1) -> None:
+        """Count the next batches as written; with `synced`, all up to them are durable."""
+        self.written += batches
         self.bytes_written += size
         if synced:
             assert not self.sealed, "a sync of this file says nothing about the one before"
