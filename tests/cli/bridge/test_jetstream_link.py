@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import socket
+import threading
 
 import pytest
 
 from topics.bridge.carried import TargetDownError
 from topics.bridge.jetstream.jetstream_link import JetStreamLink, NatsPlace
+from topics.errors import UsageError
 
-pytest.importorskip("nats", reason="nats-py is not installed: `make bridge` installs it")
+nats_errors = pytest.importorskip("nats.js.errors", reason="nats-py is not installed: `make bridge` installs it")
 
 
 @pytest.mark.parametrize(("listens", "reason"), [(False, "Connect call failed"), (True, "no answer in time")])
@@ -31,3 +33,81 @@ def test_an_error_shows_no_password() -> None:
             JetStreamLink(NatsPlace(f"nats://user:s3cret@127.0.0.1:{port}", {}), connect_s=0.2)
     assert str(caught.value).startswith(f"nats://127.0.0.1:{port} does not answer: ")
     assert "s3cret" not in str(caught.value)
+
+
+class Answering:
+    """A server of NATS that answers each connection with the same lines. url: where it is."""
+
+    def __init__(self, *lines: bytes) -> None:
+        self._lines = lines
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.url = f"nats://127.0.0.1:{self._server.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        connection, _ = self._server.accept()
+        with self._server, connection:
+            connection.sendall(b'INFO {"server_id":"s","version":"2.9.10","max_payload":1048576,"headers":true}\r\n')
+            connection.recv(1 << 16)
+            for line in self._lines:
+                connection.sendall(line + b"\r\n")
+            while connection.recv(1 << 16):
+                pass
+
+
+def test_a_user_who_may_not_enter_is_no_server_that_does_not_answer() -> None:
+    server = Answering(b"-ERR 'Authorization Violation'")
+    with pytest.raises(UsageError, match=r"refuses the user of the bridge \(.*'Authorization Violation'.*mend --set"):
+        JetStreamLink(NatsPlace(server.url, {}))
+
+
+def test_a_user_who_may_not_ask_jetstream_is_named_as_one() -> None:
+    server = Answering(b"PONG")
+    link = JetStreamLink(NatsPlace(server.url, {}))
+    link._told = 'nats: permissions violation for publish to "$js.api.info"'  # as nats-py spells it
+
+    async def late() -> None:
+        raise TimeoutError
+
+    try:
+        with pytest.raises(UsageError, match="refuses the user of the bridge .*permissions violation for publish"):
+            link.run(late())
+    finally:
+        link.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (nats_errors.ServiceUnavailableError(), "has no JetStream that answers: it is off there, or not ready"),
+        (nats_errors.NoStreamResponseError(), "has no stream that takes in the messages any more"),
+    ],
+)
+def test_an_answer_that_nothing_takes_a_request_is_tried_again_and_named(error: Exception, sentence: str) -> None:
+    server = Answering(b"PONG")
+    link = JetStreamLink(NatsPlace(server.url, {}))
+
+    async def fail() -> None:
+        raise error
+
+    try:
+        with pytest.raises(TargetDownError, match=rf"^{server.url} {sentence}"):
+            link.run(fail())
+    finally:
+        link.close()
+
+
+def test_a_refusal_that_nats_py_reports_beside_the_call_is_the_calls_own() -> None:
+    """It raises the error of a publication in its reader: the future of the answer is never done."""
+    link = JetStreamLink(NatsPlace(Answering(b"PONG").url, {}))
+    link._told = nats_errors.APIError(code=503, err_code=10077, description="maximum messages exceeded")
+
+    async def late() -> None:
+        raise TimeoutError
+
+    try:
+        with pytest.raises(nats_errors.APIError, match="maximum messages exceeded"):
+            link.run(late())
+    finally:
+        link.close()

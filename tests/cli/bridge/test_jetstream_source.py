@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.bridge.fake_jetstream import FakeConsumer, FakeLink, FakeReadStream
+from tests.cli.bridge.fake_jetstream import FakeConsumer, FakeLink, FakeReadStream, nats_errors
 from topics.bridge.carried import SourceDownError
 from topics.bridge.incoming import BridgeMark, IncomingBatch
 from topics.bridge.jetstream.jetstream_source import JetStreamSource
@@ -185,6 +185,25 @@ def test_a_message_that_is_left_out_is_the_sources_failure_and_comes_again(strea
 def test_a_stream_that_is_not_there_is_named_with_the_remedy(stream: FakeReadStream) -> None:
     stream.name = "ORDERS"
     check_refused(stream, UsageError, "nats://h has no stream 'topics': name one with --stream")
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "error"),
+    [
+        (400, 10101, UsageError),
+        (400, 10026, SourceDownError),
+        (503, 10023, SourceDownError),
+        (404, 10014, SourceDownError),
+    ],
+)
+def test_a_refusal_that_passes_is_tried_again_and_any_other_ends_the_bridge(
+    stream: FakeReadStream, code: int, number: int, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuses(*_args: Any, **_more: Any) -> Any:
+        raise nats_errors.APIError(code=code, err_code=number, description="it is refused")
+
+    monkeypatch.setattr(stream, "pull_subscribe", refuses)
+    check_refused(stream, error, r"^stream topics cannot be read \(it is refused\)")
 
 
 def test_a_link_that_is_lost_is_the_sources_failure(stream: FakeReadStream) -> None:

@@ -26,6 +26,8 @@ class FakeStream:
     def __init__(self, name: str = "topics") -> None:
         self.name = name
         self.messages: list[tuple[str, bytes, dict[str, str]]] = []
+        self.refusal: Exception | None = None
+        """The answer to each publication and each look."""
         self.lost: set[int] = set()
         """Publications, counted from 0, that never arrive."""
         self._count = 0
@@ -33,7 +35,9 @@ class FakeStream:
     async def publish_async(self, subject: str, value: bytes, headers: dict[str, str]) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         number, self._count = self._count, self._count + 1
-        if number in self.lost:
+        if self.refusal is not None:
+            answer.set_exception(self.refusal)
+        elif number in self.lost:
             answer.set_exception(nats_errors.APIError(code=408, err_code=0, description="a lost publication"))
         elif int(headers["Nats-Expected-Last-Sequence"]) != len(self.messages):
             answer.set_exception(nats_errors.APIError(code=400, err_code=10071, description="wrong last sequence"))
@@ -43,6 +47,8 @@ class FakeStream:
         return answer
 
     async def get_last_msg(self, _stream: str, subject: str) -> Any:
+        if self.refusal is not None:
+            raise self.refusal
         for sequence, (found, _, headers) in reversed(list(enumerate(self.messages, 1))):
             if found == subject:
                 return SimpleNamespace(headers=headers, seq=sequence)
@@ -63,7 +69,14 @@ class OneStream:
     """Answers about a stream that is there and has no messages."""
 
     def __init__(self, subjects: list[str] | None, transform: object = None) -> None:
-        limits = {"retention": "limits", "max_age": 0, "max_msgs": -1, "max_bytes": -1, "discard": "old"}
+        limits = {
+            "retention": "limits",
+            "max_age": 0,
+            "max_msgs": -1,
+            "max_bytes": -1,
+            "max_msg_size": -1,
+            "discard": "old",
+        }
         self._config = SimpleNamespace(subjects=subjects, subject_transform=transform, **limits)
 
     async def stream_info(self, _name: str) -> Any:
@@ -116,6 +129,11 @@ def test_no_stream_is_made_of_all_subjects(monkeypatch: pytest.MonkeyPatch) -> N
             "topics.> cannot be made: subjects overlap: use another --stream or --prefix",
         ),
         (nats_errors.ServerError(code=500, err_code=10049, description="no room"), TargetDownError, "no room"),
+        (
+            nats_errors.ServerError(code=500, err_code=10074, description="replicas > 1 not supported"),
+            UsageError,
+            r"stream topics cannot be made \(replicas > 1 not supported\): change the options or the stream",
+        ),
     ],
 )
 def test_a_stream_that_cannot_be_made_is_a_sentence(
@@ -239,6 +257,40 @@ def test_a_record_too_large_names_topic_seq_limit_and_remedy_or_is_marked() -> N
     session(stream, max_payload=1000, skips_oversize=True).put([batch(1, 1, size=2000)])
     _, value, headers = stream.messages[0]
     assert (value, headers["topics-oversize"]) == (b'{"seq":1,"bytes":2514,"limit":1000}', "2514")
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "text", "raised", "sentence"),
+    [
+        (503, 10077, "maximum messages exceeded", TargetDownError, "it is full or cannot store .maximum messages exce"),
+        (503, 10023, "insufficient resources", TargetDownError, "stream topics takes no message .insufficient resourc"),
+        (400, 10071, "wrong last sequence: 7", TargetDownError, "stream topics takes no message .wrong last sequence"),
+        (400, 10109, "invalid operation on sealed stream", UsageError, "on sealed stream.: change the options or the"),
+        (400, 10060, "expected stream does not match", UsageError, "stream topics takes no message .expected stream "),
+    ],
+)
+def test_a_refusal_that_passes_is_tried_again_and_any_other_ends_the_bridge(
+    code: int, number: int, text: str, raised: type[Exception], sentence: str
+) -> None:
+    stream = FakeStream()
+    stream.refusal = nats_errors.APIError(code=code, err_code=number, description=text)
+    with pytest.raises(raised, match=sentence) as caught:
+        session(stream).put([batch(1, 3)])
+    assert "does not answer" not in str(caught.value)
+
+
+def test_a_stream_that_is_gone_has_no_position_that_is_unknown() -> None:
+    stream = FakeStream()
+    stream.refusal = nats_errors.NotFoundError(code=404, err_code=10059, description="stream not found")
+    with pytest.raises(TargetDownError, match=r"the position of orders cannot be read \(stream not found\)"):
+        session(stream).position("orders")
+
+
+def test_the_stream_may_take_less_than_the_server() -> None:
+    link: Any = FakeLink(FakeStream())
+    choice = StreamChoice("topics", "topics.", max_msg_size=1000)
+    with pytest.raises(OversizeError, match=r"orders: record 1 .*max_msg_size of stream topics is 1000: .*--oversize"):
+        JetStreamSession(link, choice, 0, {}, skips_oversize=False).put([batch(1, 1, size=2000)])
 
 
 def test_a_topic_whose_name_is_no_subject_is_refused() -> None:

@@ -18,6 +18,15 @@ R = TypeVar("R")
 _CONNECT_S = 5.0
 _ANSWER_S = 10.0
 _EXAMPLE = "nats://localhost:4222"
+_NO_ENTRY = re.compile(r"authorization violation|permissions violation|user authentication", re.IGNORECASE)
+"""Words of nats-server about a user who may not do what the bridge does."""
+_BAD_REQUEST = 400
+_STORE_FAILED = 10077
+"""The number of the error that the store of a stream has no room."""
+_NO_CLUSTER = 10074
+"""The number of the error that one server keeps no replicas; its code is 500."""
+_PASSING = frozenset({10026, 10058, 10071, 10164})
+"""Bad requests that may be good later: too many consumers, a name in use, another last sequence."""
 _STREAM = re.compile(r"[^\s.*>/\\\x00-\x1f\x7f]{1,255}")
 _PREFIX = re.compile(r"([^\s.*>\x00-\x1f\x7f]+\.)*")
 
@@ -94,7 +103,11 @@ class JetStreamLink:
         return shown_url(self._place.url)
 
     def run(self, call: Coroutine[Any, Any, R], timeout_s: float = _ANSWER_S + 1) -> R:
-        """Run a call. Raises: TargetDownError; errors of JetStream's answers as they are."""
+        """Run a call.
+
+        Raises: TargetDownError; UsageError, the server lets no such user in; errors of JetStream's
+        answers as they are.
+        """
         import nats.errors  # noqa: PLC0415 - an optional package
         import nats.js.errors  # noqa: PLC0415
 
@@ -102,10 +115,18 @@ class JetStreamLink:
         try:
             return future.result()
         except nats.js.errors.ServiceUnavailableError as error:
-            raise self._down(error) from error
+            if error.code is not None:
+                raise
+            raise TargetDownError(f"{self.url} has no JetStream that answers: it is off there, or not ready") from error
         except nats.js.errors.APIError:
             raise
+        except nats.js.errors.NoStreamResponseError as error:
+            raise TargetDownError(f"{self.url} has no stream that takes in the messages any more") from error
         except (nats.errors.Error, OSError, TimeoutError) as error:
+            told, self._told = self._told, ""
+            if isinstance(told, nats.js.errors.APIError):  # so nats-py reports a refused publish
+                raise told from error
+            self._told = told
             raise self._down(error) from error
 
     async def until_closed(self, call: Coroutine[Any, Any, R]) -> R:
@@ -129,7 +150,14 @@ class JetStreamLink:
             future.result()
         self._end_loop()
 
-    def _down(self, error: BaseException) -> TargetDownError:
+    def _down(self, error: BaseException) -> TargetDownError | UsageError:
+        """Return what it means that a call has failed: no answer, or a refusal of the user."""
+        for told in (str(error), str(self._told)):
+            if _NO_ENTRY.search(told):
+                return UsageError(
+                    f"{self.url} refuses the user of the bridge ({told}): mend --set user, password, token, "
+                    "user_credentials or nkeys_seed, or what the user may do there"
+                )
         reason = str(error) or str(self._told) or "no answer in time"
         return TargetDownError(f"{self.url} does not answer: {reason}")
 
@@ -165,6 +193,20 @@ class JetStreamLink:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def refused(what: str, error: Any) -> TargetDownError | UsageError:
+    """Return what a refusal of JetStream is: one that passes by itself, or one for a person.
+
+    what: what JetStream refuses to do, as the beginning of a sentence. error: an APIError.
+    """
+    text = error.description or f"code {error.code}"
+    if error.err_code == _STORE_FAILED:
+        return TargetDownError(f"{what}, since it is full or cannot store ({text}): it is tried again until it can")
+    is_wrong = error.code == _BAD_REQUEST and error.err_code is not None and error.err_code not in _PASSING
+    if is_wrong or error.err_code == _NO_CLUSTER:
+        return UsageError(f"{what} ({text}): change the options or the stream, and start the bridge again")
+    return TargetDownError(f"{what} ({text})")
 
 
 async def _within(call: Coroutine[Any, Any, R], timeout_s: float) -> R:

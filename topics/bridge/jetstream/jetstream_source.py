@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from topics.bridge.carried import SourceDownError, TargetDownError
 from topics.bridge.incoming import BridgeMark, IncomingBatch, IncomingMessage
-from topics.bridge.jetstream.jetstream_link import JetStreamLink
+from topics.bridge.jetstream.jetstream_link import JetStreamLink, refused
 from topics.bridge.topic_source import TopicMatch
 from topics.errors import UsageError
 
@@ -178,8 +178,11 @@ class JetStreamSource:
 
         try:
             return self._link.run(call)
-        except (TargetDownError, nats.js.errors.APIError) as error:
+        except TargetDownError as error:
             raise SourceDownError(str(error)) from error
+        except nats.js.errors.APIError as error:
+            found = refused(f"stream {self._stream} cannot be read", error)
+            raise found if isinstance(found, UsageError) else SourceDownError(str(found)) from error
 
     def _run_each(self, call: Callable[[str], Coroutine[Any, Any, int]], topics: Sequence[str]) -> list[int]:
         found: list[int] = []

@@ -24,7 +24,7 @@ from topics.bridge.carried import (
     TopicBatch,
     oversize_mark,
 )
-from topics.bridge.jetstream.jetstream_link import JetStreamLink, NatsPlace
+from topics.bridge.jetstream.jetstream_link import JetStreamLink, NatsPlace, refused
 from topics.bridge.record_messages import text_header
 from topics.errors import UsageError
 
@@ -32,6 +32,8 @@ _EXPECTED, _ID, _OF_STREAM = "Nats-Expected-Last-Sequence", "Nats-Msg-Id", "Nats
 SentSeqs = dict[str, dict[str, int]]
 """By topic and incarnation: the highest seq that this process has found or published."""
 _PUT_S = 30.0
+_NO_MESSAGE = 10037
+"""The number of the error that a stream has no message of a subject."""
 _SHOWN = 5
 """Subjects of a stream that a sentence names."""
 _HEADER_BYTES = 512
@@ -48,6 +50,8 @@ class StreamChoice(NamedTuple):
 
     subjects: tuple[str, ...] | None = None
     """The subjects that the stream has; None: they are not known yet."""
+    max_msg_size: int = 0
+    """Bytes of a message that the stream takes; 0: as many as the server."""
 
     def subject(self, topic: str) -> str:
         """Raises: UsageError, no subject can have the topic's name, or the stream lacks it."""
@@ -74,9 +78,14 @@ class JetStreamTarget:
         self._sent: SentSeqs = {}
 
     def open(self) -> JetStreamSession:
+        import nats.js.errors  # noqa: PLC0415 - an optional package
+
         link = JetStreamLink(self._place)
         try:
             info = link.run(self._prepared(link))
+        except nats.js.errors.APIError as error:
+            link.close()
+            raise refused(f"stream {self._stream.name} cannot be looked at", error) from error
         except BaseException:
             link.close()
             raise
@@ -93,13 +102,19 @@ class JetStreamTarget:
         except nats.js.errors.NotFoundError:
             link.close()
             return None
+        except nats.js.errors.APIError as error:
+            link.close()
+            raise refused(f"stream {self._stream.name} cannot be looked at", error) from error
         except BaseException:
             link.close()
             raise
         return JetStreamSession(link, self._as_found(info), 0, {}, skips_oversize=True)
 
     def _as_found(self, info: Any) -> StreamChoice:
-        return self._stream._replace(subjects=tuple(info.config.subjects or ()))
+        config = info.config
+        return self._stream._replace(
+            subjects=tuple(config.subjects or ()), max_msg_size=max(0, config.max_msg_size or 0)
+        )
 
     async def _prepared(self, link: JetStreamLink) -> Any:
         """Make the stream if it is missing. Return its configuration and state."""
@@ -126,7 +141,7 @@ class JetStreamTarget:
                     "--stream or --prefix"
                 ) from error
             except nats.js.errors.APIError as error:
-                raise TargetDownError(f"stream {name} cannot be made: {error}") from error
+                raise refused(f"stream {name} cannot be made", error) from error
         config = info.config
         if config.retention not in {None, "limits"} or config.max_age or _drops_old(config):
             raise UsageError(
@@ -187,10 +202,10 @@ class JetStreamSession:
         subject = self._stream.subject(topic)
         try:
             newest = self._link.run(self._link.jetstream.get_last_msg(self._stream.name, subject))
-        except nats.js.errors.NotFoundError:
-            return None
         except nats.js.errors.APIError as error:
-            raise TargetDownError(f"the position of {topic} cannot be read: {error}") from error
+            if error.err_code == _NO_MESSAGE:
+                return None
+            raise refused(f"the position of {topic} cannot be read", error) from error
         headers = newest.headers or {}
         seq, incarnation = headers.get(SEQ, ""), headers.get(INCARNATION, "")
         if not (seq.isascii() and seq.isdigit()) or not incarnation:
@@ -218,7 +233,7 @@ class JetStreamSession:
         try:
             self._link.run(self._put(batches), _PUT_S)
         except nats.js.errors.APIError as error:
-            raise TargetDownError(f"stream {self._stream.name} refused a message: {error}") from error
+            raise refused(f"stream {self._stream.name} takes no message", error) from error
 
     async def _put(self, batches: Sequence[TopicBatch]) -> None:
         publish = self._link.jetstream.publish_async
@@ -267,12 +282,14 @@ class JetStreamSession:
 
     def _fitting(self, topic: str, message: BridgeMessage) -> BridgeMessage:
         """Return the message, or its mark if it is too large. Raises: OversizeError."""
-        limit = self._link.nats.max_payload
+        limit, setting = self._link.nats.max_payload, "max_payload of the NATS server"
+        if 0 < self._stream.max_msg_size < limit:
+            limit, setting = self._stream.max_msg_size, f"max_msg_size of stream {self._stream.name}"
         size = message.size + _HEADER_BYTES
         if size <= limit:
             return message
         if not self._skips_oversize:
-            raise OversizeError(topic, message.seq, size, limit, "max_payload of the NATS server")
+            raise OversizeError(topic, message.seq, size, limit, setting)
         return oversize_mark(message, size, limit)
 
     def close(self) -> None:
