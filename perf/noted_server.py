@@ -41,6 +41,7 @@ from topics.loop.tasks import Task
 from topics.loop.traffic import Traffic
 from topics.store.wal.background_sync import BackgroundSync
 from topics.store.wal.commit_choice import Until
+from topics.store.wal.in_place_commits import InPlaceCommits
 from topics.store.wal.shard import Shard
 from topics.uring.uring_ring import UringRing
 
@@ -176,7 +177,7 @@ def note_commits() -> None:
         note_commit(wal, "")
         original(wal, *results)
 
-    @patched(Shard, "_write_in_place")
+    @patched(InPlaceCommits, "commit")
     def write_in_place(original: Callable[..., Any], wal: Any, *args: Any) -> Any:
         outcome = original(wal, *args)
         note_commit(wal, " in place")
@@ -197,7 +198,7 @@ def note_commits() -> None:
         goes_on = original(wal, why, batch)
         if not goes_on:
             if why.until is Until.TIME:
-                reason[0] = "for the bound of the log" if wal._bound.pressed else "for a larger group"
+                reason[0] = "for the bound of the log" if wal.state._bound.pressed else "for a larger group"
             else:
                 reason[0] = f"until {why.until.value}"
         return goes_on
