@@ -128,6 +128,8 @@ def test_a_mirror_is_promoted_once_and_does_not_follow_on(pair: MirroredServer) 
     assert (again.code, again.out) == (2, "")
     assert f"was promoted to {pair.home}/new at 20" in again.err
     assert f"use `topics restore --from {pair.to}`" in again.err
+    status = run(["mirror", "--status", "--to", str(pair.to)], pair.home)
+    assert (status.code, status.out, "was promoted to" in status.err) == (2, "", True)
     assert "was promoted to" in refused(pair, code=2)
     second = run(["restore", "--from", str(pair.to), "--to", str(pair.home / "again")], pair.home)
     assert second.code == 0, second

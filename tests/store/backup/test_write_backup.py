@@ -16,7 +16,7 @@ from topics.common.values.backup_result import BackupResult
 from topics.errors import CorruptError, RequestError, StorageError, TopicsError, UsageError
 from topics.store.backup.backup_files import pack_description, remove_tree
 from topics.store.backup.backup_manifest import BackupFile, backup_names, read_manifest
-from topics.store.backup.restore_backup import check_backup, copy_backup
+from topics.store.backup.restore_backup import check_backup, copy_backup, find_backup
 from topics.store.backup.write_backup import BackupWriter
 from topics.store.checkpoint.capture import Capture
 from topics.store.disk.whole_files import list_if_there
@@ -64,6 +64,16 @@ def check_opens_with(world: StoreWorld, written: BackupResult, expected: dict[in
     again.close()
     report = again.run(verify(again.loop, again.config.data_dir, ""))
     assert report.sound, report.findings
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_a_backup_without_its_manifest_is_damaged(named: bool) -> None:
+    world = filled()
+    backup(world)
+    lost = backup(world)
+    world.run(world.loop.files.unlink(f"{lost.path}/backup.json"))
+    with pytest.raises(CorruptError, match=f"^{lost.path}/backup.json is missing"):
+        find_backup(world.loop, lost.path if named else ROOT)
 
 
 def test_the_newest_backup_has_the_last_name_also_after_the_clock_was_set_back() -> None:

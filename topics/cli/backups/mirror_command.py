@@ -29,12 +29,14 @@ from topics.cli.places.place import key_of
 from topics.client.archive_client import ArchiveClient
 from topics.clock import SystemClock
 from topics.common.values.archive_state import ArchiveState
+from topics.config import Config
+from topics.embedded.own_loop import own_loop
 from topics.errors import RequestError, StorageError, TopicsError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.known_mirrors import NAME_CHARS_MAX
 from topics.store.backup.backup_files import is_timeline_name
 from topics.store.disk.disk_space import is_full
-from topics.store.mirror.mirror import Mirror
+from topics.store.mirror.mirror import Mirror, check_not_promoted
 from topics.store.mirror.mirror_source import MissingPartError
 
 _LONGEST_PAUSE_S = 10.0
@@ -90,6 +92,8 @@ def mirror(  # noqa: PLR0917 - typer makes options of them
         if json and metrics:
             raise UsageError("--json and --metrics are two formats: leave out one of them")
         found = read_status(to)
+        with own_loop(Config()) as loop:
+            loop.run_task(check_not_promoted(loop, to))
         lag_ms = found.lag_ms(SystemClock().now_ms())
         in_format = status_json if json else status_metrics if metrics else partial(status_text, to)
         print(in_format(found, lag_ms))

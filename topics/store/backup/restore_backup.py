@@ -19,6 +19,7 @@ from topics.store.backup.backup_manifest import (
     BackupFile,
     BackupManifest,
     backup_names,
+    is_backup_name,
     read_manifest,
 )
 from topics.store.disk.data_directory import make_with_parents, sync_parents
@@ -31,13 +32,17 @@ _REMEDY = "restore another backup; `topics verify` shows all damage"
 def find_backup(loop: Loop, path: str) -> str:
     """Return the directory of a backup: `path`, or the newest one below it.
 
-    Raises: UsageError, there is none; OSError.
+    Raises: UsageError, there is none; CorruptError, it has no manifest; OSError.
     """
-    names = list_if_there(loop.files, path)
-    if MANIFEST_NAME in names:
+    if MANIFEST_NAME in list_if_there(loop.files, path):
         return path
     if found := backup_names(loop.files, path):
-        return f"{path}/{found[-1]}"
+        path = f"{path}/{found[-1]}"
+        if MANIFEST_NAME in list_if_there(loop.files, path):
+            return path
+    if is_backup_name(os.path.basename(path.rstrip("/"))):
+        message = f"{path}/{MANIFEST_NAME} is missing, and nothing else says what the backup has: name another backup"
+        raise CorruptError(message, {"path": path})
     if path.rstrip("/").endswith(PARTIAL):
         raise UsageError(f"{path} is a backup that was not completed: name another one")
     raise UsageError(f"there is no backup in {path}: name the directory of one, or the one that backups are made in")
