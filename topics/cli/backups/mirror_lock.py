@@ -43,19 +43,28 @@ def check_free(given: str) -> str:
 
 
 @contextlib.contextmanager
-def locked_mirror(directory: str) -> Iterator[Loop]:
-    """Yield a loop while this process has the lock of a mirror. Raises: LockedError, OSError."""
+def own_loop() -> Iterator[Loop]:
+    """Yield a loop for calls of this process."""
     ring, _ = open_ring(Config(), shared=False)
     loop = Loop(ring, SystemClock())
-    fd = -1
     try:
-        make_with_parents(ring, directory)
-        try:
-            fd = ring.lock(f"{directory}/{_LOCK_NAME}")
-        except BlockingIOError as error:
-            raise LockedError(f"a mirror is running in {directory}: stop it first") from error
         yield loop
     finally:
-        if fd >= 0:
-            ring.unlock(fd)
         loop.close()
+
+
+@contextlib.contextmanager
+def locked_mirror(directory: str) -> Iterator[Loop]:
+    """Yield a loop while this process has the lock of a mirror. Raises: LockedError, OSError."""
+    with own_loop() as loop:
+        ring, fd = loop.ring, -1
+        try:
+            make_with_parents(ring, directory)
+            try:
+                fd = ring.lock(f"{directory}/{_LOCK_NAME}")
+            except BlockingIOError as error:
+                raise LockedError(f"a mirror is running in {directory}: stop it first") from error
+            yield loop
+        finally:
+            if fd >= 0:
+                ring.unlock(fd)
