@@ -1119,8 +1119,8 @@ MUTANTS = (
     _one(
         "quick appends that overtake what was posted",
         "embedded/driver.py",
-        "queues = (self._inbox, self._asleep, line,",
-        "queues = (self._asleep, line,",
+        "queues = (self._inbox, self._asleep, self._line,",
+        "queues = (self._asleep, self._line,",
         _QUICK,
     ),
     _one(

@@ -637,10 +637,10 @@ class Driver:
         until_ns = NEVER if wait_ns is None else now_ns + wait_ns if wait_ns else 0
         return min(until_ns, self._drove_ns + _LOOK_NS) if loop.operations_in_flight else until_ns
 
-    def caller(self, line: Sized) -> Caller:
-        """Return what appends without a drive need of this driver. line: of appends that wait."""
+    def caller(self) -> Caller:
+        """Return what appends without a drive need of this driver."""
         loop, clock = self._loop, self._loop.clock
-        queues = (self._inbox, self._asleep, line, loop.from_threads)
+        queues = (self._inbox, self._asleep, self._line, loop.from_threads)
         return Caller(self._driving_lock, self, clock.monotonic_ns, clock.now_ms, queues, self._hand_over)
 
     def append_held(self, append: Callable[[A, int], R | None], argument: A, thread: int) -> R | None:

@@ -167,7 +167,7 @@ class Log(ComposedCalls):
                 self._starts = starts
                 self._admission = Admission(self._loop, self._engine, starts.appending, self._driver, config, line=line)
                 driver = self._driver
-                quick = self._engine.quick_streak(driver.caller(line), driver.quiet_until_ns, starts.append_times)
+                quick = self._engine.quick_streak(driver.caller(), driver.quiet_until_ns, starts.append_times)
                 driver.quick = self._quick = quick
                 self._append_quick = (
                     quick.append if parts.loop.ring.write_address else partial(driver.append_held, quick.append)
