@@ -62,7 +62,8 @@ class Ring(Protocol):
         with ETIMEDOUT after about as long again; 0: never.
         shared: others that are shared, too, may listen on the address (SO_REUSEPORT), also in other
         processes of this user. Each new connection waits at one of them, and is reset if that one
-        is closed before it was accepted. -EADDRINUSE if any other socket has the address.
+        is closed before it was accepted.
+        Raises: OSError, of EADDRINUSE if any other socket has the address.
         """
 
     def queue_accept(self, user_data: int, fd: int) -> None:
