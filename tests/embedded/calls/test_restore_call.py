@@ -60,6 +60,11 @@ def numbers(path: Path, *, open_jobs: int = 0) -> list[int]:
         return [record.data["n"] for record in log.page("t").records]
 
 
+def first_new_seq(path: Path) -> int:
+    with topics.open(path, **SMALL) as log:
+        return log.append("t", ["new"]).first_seq
+
+
 def test_the_end_of_an_archive_is_the_log_as_it_was_closed(archive: Archived, tmp_path: Path) -> None:
     made = topics.restore(archive.path, tmp_path / "new", skipped_seqs=SKIPPED)
     assert made.taken_ms == made.archived_ms
@@ -179,8 +184,7 @@ def test_a_topic_that_was_deleted_in_another_timeline_continues_above_the_seqs_o
         while len(set(archive.path.glob("*/bases/*Z*/backup.json")) - before) < 2:
             log.append("t2", ["a base is made beside this"])
     topics.restore(archive.path, tmp_path / "third", at=archive.after_third, skipped_seqs=SKIPPED)
-    with topics.open(tmp_path / "third", **SMALL) as log:
-        assert log.append("t", ["new"]).first_seq > known + SKIPPED
+    assert first_new_seq(tmp_path / "third") > known + SKIPPED
 
 
 def test_a_topic_continues_above_the_seqs_of_a_timeline_that_has_no_base_yet(archive: Archived, tmp_path: Path) -> None:
@@ -190,8 +194,7 @@ def test_a_topic_continues_above_the_seqs_of_a_timeline_that_has_no_base_yet(arc
     (second,) = set(archive.path.glob("*Z-*")) - {first}
     shutil.rmtree(second / "bases")
     topics.restore(archive.path, tmp_path / "third", at=archive.after_third, skipped_seqs=SKIPPED)
-    with topics.open(tmp_path / "third", **SMALL) as log:
-        assert log.append("t", ["new"]).first_seq > known + SKIPPED
+    assert first_new_seq(tmp_path / "third") > known + SKIPPED
 
 
 def test_a_topic_that_was_created_again_later_continues_above_the_seqs_of_then(
@@ -202,8 +205,7 @@ def test_a_topic_that_was_created_again_later_continues_above_the_seqs_of_then(
         log.delete_topic("t")
         known = log.append("t", [{"n": number} for number in range(3 * SKIPPED)]).last_seq
     topics.restore(archive.path, tmp_path / "new", at=archive.after_third, skipped_seqs=SKIPPED)
-    with topics.open(tmp_path / "new", **SMALL) as log:
-        assert log.append("t", ["new"]).first_seq > known + SKIPPED
+    assert first_new_seq(tmp_path / "new") > known + SKIPPED
 
 
 def test_a_timeline_that_is_named_continues_above_the_seqs_of_the_others(archive: Archived, tmp_path: Path) -> None:
@@ -211,8 +213,7 @@ def test_a_timeline_that_is_named_continues_above_the_seqs_of_the_others(archive
     known = add_timeline(archive, tmp_path)
     made = topics.restore(first, tmp_path / "third", at=archive.after_third, skipped_seqs=SKIPPED)
     assert made.backup.startswith(str(first))
-    with topics.open(tmp_path / "third", **SMALL) as log:
-        assert log.append("t", ["new"]).first_seq > known + SKIPPED
+    assert first_new_seq(tmp_path / "third") > known + SKIPPED
 
 
 @pytest.mark.parametrize("text", [b"{", None])
@@ -232,8 +233,7 @@ def test_a_timeline_is_restored_beside_one_whose_note_is_damaged(
     made = topics.restore(first, tmp_path / "new", skipped_seqs=SKIPPED)
     assert f"{second}/archive.json" in made.damage
     assert numbers(tmp_path / "new") == [1, 2, 3, 4, 5, 6]
-    with topics.open(tmp_path / "new", **SMALL) as log:
-        assert log.append("t", ["new"]).first_seq > known + SKIPPED
+    assert first_new_seq(tmp_path / "new") > known + SKIPPED
 
 
 def test_a_restore_that_fails_leaves_nothing(archive: Archived, tmp_path: Path) -> None:
@@ -285,8 +285,7 @@ def test_a_restore_of_a_named_timeline_begins_anew_if_a_base_of_another_one_is_r
     monkeypatch.setattr(restore_call, "with_ends", remove_a_base)
     topics.restore(first, tmp_path / "new", skipped_seqs=SKIPPED)
     assert numbers(tmp_path / "new") == [1, 2, 3, 4, 5, 6]
-    with topics.open(tmp_path / "new", **SMALL) as log:
-        assert log.append("t", ["new"]).first_seq > known + SKIPPED
+    assert first_new_seq(tmp_path / "new") > known + SKIPPED
 
 
 def test_a_verification_leaves_out_a_base_that_the_server_removes_meanwhile(
