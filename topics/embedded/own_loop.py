@@ -5,24 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from topics.clock import SystemClock
 from topics.config import Config
 from topics.errors import StorageError, TopicsError
-from topics.loop.choose import open_ring
+from topics.loop.choose import open_loop
 from topics.loop.loop import Loop
 
 
 @contextmanager
 def own_loop(config: Config) -> Iterator[Loop]:
     """Yield a loop of its own, closed in the end. An OSError becomes a StorageError."""
-    ring, _ = open_ring(config, shared=False)
-    loop = Loop(ring, SystemClock())
-    try:
-        yield loop
-    except OSError as error:
-        if isinstance(error, TopicsError):
-            raise
-        name = f"{error.filename}: " if error.filename else ""
-        raise StorageError(f"{name}{error.strerror or error}") from error
-    finally:
-        loop.close()
+    with open_loop(config) as loop:
+        try:
+            yield loop
+        except OSError as error:
+            if isinstance(error, TopicsError):
+                raise
+            name = f"{error.filename}: " if error.filename else ""
+            raise StorageError(f"{name}{error.strerror or error}") from error

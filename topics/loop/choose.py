@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from topics.clock import SystemClock
 from topics.config import Config
 from topics.errors import UsageError
+from topics.loop.loop import Loop
 from topics.loop.ring import Ring
 from topics.uring.probe import probe
+
+
+@contextmanager
+def open_loop(config: Config) -> Iterator[Loop]:
+    """Yield a loop of this thread on the ring that is chosen, closed in the end."""
+    ring, _ = open_ring(config, shared=False)
+    loop = Loop(ring, SystemClock())
+    try:
+        yield loop
+    finally:
+        loop.close()
 
 
 def open_ring(config: Config, *, shared: bool) -> tuple[Ring, str]:

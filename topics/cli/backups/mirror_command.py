@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from topics.cli.backups.given_paths import check_directory_path
-from topics.cli.backups.mirror_lock import check_free, locked_mirror, own_loop
+from topics.cli.backups.mirror_lock import check_free, locked_mirror
 from topics.cli.backups.mirror_status import (
     MirrorStatus,
     read_status,
@@ -29,7 +29,9 @@ from topics.cli.places.place import key_of
 from topics.client.archive_client import ArchiveClient
 from topics.clock import SystemClock
 from topics.common.values.archive_state import ArchiveState
+from topics.config import Config
 from topics.errors import RequestError, StorageError, TopicsError, UsageError
+from topics.loop.choose import open_loop
 from topics.loop.loop import Loop
 from topics.store.archive.known_mirrors import NAME_CHARS_MAX
 from topics.store.backup.backup_files import is_timeline_name
@@ -90,7 +92,7 @@ def mirror(  # noqa: PLR0917 - typer makes options of them
         if json and metrics:
             raise UsageError("--json and --metrics are two formats: leave out one of them")
         found = read_status(to)
-        with own_loop() as loop:
+        with open_loop(Config()) as loop:
             loop.run_task(check_not_promoted(loop, to))
         lag_ms = found.lag_ms(SystemClock().now_ms())
         in_format = status_json if json else status_metrics if metrics else partial(status_text, to)

@@ -8,10 +8,9 @@ import re
 from collections.abc import Iterator
 
 from topics.cli.backups.mirror_status import STATUS_NAME
-from topics.clock import SystemClock
 from topics.config import Config
 from topics.errors import LockedError, UsageError
-from topics.loop.choose import open_ring
+from topics.loop.choose import open_loop
 from topics.loop.loop import Loop
 from topics.store.backup.backup_manifest import is_backup_name
 from topics.store.backup.free_places import FOLLOWED_NAME, holder, occupied
@@ -43,20 +42,9 @@ def check_free(given: str) -> str:
 
 
 @contextlib.contextmanager
-def own_loop() -> Iterator[Loop]:
-    """Yield a loop for calls of this process."""
-    ring, _ = open_ring(Config(), shared=False)
-    loop = Loop(ring, SystemClock())
-    try:
-        yield loop
-    finally:
-        loop.close()
-
-
-@contextlib.contextmanager
 def locked_mirror(directory: str) -> Iterator[Loop]:
     """Yield a loop while this process has the lock of a mirror. Raises: LockedError, OSError."""
-    with own_loop() as loop:
+    with open_loop(Config()) as loop:
         ring, fd = loop.ring, -1
         try:
             make_with_parents(ring, directory)

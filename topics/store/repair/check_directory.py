@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 
-from topics.clock import SystemClock
 from topics.config import Config
 from topics.errors import StorageError, UsageError
-from topics.loop.choose import open_ring
+from topics.loop.choose import open_loop
 from topics.loop.loop import Loop
 from topics.store.cores.core_directories import refuse_several_cores
 from topics.store.disk.data_directory import SIGNS
@@ -25,16 +24,12 @@ def check_directory(config: Config, *, mend: bool, one_core: bool = False) -> Fs
     slot map are damaged, or something was cut short between cores; OSError.
     """
     refuse_missing(config.data_dir)
-    ring, _ = open_ring(config, shared=False)
-    loop = Loop(ring, SystemClock())
-    try:
-        locked = lock_to_check(ring, config)
+    with open_loop(config) as loop:
+        locked = lock_to_check(loop.ring, config)
         try:
             return check_locked(loop, config, mend=mend, one_core=one_core)
         finally:
             locked.release()
-    finally:
-        loop.close()
 
 
 def check_locked(loop: Loop, config: Config, *, mend: bool, one_core: bool = False) -> FsckReport:
