@@ -16,7 +16,8 @@ from topics.common.memory import MemoryReturns
 from topics.loop import Connection, StreamLimits
 from topics.loop.connection import LARGE_BYTES, LINGER_NS, PIECE_BYTES, PROBE_BYTES, Row
 from topics.loop.ring import F_MORE
-from topics.loop.traffic import LARGE_SENDS_BYTES, ONE_SENDER_PASSES
+from topics.loop.senders import ONE_SENDER_PASSES
+from topics.loop.traffic import LARGE_SENDS_BYTES
 
 LIMITS = StreamLimits(send_high_water_bytes=100, send_low_water_bytes=40)
 

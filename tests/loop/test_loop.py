@@ -9,7 +9,7 @@ from tests.loop.handlers import Recorder
 from topics.loop.connection import Connection
 from topics.loop.loop import Loop
 from topics.loop.ring import F_MORE
-from topics.loop.traffic import ONE_SENDER_PASSES
+from topics.loop.senders import ONE_SENDER_PASSES
 
 
 def test_a_pass_runs_completions_then_timers_then_ready_work_then_hooks_in_their_order() -> None:
@@ -267,7 +267,7 @@ def test_a_receive_that_is_left_by_its_handler_is_dispatched_in_the_same_pass_an
     assert handler.data() == b"abcd"
     assert ran == ["hook"] * 4
     assert ring.recycled == [1, 2, 3, 4]
-    assert loop._traffic._passes_with_one_sender == 3, "each pass was counted once"
+    assert loop._senders._passes_of_one == 3, "each pass was counted once"
 
 
 def test_a_receive_left_by_its_handler_is_no_lone_one_if_others_come_meanwhile() -> None:

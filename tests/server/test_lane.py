@@ -70,7 +70,7 @@ class Pair:
         if self.single:
             for world in self.worlds:
                 assert world.loop is not None
-                world.loop._traffic.one_sender_passes = 0
+                world.loop._senders.least_passes = 0
         else:
             server.lane.least = 1  # so that every request may show a difference
 

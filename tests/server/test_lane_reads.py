@@ -201,7 +201,7 @@ def test_what_was_prefetched_of_a_cold_segment_is_not_read_from_it_on_either_pat
         world.write_records("t", [{"data": number} for number in range(50)], durability="fsync")
         world.advance_ms(3000)
     assert world.loop is not None
-    world.loop._traffic.one_sender_passes = 0
+    world.loop._senders.least_passes = 0
     server = world.server
     assert server is not None
     assert server.lane is not None

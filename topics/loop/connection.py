@@ -25,6 +25,7 @@ from typing import Any, Final, Protocol
 from topics.common.memory import let_go, note_held
 from topics.loop.operations import CONTROL, KIND_BITS, RECV, SEND, Operations, ignore
 from topics.loop.ring import Ring, Send
+from topics.loop.senders import Senders
 from topics.loop.timers import Timer
 
 OPEN: Final = 0
@@ -119,8 +120,7 @@ class ConnectionHost(Protocol):
     resumed: list[Connection]
     drained: list[Connection]
     closed_some: bool
-    sender_to_answer: int
-    may_answer_another: bool
+    senders: Senders
 
     @property
     def table(self) -> ConnectionOwner | None: ...
@@ -231,8 +231,9 @@ class Connection:
         are sent before this returns.
         """
         if self.expected == 0 and 0 < len(data) <= self.high_water:
-            traffic = self._traffic
-            rest = traffic.send_now(self, data) if traffic.sender_to_answer or traffic.may_answer_another else data
+            senders = self._traffic.senders
+            in_place = senders.to_answer or senders.may_answer_another
+            rest = self._traffic.send_now(self, data) if in_place else data
             if len(rest) >= LARGE_BYTES:
                 self._stage(rest)
             elif rest:

@@ -24,11 +24,12 @@ from topics.loop.files import Files
 from topics.loop.listener import Listener
 from topics.loop.operations import CONTROL, Operations
 from topics.loop.ring import F_DATA_AND_MORE, Ring
+from topics.loop.senders import ONE_SENDER_PASSES, Senders
 from topics.loop.stats import LoopStats
 from topics.loop.streams import StreamHandler, StreamLimits
 from topics.loop.tasks import Cancelled, Future, MarkedSteps, Task
 from topics.loop.timers import Timer, Timers
-from topics.loop.traffic import ONE_SENDER_PASSES, Traffic
+from topics.loop.traffic import Traffic
 
 log = logging.getLogger(__name__)
 
@@ -61,8 +62,9 @@ class Loop:
         self.on_error: Callable[[BaseException, str], None] = self._log_and_remember
         self._operations = Operations[Connection]()
         self._stats = LoopStats()
+        self._senders = Senders(one_sender_passes)
         self._traffic = Traffic(
-            ring, self._operations, self._stats, self._report, self.call_later, one_sender_passes=one_sender_passes
+            ring, self._operations, self._stats, self._report, self.call_later, senders=self._senders
         )
         self.files = Files(ring, self._operations, self.call_soon_threadsafe)
         self._timers = Timers()
@@ -333,7 +335,7 @@ class Loop:
 
         The code that answers it may then block for a moment: no other client is known to wait.
         """
-        return self._traffic.one_sender
+        return self._senders.is_one and not self._operations.callbacks
 
     def has_few_senders(self) -> bool:
         """Return whether one or two connections, never at once, had the loop to themselves.
@@ -341,7 +343,7 @@ class Loop:
         Work that takes no longer than a pass may be done in place then: the other connection would
         wait as long for the pass.
         """
-        return self._traffic.few_senders
+        return self._senders.are_few and not self._operations.callbacks
 
     @property
     def requests_besides_writes(self) -> int:

@@ -14,18 +14,13 @@ from topics.loop.connection import OPEN, Connection, Row
 from topics.loop.connection_table import ConnectionTable
 from topics.loop.operations import Operations
 from topics.loop.ring import F_BUFFER, F_MORE, Ring, Send, Single
+from topics.loop.senders import Senders
 from topics.loop.stats import LoopStats
 from topics.loop.streams import StreamHandler, StreamLimits, Streams
 from topics.loop.timers import Timer
 
 SHARE_ROWS = 8
 """Provided buffers that one connection may fill in a pass in which others found none."""
-
-ONE_SENDER_PASSES = 8
-"""Passes with data in which one connection must be the only sender, to have the loop to itself.
-
-Two connections that send by turns have it together after as many.
-"""
 
 LARGE_SENDS_BYTES = 4 << 20
 """Bytes of large sends that a pass makes, and the piece that exceeds them.
@@ -53,13 +48,14 @@ class Traffic:
         on_error: OnError,
         call_later: CallLater,
         *,
-        one_sender_passes: int = ONE_SENDER_PASSES,
+        senders: Senders,
     ) -> None:
         self.ring = ring
         self.operations = operations
         self.stats = stats
         self._on_error = on_error
         self.call_later = call_later
+        self.senders = senders
         self.table: ConnectionTable | None = None
         """The connection table, if a handler uses it: see `Loop.use_connection_table`."""
         self._serial = 0
@@ -88,39 +84,10 @@ class Traffic:
         self.closed_some = False
         """Whether a connection left OPEN in this pass: rows of closing ones are filtered out."""
         self.starved = False
-        self._last_sender = 0
-        """`send_data` of the only connection that sent data in the last pass with any; or 0."""
-        self._sender_before = 0
-        """The value of `_last_sender` before another connection sent data."""
         self._was_offered = False
         """Whether the first receive of this pass was offered to its handler, which has left it."""
-        self._passes_with_one_sender = self._passes_with_few_senders = 0
-        """Passes with data up to now, each with one receive, of the same one or two connections."""
-        self.one_sender_passes = one_sender_passes
         self.answered_at_once = 0
         """Sends that receives of several connections began while they were handled."""
-        self.sender_to_answer = 0
-        """send_data of the connection, of those that have the loop to themselves (`few_senders`),
-        that sent data in this pass. Its next send is made in place.
-        """
-        self.may_answer_another = False
-        """Whether one more send is made in place after that one, to a reader that waited for it."""
-
-    @property
-    def one_sender(self) -> bool:
-        """Whether one connection has been the only sender for a while and no file operation runs.
-
-        Blocking the loop then delays no other client.
-        """
-        return self._passes_with_one_sender >= self.one_sender_passes and not self.operations.callbacks
-
-    @property
-    def few_senders(self) -> bool:
-        """Whether one or two connections have been the only senders for a while, never at once.
-
-        One that writes and one that waits for each write are an example. No file operation runs.
-        """
-        return self._passes_with_few_senders >= self.one_sender_passes and not self.operations.callbacks
 
     @property
     def busy(self) -> bool:
@@ -186,8 +153,7 @@ class Traffic:
         receive = streams.receive_single
         if receive is None or conn.owned or conn.inbox is not streams.inbox:
             return None
-        self._count_sender(conn.send_data)
-        has_others = self._passes_with_one_sender < self.one_sender_passes
+        has_others = not self.senders.count(conn.send_data)
         begun = self.stats.sends + len(self.sends) if has_others else 0
         try:
             is_settled = receive(conn, single[1])
@@ -221,11 +187,11 @@ class Traffic:
                     sender = 0
                     if len(inbox) + rows == 1:
                         sender = inbox[0][0].send_data if table is None or not rows else table.first_send_data()
-                    self._count_sender(sender)
+                    self.senders.count(sender)
                 inputs += 1
                 settled += self._receive(streams, inbox, rows)
                 inbox.clear()
-        if self._passes_with_one_sender < self.one_sender_passes:
+        if not self.senders.is_one:
             self.answered_at_once += self.stats.sends + len(self.sends) - begun
         if table is not None and table.count:
             self.stats.messages_received += table.count
@@ -292,13 +258,7 @@ class Traffic:
         To wait for the end of the pass would help no connection, and delay these two.
         Returns: what was not sent; it is sent the usual way, which also handles errors.
         """
-        if conn.send_data != self._last_sender:
-            if not self.may_answer_another:
-                return data
-            self.may_answer_another = False
-        elif self.sender_to_answer:
-            self.sender_to_answer = 0
-        else:
+        if not self.senders.take_send(conn.send_data):
             return data
         res = self.ring.send_now(conn.fd, data)
         if res <= 0:
@@ -315,26 +275,6 @@ class Traffic:
         return False
 
     # --- inside ------------------------------------------------------------------------------------------------------
-    def _count_sender(self, sender: int) -> None:
-        """Count the passes in which the same connection was the only sender, with one receive.
-
-        sender: its `send_data`; 0 if several have sent, or one has several receives.
-        """
-        if sender == self._last_sender and sender:
-            self._passes_with_one_sender += 1
-        else:
-            was_before = sender == self._sender_before and sender
-            self._sender_before, self._last_sender = self._last_sender, sender
-            self._passes_with_one_sender = 0
-            if not was_before:
-                self._passes_with_few_senders = self.sender_to_answer = 0
-                self.may_answer_another = False
-                return
-        self._passes_with_few_senders += 1
-        if self._passes_with_few_senders >= self.one_sender_passes:
-            self.sender_to_answer = sender
-            self.may_answer_another = True
-
     def _gather(self) -> None:
         """Add bytes written after a send of this pass to that send.
 
