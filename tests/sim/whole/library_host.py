@@ -27,7 +27,7 @@ from tests.sim.whole.clients.owned import Owner, OwningClient
 from tests.sim.whole.clients.owned_topic import OwnedTopic
 from tests.sim.whole.clients.payloads import text_of, value_of
 from tests.sim.whole.clients.reader_clients import ReadingCaller
-from tests.sim.whole.clients.state import CONFIG_DEFAULT
+from tests.sim.whole.clients.state import CONFIG_DEFAULT, Record
 from tests.sim.whole.machine import Actor, Machine
 from topics.clock import ManualClock
 from topics.common.values.delivered import GapError
@@ -59,6 +59,13 @@ _BEHIND = 0.5
 _ROW_MAX = 6
 _IN_A_ROW = 0.4
 """Share of the appends without waiting that come in a row."""
+_STREAKS = 0.4
+"""Share of the callers that make appends which wait in a row, too, one record each to one topic.
+
+Such appends are quick (topics/engine/write/write_streak.py) if no other work comes between them.
+"""
+_IN_A_STREAK = 0.3
+"""Share of the appends of these callers that begin a row."""
 _HOWS = (None, None, "nowait", "nowait", 0.0, 0.002, 1.0)
 Asked = tuple[str, str, dict[str, Any]]
 
@@ -152,6 +159,8 @@ class Calls:
         answer: tuple[int, Any] = _outcome(
             partial(self._call_reader if "/readers/" in asked[1] else _call, log, *asked)
         )
+        if "how" in asked[2] and log._quick.bytes:
+            self._machine.counts["quick appends"] += 1
         return answer
 
     def _call_reader(self, log: Log, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -508,6 +517,10 @@ class _CallingClient(OwningClient):
 
     row_max = _ROW_MAX
 
+    def __init__(self, shared: Owner, number: int, depth: int) -> None:
+        super().__init__(shared, number, depth)
+        self._has_streaks = stream(self.machine.plan.seed, f"streaks {number}").random() < _STREAKS
+
     @property
     def _may_refuse(self) -> bool:
         """Return the same; a crash may also come before the answers of a row of appends, of which
@@ -556,6 +569,10 @@ class _CallingClient(OwningClient):
                 if rng.random() < 0.8:
                     write.key, write.key_is_old, write.part, write.meant = None, False, None, None
                 yield other, write
+        elif isinstance(operation, _Called) and self._has_streaks and len(self._in_flight) == 1:
+            for _ in range(self.row_max if rng.random() < _IN_A_STREAK else 0):
+                record = Record(self._text(self.rng.choice((0, 0, 30))), None)
+                yield topic, _Called([record], None, None, durability=self.machine.config.durability)
 
 
 class Caller(Owner):
