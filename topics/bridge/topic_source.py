@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -13,6 +14,7 @@ from topics.errors import RequestError, UsageError
 
 TOPICS_MAX = 256
 """Topics that one wait of a server names (5.2)."""
+_log = logging.getLogger("topics.bridge")
 
 
 class TopicPatterns(NamedTuple):
@@ -173,6 +175,8 @@ class TopicSource:
                 f"--topics takes in more than {TOPICS_MAX} topics, such as {left_out}: narrow it, and use several "
                 "bridges, each with an --id of its own"
             )
+        if not self._has_looked:
+            self._say_missing(heads)
         self._has_looked = True
         for topic, head in heads.items():
             if head is None:
@@ -182,6 +186,17 @@ class TopicSource:
                 place = self._places[topic] = _ReadPlace(self._locate(topic), head)
             if place.position is None or tuple(place.position) != (head.incarnation, head.head_seq):
                 self._due.append(topic)
+
+    def _say_missing(self, heads: Mapping[str, TopicHead | None]) -> None:
+        """Log names that are there not yet. Raises: UsageError, there is nothing to carry, ever."""
+        is_empty = all(head is None for head in heads.values())
+        if is_empty and self._is_once:
+            raise UsageError("--topics matches no topic of the server: mend it, or leave out --once to wait for one")
+        missing = [name for name in sorted(self._patterns.names) if heads.get(name) is None]
+        if missing:
+            _log.warning("no topic %s is there yet", ", ".join(missing))
+        elif is_empty:
+            _log.warning("no topic that --topics matches is there yet")
 
     def _is_at_goal(self, place: _ReadPlace) -> bool:
         if not self._is_once or place.position is None:

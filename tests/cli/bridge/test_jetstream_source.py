@@ -139,9 +139,12 @@ def test_nothing_is_read_again_of_a_stream_that_is_carried(stream: FakeReadStrea
     assert reading.source.left() == {"topics": 0}
 
 
-def test_subjects_that_do_not_match_are_left_out(stream: FakeReadStream) -> None:
+def test_subjects_that_do_not_match_are_left_out(stream: FakeReadStream, caplog: pytest.LogCaptureFixture) -> None:
     stream.publish("t.orders", "t.orders.eu", "t.jobs", "u.orders")
     assert Reading(stream, Here(), "orders*").all() == {"orders": [1], "orders.eu": [2]}
+    assert not caplog.records
+    assert Reading(stream, Here(), "nope*").all() == {}
+    assert "has no message of a topic that --topics matches" in caplog.text
 
 
 def test_a_subject_that_is_no_name_of_a_topic_is_named_or_left_out(stream: FakeReadStream) -> None:

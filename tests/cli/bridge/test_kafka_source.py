@@ -113,10 +113,13 @@ def test_one_that_ends_has_read_every_partition_that_was_there_and_looks_no_more
     assert reading.next() == {}
 
 
-def test_one_that_ends_ends_at_once_where_nothing_matches(broker: FakeBroker) -> None:
+def test_one_that_ends_ends_at_once_and_says_so_where_nothing_matches(
+    broker: FakeBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     reading = Reading("orders", is_once=True)
     assert reading.next() == {}
     assert reading.source.ended
+    assert [record.getMessage() for record in caplog.records] == ["kafka://h:1 has no topic that --topics matches"]
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,27 @@ def test_a_topic_that_is_deleted_while_it_is_due_is_passed() -> None:
     assert source.next(0) is None
 
 
+@pytest.mark.parametrize("text", ["nope", "nope*", "nope,no*"])
+def test_what_matches_no_topic_is_said_and_ends_a_source_that_is_to_end(
+    text: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = FakeServer()
+    server.append("a", "1")
+    with pytest.raises(UsageError, match="--topics matches no topic of the server: mend it, or leave out --once"):
+        TopicSource(server, TopicPatterns.parse(text), nowhere, is_once=True).next(0)
+    source = TopicSource(server, TopicPatterns.parse(text), nowhere)
+    assert [source.next(0), source.next(0)] == [None, None]
+    names = "nope is there" if text != "nope*" else "that --topics matches is there"
+    assert [record.getMessage() for record in caplog.records] == [f"no topic {names} yet"]
+
+
+def test_a_name_that_is_not_there_is_said_beside_others_that_are(caplog: pytest.LogCaptureFixture) -> None:
+    server = FakeServer()
+    server.append("a", "1")
+    assert TopicSource(server, TopicPatterns.parse("a,nope"), nowhere, is_once=True).next(0) is not None
+    assert [record.getMessage() for record in caplog.records] == ["no topic nope is there yet"]
+
+
 def test_more_topics_than_a_wait_takes_are_refused_with_the_remedy() -> None:
     class Crowded(FakeServer):
         def heads(

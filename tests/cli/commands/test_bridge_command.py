@@ -35,6 +35,12 @@ from tests.long.bridge.bridge_rate import bridge_options
         (["--from", "nats://h", "--replicas", "3"], "--replicas has no effect with --from nats://h: leave it out"),
         (["--to", "kafka://h", "--adopt"], "--adopt has no effect with --to kafka://h: leave it out"),
         (["--to", "nats://h", "--values", "json"], "--values has no effect with --to nats://h: leave it out"),
+        (["--to", "nats://h\udcff"], r"--to is 'nats://h\udcff', which is no UTF-8: leave out what is escaped"),
+        (["--from", "kafka://h\udcff"], r"--from is 'kafka://h\udcff', which is no UTF-8: leave out"),
+        (["--to", "nats://h", "--stream", "\udcff"], r"--stream is '\udcff', which is no UTF-8: leave out"),
+        (["--to", "nats://h", "--prefix", "\udcff."], r"--prefix is '\udcff.', which is no UTF-8: leave out"),
+        (["--to", "nats://h", "--set", "token=\udcff"], r"--set is 'token=\udcff', which is no UTF-8: leave out"),
+        (["--to", "nats://h", "--metrics", "\udcff:1"], r"--metrics is '\udcff:1', which is no UTF-8: leave out"),
         (["--to", "nats://h", "--data-dir", "d"], "`topics bridge` needs a running server"),
     ],
 )

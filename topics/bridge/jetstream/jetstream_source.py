@@ -7,6 +7,7 @@ first message that any topic lacks, and leaves out what other topics have after 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -17,6 +18,7 @@ from topics.bridge.topic_source import TopicMatch
 from topics.errors import UsageError
 
 T = TypeVar("T")
+_log = logging.getLogger("topics.bridge")
 _TO = "to"
 _FETCH_MAX = 1000
 _ASKED_AT_ONCE = 100
@@ -114,6 +116,8 @@ class JetStreamSource:
     def _start(self) -> int:
         """Return the sequence before the first message that any topic lacks."""
         topics, last = self._topics()
+        if not topics:  # it may have had some, which it removed
+            _log.warning("stream %s has no message of a topic that --topics matches", self._stream)
         if not any(self._have.values()):
             return 0
         return min([last, *self._run_each(self._before_first_lacking, topics)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from topics.bridge.incoming import BridgeMark, IncomingBatch, IncomingMessage
 from topics.bridge.kafka.kafka_place import ANSWER_S, KafkaPlace, text_of
 from topics.bridge.topic_source import TopicMatch
 from topics.clock import Clock
+
+_log = logging.getLogger("topics.bridge")
 
 _LOOK_NS = 5_000_000_000
 """How often new topics and partitions are looked for."""
@@ -125,6 +128,8 @@ class KafkaSource:
                     added.append(TopicPartition(topic, partition, start))
                     self._next[topic, partition] = start
                     self._unread.add((topic, partition))
+        if not self._at and not self._has_looked:
+            _log.warning("%s has no topic that --topics matches", self._place.url)
         if added:
             self._consumer.incremental_assign(added)
         self._has_looked = True

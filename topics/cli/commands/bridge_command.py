@@ -65,8 +65,8 @@ def bridge(  # noqa: PLR0917 - typer makes options of them
         values=values,
         adopts=adopt,
         id=id,
-        stream=stream,
-        prefix=prefix,
+        stream=_utf8("--stream", stream),
+        prefix=_utf8("--prefix", prefix),
         partitions=partitions,
         replicas=replicas,
         is_once=once,
@@ -80,14 +80,17 @@ def bridge(  # noqa: PLR0917 - typer makes options of them
     elif dry_run:
         _show(call, options)
     else:
-        _carry(call, options, metrics)
+        _carry(call, options, _utf8("--metrics", metrics))
 
 
 def _show(call: CliCall, options: BridgeOptions) -> None:
     from topics.bridge.run_bridge import planned_out  # noqa: PLC0415 - as in `bridge`
 
     with call.log() as log:
-        for row in planned_out(log, options, SystemClock()):
+        rows = planned_out(log, options, SystemClock())
+        if not rows:
+            raise UsageError("--topics matches no topic of the server: mend it")
+        for row in rows:
             where = "from the start" if row.seq is None else f"above {row.seq}"
             left = row.head_seq if row.seq is None or row.is_recreated else row.head_seq - row.seq
             again = " (created again since)" if row.is_recreated else ""
@@ -101,7 +104,10 @@ def _show_in(call: CliCall, options: BridgeOptions) -> None:
     from topics.bridge.run_bridge import planned_in  # noqa: PLC0415 - as in `bridge`
 
     with call.log() as log:
-        for name, left in sorted(planned_in(log, options, SystemClock()).items()):
+        rows = planned_in(log, options, SystemClock())
+        if not rows:
+            raise UsageError("--topics matches no topic of which the other side has something: mend it")
+        for name, left in sorted(rows.items()):
             call.printer.said({"from": name, "left": left}, f"{name}: up to {count_text(left, 'message')}")
 
 
@@ -124,14 +130,23 @@ def _side(option: str, url: str | None) -> str:
     """Return the URL of the other side; "" if it was not given. Raises: UsageError, it is empty."""
     if url is not None and not url.strip():
         raise UsageError(f"{option} is {url!r}: use kafka://HOST:PORT or nats://HOST:PORT")
-    return url or ""
+    return _utf8(option, url or "")
+
+
+def _utf8(option: str, text: str) -> str:
+    """Return a text. Raises: UsageError, it is no UTF-8: such bytes are surrogates here."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{option} is {text!r}, which is no UTF-8: leave out what is escaped") from None
+    return text
 
 
 def _pairs(texts: list[str]) -> dict[str, str]:
     """Return the values of --set by name. Raises: UsageError."""
     found = {}
     for text in texts:
-        name, equals, value = text.partition("=")
+        name, equals, value = _utf8("--set", text).partition("=")
         if not name or not equals:
             raise UsageError(f"--set is {text!r}: use NAME=VALUE")
         found[name] = value
