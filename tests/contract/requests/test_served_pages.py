@@ -117,7 +117,12 @@ def test_the_docs_ask_for_a_key_where_there_are_any(make_world: MakeWorld) -> No
 
 
 def test_all_pages_together_are_small(world: World) -> None:
-    assert sum(len(world.request("GET", path).text.encode()) for path in PAGES) < BYTES_MAX
+    """Blanks for readers of a style are not sent."""
+    texts = [world.request("GET", path).text for path in PAGES]
+    assert sum(len(text.encode()) for text in texts) < BYTES_MAX
+    style = texts[1].partition("<style>\n")[2].partition("</style>")[0]
+    assert len(style) > 10_000
+    assert not re.search(r"\s{2}|[{};:,]\s|\s[{}]", style)
 
 
 @pytest.mark.parametrize("path", ALL)

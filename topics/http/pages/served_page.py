@@ -18,6 +18,8 @@ _PIECES = re.compile(r"<(style|script)>(.*?)</\1>", re.DOTALL)
 _INCLUDED = re.compile(r"<!-- include (style|script) (\S+) -->")
 _FOR_READERS = re.compile(r"^[ \t]*(?:(?://|/\*\*|\*[ /]).*)?\n|^[ \t]+", re.MULTILINE)
 """Comments, empty lines and indentation of a script, which are not sent."""
+_STYLE_BLANKS = re.compile(r"\s*([{};])\s*|([:,])\s+")
+"""Blanks of a style beside these, which are not sent."""
 _OF_ALL = b"X-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\nCache-Control: no-cache\r\n"
 
 
@@ -59,14 +61,14 @@ def policy(html: str) -> bytes:
 def _template(name: str) -> str:
     """Return a page of this folder, with the styles and scripts that it includes.
 
-    A script has no statement that begins with `*`, and no text of several lines.
+    A script has no statement that begins with `*`, and no text of several lines. A style has no
+    text with one of `{};:,` beside a blank.
     """
     folder = files(__package__)
 
     def included(match: re.Match[str]) -> str:
         text = folder.joinpath(match[2]).read_text()
-        if match[1] == "script":
-            text = _FOR_READERS.sub("", text)
+        text = _FOR_READERS.sub("", text) if match[1] == "script" else _STYLE_BLANKS.sub(r"\1\2", text)
         return f"<{match[1]}>\n{text}</{match[1]}>"
 
     return _INCLUDED.sub(included, folder.joinpath(name).read_text())
