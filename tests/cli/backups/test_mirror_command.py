@@ -16,6 +16,7 @@ import topics.client.archive_client
 from tests.cli.backups.mirror_processes import MirroredServer, Running
 from tests.cli.backups.small_disk import small_disk
 from tests.cli.commands.command_runs import run
+from topics.cli.backups.mirror_status import MirrorStatus
 
 
 @pytest.fixture
@@ -111,6 +112,22 @@ def test_the_first_server_shows_how_late_its_mirror_is(pair: MirroredServer) -> 
     assert asked_ms - pair.status()["upto_ms"] <= float(found[1]) < 120_000
     bad = run(["mirror", pair.url, "--to", str(pair.home / "other"), "--name", "n" * 201], pair.home)
     assert (bad.code, "--name has 201 characters: give one of at most 200" in bad.err) == (2, True), bad
+
+
+@pytest.mark.parametrize(
+    ("server_ms", "answered_ms", "now_ms", "lag_ms"),
+    [
+        (10_000, 70_000, 75_000, 6000),  # the clocks do not agree
+        (10_000, 70_000, 69_000, 1000),  # this clock was set back
+        (5000, 70_000, 75_000, 5000),  # that of the server was, so what is here is of a later time
+        (0, 0, 75_000, 66_000),  # the server has not answered yet
+    ],
+)
+def test_the_lag_of_a_mirror_grows_from_the_answer_of_which_it_has_all(
+    server_ms: int, answered_ms: int, now_ms: int, lag_ms: int
+) -> None:
+    status = MirrorStatus("", "", 9000, server_ms, answered_ms, "", "", 0, 0, 0)
+    assert status.lag_ms(now_ms) == lag_ms
 
 
 def test_a_mirror_is_promoted_once_and_does_not_follow_on(pair: MirroredServer) -> None:

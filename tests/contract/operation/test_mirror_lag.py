@@ -51,6 +51,27 @@ def test_the_lag_of_a_mirror_grows_from_the_time_that_it_stated_last(world: SimW
     assert lags(world)["cellar"] == 0
 
 
+def test_the_lag_of_a_mirror_grows_also_after_the_clock_was_ahead(world: SimWorld) -> None:
+    """R-ARC-4, R-MET-4: what it has is later than now for an hour then."""
+    world.advance_ms(1000)
+    ahead_ms = world.request("GET", "/v0/archive").json["archive"]["upto_ms"] + 3_600_000
+    world.ring.clock.step_wall_ms(3_600_000)
+    world.advance_ms(1000)
+    assert ask(world, "cellar", ahead_ms) == 200
+    world.ring.clock.step_wall_ms(-3_600_000)
+    for _ in range(2):
+        world.advance_ms(30_000)
+        assert lags(world)["cellar"] == pytest.approx(31_000, abs=300)
+        upto_ms = world.request("GET", "/v0/archive").json["archive"]["upto_ms"]
+        assert upto_ms > world.ring.clock.now_ms()
+        ask(world, "cellar", upto_ms)  # it follows
+        assert lags(world)["cellar"] == pytest.approx(0, abs=100)
+        world.advance_ms(1000)
+    ask(world, "cellar", upto_ms - 1)  # it has not got the rest
+    world.advance_ms(30_000)
+    assert lags(world)["cellar"] == pytest.approx(31_000, abs=300)
+
+
 @pytest.mark.parametrize("nothing", [0, "", "x", -1])
 def test_a_mirror_that_has_nothing_is_as_late_as_it_has_asked(world: SimWorld, nothing: object) -> None:
     """R-ARC-4, R-MET-4: each request of its first base states 0."""

@@ -17,6 +17,7 @@ from topics.cli.backups.given_paths import check_directory_path
 from topics.cli.backups.mirror_lock import check_free, locked_mirror
 from topics.cli.backups.mirror_status import (
     MirrorStatus,
+    last_answer,
     read_status,
     status_json,
     status_metrics,
@@ -129,6 +130,7 @@ def _refuse_given(options: Iterable[tuple[str, object]], where: str) -> None:
 
 def _follow(loop: Loop, follower: Mirror, source: _HttpSource, *, url: str, to: str, every_ms: int) -> None:
     said, failures = "", 0
+    server_ms, answered_ms = last_answer(to)
     while True:
         failed: Exception | None = None
         more = False
@@ -139,12 +141,14 @@ def _follow(loop: Loop, follower: Mirror, source: _HttpSource, *, url: str, to: 
             failed, failures = problem, failures + 1
         error = "" if failed is None else _why(failed, url, to, has_key=source.has_key)
         end = follower.end
+        if failed is None and not end.waits_for:
+            server_ms, answered_ms = source.server_ms, source.answered_ms
         now = MirrorStatus(
             url=url,
             timeline=end.timeline,
             upto_ms=end.upto_ms,
-            server_ms=source.server_ms,
-            answered_ms=source.answered_ms,
+            server_ms=server_ms,
+            answered_ms=answered_ms,
             waits_for=end.waits_for,
             error=error,
             left_bytes=end.left_bytes,

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from topics.cli.output.printer import bytes_text, count_text
 from topics.common.values.time_texts import time_text
-from topics.errors import CorruptError, UsageError
+from topics.errors import CorruptError, TopicsError, UsageError
 from topics.loop.loop import Loop
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.whole_files import FileCalls, write_new_file
@@ -29,7 +29,7 @@ class MirrorStatus(msgspec.Struct):
     upto_ms: int
     """Unix ms by the server's clock: all that was acknowledged until then is here."""
     server_ms: int
-    """Unix ms by the server's clock, when it answered last."""
+    """Unix ms by the server's clock, at its last answer of which all is here; 0: there is none."""
     answered_ms: int
     """Unix ms by this machine's clock, at that moment."""
     waits_for: str
@@ -40,8 +40,11 @@ class MirrorStatus(msgspec.Struct):
 
     def lag_ms(self, now_ms: int) -> int:
         """Return by how much a promotion now would be short."""
-        # The server's clock counts for both times, so the clocks need not agree.
-        return max(0, self.server_ms + (now_ms - self.answered_ms) - self.upto_ms)
+        if not self.answered_ms:
+            return max(0, now_ms - self.upto_ms)
+        # Times of one clock are compared, so the clocks need not agree. That of the server may have
+        # been set back before its answer.
+        return max(0, self.server_ms - self.upto_ms) + max(0, now_ms - self.answered_ms)
 
 
 async def write_status(loop: Loop, mirror: str, status: MirrorStatus) -> None:
@@ -81,6 +84,14 @@ def read_status(mirror: str) -> MirrorStatus:
         raise CorruptError(
             f"{path} is damaged: {error}: `topics mirror` writes it again when it runs", {"path": path}
         ) from None
+
+
+def last_answer(mirror: str) -> tuple[int, int]:
+    """Return `server_ms` and `answered_ms` of the status that a mirror has; zeros for none."""
+    with contextlib.suppress(TopicsError, OSError):
+        found = read_status(mirror)
+        return found.server_ms, found.answered_ms
+    return 0, 0
 
 
 def status_text(mirror: str, status: MirrorStatus, lag_ms: int) -> str:

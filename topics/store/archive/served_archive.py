@@ -69,11 +69,13 @@ class ServedArchive:
 
     def note_mirror(self, name: str, upto_ms: int) -> None:
         """Note that a mirror has all that was acknowledged until a time, Unix ms; 0: nothing."""
-        self._mirrors.note(name, upto_ms, self._loop.clock.now_ms())
+        clock, archiver = self._loop.clock, self._archiver
+        archived_ms = 0 if archiver is None else archiver.note.upto_ms
+        self._mirrors.note(name, upto_ms, clock.now_ms(), clock.monotonic_ns(), archived_ms)
 
     def mirror_lags_ms(self) -> list[tuple[str, int]]:
         """Return the name of each mirror that has asked, and by how many ms it is late."""
-        return self._mirrors.lags_ms(self._loop.clock.now_ms())
+        return self._mirrors.lags_ms(self._loop.clock.monotonic_ns())
 
     def read(self, timeline: str, path: str, offset: int, most: int, done: Done) -> None:
         """Read bytes of a file of the archive, at most so many, fewer at its end.
