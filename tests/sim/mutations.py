@@ -2456,7 +2456,7 @@ MUTANTS = (
     _one(
         "an archive that forgets losses of a start that was killed",
         "store/store_start.py",
-        "await self._or_with_reserve(lambda: mark_losses(loop.files, directory))",
+        "await self._or_with_reserve(lambda: mark_losses(loop.files, directory, why))",
         "pass",
         _ARCHIVES,
     ),

@@ -155,7 +155,8 @@ class StoreStart:
         if not self._is_frozen:
             has_all_in_log = not (has_gaps or self.power_lost or self._has_other_shards(found))
             if not has_all_in_log or not config.archive_dir:
-                await self._or_with_reserve(lambda: mark_losses(loop.files, directory))
+                why = "" if config.archive_dir else "TOPICS_ARCHIVE_DIR is not set"
+                await self._or_with_reserve(lambda: mark_losses(loop.files, directory, why))
             await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))
             await self._or_with_reserve(lambda: write_session(loop, directory, checkpointer.snapshot_number))
             self.log.admission.on_latch.append(latch_note.begin)

@@ -151,6 +151,27 @@ def test_a_backup_of_a_directory_says_where_it_is(tmp_path: Path) -> None:
     assert "no directory for backups is named" in nowhere.err
 
 
+def test_a_command_on_a_directory_makes_no_hole_in_the_archive_of_its_server(tmp_path: Path) -> None:
+    data, archive = tmp_path / "log", tmp_path / "archive"
+    with topics.open(data, archive_dir=str(archive), archive_every_ms=10) as log:
+        log.append("t", [1, 2, 3])
+    backup, put = ["backup", "--to", str(tmp_path / "backups")], ["put", "t", "4"]
+    for words in (backup, put):
+        ran = run([*words, "--data-dir", str(data)], tmp_path)
+        assert (ran.code, ran.out) == (USAGE, "")
+        assert f"topics: --data-dir is '{data}', whose log has an archive (20" in ran.err
+        assert "and TOPICS_ARCHIVE_DIR is not set, so the archive would get a hole: set it" in ran.err
+        assert f"or remove {data}/archive if there is no archive any more" in ran.err
+    for words in (backup, put):
+        assert run([*words, "--data-dir", str(data)], tmp_path, env={"TOPICS_ARCHIVE_DIR": str(archive)}).code == 0
+    (note,) = archive.glob("*/archive.json")
+    assert b'"holes":[]' in note.read_bytes()
+    verified = run(["verify", str(archive)], tmp_path)
+    assert "and 1 record in the log" in verified.out, "the backup was made before the fourth"
+    (data / "archive").unlink()
+    assert run([*backup, "--data-dir", str(data)], tmp_path).code == 0
+
+
 def test_an_archive_that_is_verified_counts_the_records_of_its_log(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     with topics.open(tmp_path / "log", archive_dir=str(archive), archive_every_ms=10) as log:

@@ -178,9 +178,11 @@ def test_a_time_without_an_archive_is_a_hole_also_if_the_numbers_of_batches_do_n
     assert held(restored(world, at)) == held(world)
 
 
-def test_log_that_came_while_there_was_no_archive_is_a_hole() -> None:
+def test_log_that_came_while_there_was_no_archive_is_a_hole(caplog: pytest.LogCaptureFixture) -> None:
     world = filled()
-    world = world.next_life(config=replace(world.config, archive_dir=""))
+    for _ in range(2):
+        world = world.next_life(config=replace(world.config, archive_dir=""))
+    assert caplog.text.count("up to its next base: TOPICS_ARCHIVE_DIR is not set") == 1
     grow(world)
     world = world.next_life(config=archive_config())
     wait(world, 1000)

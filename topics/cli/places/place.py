@@ -120,11 +120,29 @@ def opened(place: LogPlace, env: Mapping[str, str], *, writes: bool, timeout: fl
         raise UsageError(f"--data-dir is {place.data_dir!r}: name a directory that exists")
     if not writes and not os.path.exists(os.path.join(place.data_dir, "topics.json")):
         raise UsageError(f"--data-dir is {place.data_dir!r}, which has no log: name the data directory of a server")
-    with topics.open(place.data_dir, read_only=not writes, **_settings(env)) as log:
+    settings = _settings(env)
+    if writes and not settings.get("archive_dir"):
+        _check_no_hole(place.data_dir)
+    with topics.open(place.data_dir, read_only=not writes, **settings) as log:
         try:
             yield log
         except RequestError as error:
             raise _with_remedy(error, log, "") from None
+
+
+def _check_no_hole(data_dir: str) -> None:
+    """Raises: UsageError, the log has an archive, which would get a hole."""
+    from topics.loop.choose import open_loop  # noqa: PLC0415 - `topics --help` should not load the engine
+    from topics.store.archive.archive_note import TIMELINE_NAME, continued_timeline  # noqa: PLC0415
+
+    with open_loop(Config()) as loop:
+        timeline = loop.run_task(continued_timeline(loop.files, data_dir))
+    if timeline:
+        raise UsageError(
+            f"--data-dir is {data_dir!r}, whose log has an archive ({timeline}), and TOPICS_ARCHIVE_DIR is not set, so "
+            "the archive would get a hole: set it as the server has it, or remove "
+            f"{os.path.join(data_dir, TIMELINE_NAME)} if there is no archive any more"
+        )
 
 
 def _with_remedy(error: RequestError, log: AnyLog, key: str) -> RequestError:

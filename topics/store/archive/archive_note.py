@@ -13,6 +13,7 @@ line only, because logs of several servers may share an archive.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -29,6 +30,8 @@ from topics.store.backup.backup_files import (
     unpack_description,
 )
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file, read_slow_file, replace_file
+
+log = logging.getLogger(__name__)
 
 TIMELINE_NAME = "archive"
 """The file of a data directory that names its timeline."""
@@ -140,13 +143,25 @@ async def name_timeline(files: FileCalls, data_dir: str, timeline: OwnTimeline) 
     await replace_file(files, f"{data_dir}/{TIMELINE_NAME}", text.encode())
 
 
-async def mark_losses(files: FileCalls, data_dir: str) -> None:
-    """Have the archive get a hole, if there is one, before a snapshot hides what the log has not.
+async def continued_timeline(files: FileCalls, data_dir: str) -> str:
+    """Return the name of the timeline that a data directory continues without a hole; "": none.
 
     Raises: OSError.
     """
     own = await own_timeline(files, data_dir)
+    return "" if own is None or own.has_lost or own.is_new else own.name
+
+
+async def mark_losses(files: FileCalls, data_dir: str, why: str = "") -> None:
+    """Have the archive get a hole, if there is one, before a snapshot hides what the log has not.
+
+    why: for the server's log; "": it has it.
+    Raises: OSError.
+    """
+    own = await own_timeline(files, data_dir)
     if own is not None and not (own.has_lost or own.is_new):
+        if why and own.name:
+            log.warning("the archive gets a hole in %s, up to its next base: %s", own.name, why)
         await name_timeline(files, data_dir, own._replace(has_lost=True))
 
 
