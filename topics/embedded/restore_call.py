@@ -33,7 +33,7 @@ from topics.store.archive.timelines import (
 )
 from topics.store.backup.backup_files import is_timeline_name, remove_tree
 from topics.store.backup.backup_manifest import is_backup_name
-from topics.store.backup.free_places import occupied
+from topics.store.backup.free_places import holder, occupied
 from topics.store.backup.restore_backup import copy_backup, find_backup
 from topics.store.disk.data_directory import lock_to_read, make_with_parents
 
@@ -200,7 +200,11 @@ def _check_apart(target: str) -> None:
 
     Raises: UsageError.
     """
-    if found := occupied(os.path.dirname(target)):
+    above = os.path.dirname(target)
+    found = occupied(above)
+    if not found and (backups := holder(above, is_backup_name)):
+        found = f"in {backups}, which has backups"
+    if found:
         raise UsageError(f"{target} is {found}: name a path elsewhere")
 
 

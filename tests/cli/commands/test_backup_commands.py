@@ -26,10 +26,16 @@ def backups(tmp_path: Path) -> Path:
         assert topics("put", "orders", "1", "2", "3").code == 0
         made = topics("backup")
         refused = topics("backup", "--to", "/etc")
+        (tmp_path / "elsewhere").mkdir()
+        (tmp_path / "backups" / "link").symlink_to(tmp_path / "elsewhere")
+        leads_out = topics("backup", "--to", f"{tmp_path}/backups/link/below")
+        (tmp_path / "backups" / "link").unlink()
     assert made.code == 0, made
     assert json.loads(made.out)["path"].startswith(str(tmp_path / "backups"))
     assert refused.code == 1
     assert f"topics: --to: to is '/etc': use {tmp_path}/backups, which is TOPICS_BACKUP_DIR" in refused.err
+    assert (leads_out.code, list((tmp_path / "elsewhere").iterdir())) == (1, [])
+    assert f"/backups/link/below leads out of {tmp_path}/backups by a link: name a directory" in leads_out.err
     return tmp_path / "backups"
 
 
@@ -48,6 +54,10 @@ def test_a_backup_of_a_server_is_verified_and_restored(backups: Path, tmp_path: 
     again = run(restoring, tmp_path)
     assert (again.code, again.out) == (USAGE, "")
     assert "exists: restore to a path where nothing is" in again.err
+    for inside in ("new", "hourly/new"):
+        among = run(["restore", "--from", str(backups), "--to", str(backups / inside)], tmp_path)
+        assert (among.code, among.out) == (USAGE, "")
+        assert f"new is in {backups}, which has backups: name a path elsewhere" in among.err
 
 
 def test_a_damaged_backup_has_exit_code_1(backups: Path, tmp_path: Path) -> None:

@@ -128,6 +128,8 @@ def test_of_two_restores_to_one_path_the_first_to_end_stays(backups: Path, monke
 def test_links_to_the_directories_of_backups_are_followed(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "disk")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other link").symlink_to(tmp_path / "other")
     with topics.open(tmp_path / "data", **SMALL) as log:
         log.append("t", [1])
         made = [log.backup(tmp_path / "link"), log.backup(tmp_path / "link" / "below")]
@@ -136,8 +138,8 @@ def test_links_to_the_directories_of_backups_are_followed(tmp_path: Path) -> Non
             log.backup(tmp_path / "mine" / "backups")
     for number, backup in enumerate(made):
         assert topics.verify_backup(backup.path).sound
-        topics.restore(tmp_path / "link", tmp_path / "link" / f"new-{number}")
-        with topics.open(tmp_path / "disk" / f"new-{number}", **SMALL) as log:
+        topics.restore(tmp_path / "link", tmp_path / "other link" / f"new-{number}")
+        with topics.open(tmp_path / "other" / f"new-{number}", **SMALL) as log:
             assert log.state("t").count == 1
 
 

@@ -16,9 +16,10 @@ def make_backup(call: Call) -> None:
     """Begin a backup, and answer at once (7.18)."""
     fields = call.fields()
     _check_key(call)
-    root = _root(call.service.config.backup_dir, fields.nullable_string("to") or "")
+    allowed = call.service.config.backup_dir
+    root = _root(allowed, fields.nullable_string("to") or "")
     backups = call.service.engine.backups
-    backups.begin(root, lambda _outcome: None)
+    backups.begin(root, lambda _outcome: None, within=allowed)
     _answer(call, backups.progress)
 
 

@@ -45,15 +45,16 @@ class Backups:
             return self._progress
         return self._progress._replace(copied_bytes=self._writer.copied_bytes, files=self._writer.file_count)
 
-    def begin(self, root: str, done: Done) -> int:
+    def begin(self, root: str, done: Done, within: str = "") -> int:
         """Begin a backup of now below `root`: everything acknowledged before the call is in it.
 
         done: called once, with a StorageError if it could not be completed, and a UsageError if
             `root` is in a directory of this log or in an archive. The log is as it was then.
+        within: a directory that `root` has to be in, links followed; "": any.
         Returns: the number of the backup.
         Raises: RequestError, another backup is being written.
         """
-        self._begin(root, done, is_base=False)
+        self._begin(root, done, within)
         return self._progress.number
 
     def begin_base(self, root: str, done: Done) -> None:
@@ -82,13 +83,13 @@ class Backups:
         if self._last is not None:
             self._last.release()
 
-    def _begin(self, root: str, done: Done, *, is_base: bool) -> None:
+    def _begin(self, root: str, done: Done, within: str = "", *, is_base: bool = False) -> None:
         if self._running is not None:
             raise RequestError("backup_running", "another backup is being written: wait until it has ended")
         self._running = Future()
         if not is_base:
             self._progress = BackupProgress(self._progress.number + 1, "running")
-        run = self._run(root, done, self._running, is_base=is_base)
+        run = self._run(root, done, self._running, within, is_base=is_base)
         self._loop.spawn(run, "backup", is_optional=True)
 
     def stop(self) -> None:
@@ -100,11 +101,11 @@ class Backups:
         if self._running is not None:
             await self._running
 
-    async def _run(self, root: str, done: Done, ended: Future[None], *, is_base: bool) -> None:
+    async def _run(self, root: str, done: Done, ended: Future[None], within: str, *, is_base: bool) -> None:
         outcome: BackupResult | TopicsError
         try:
             try:
-                root = await self._loop.files.to_thread(self._real_root, root, is_base)
+                root = await self._loop.files.to_thread(self._real_root, root, is_base, within)
                 outcome = await self._write(root, is_base=is_base)
             except (OSError, StorageError, UsageError) as error:
                 outcome = _failure(root, error) if isinstance(error, OSError) else error
@@ -133,11 +134,13 @@ class Backups:
             self._progress = self.progress._replace(state="failed", error=str(outcome))
             counters.failed += 1
 
-    def _real_root(self, root: str, is_base: bool) -> str:
+    def _real_root(self, root: str, is_base: bool, within: str = "") -> str:
         """Return the directory that backups are made in, as files in it are opened: without links.
 
         Raises: UsageError, no backup can be there.
         """
+        if within and not is_in(root, within):
+            raise UsageError(f"{root} leads out of {within} by a link: name a directory without one")
         for mine in filter(None, (self._config.data_dir, self._config.cold_dir)):
             if is_in(root, mine):
                 raise UsageError(f"backups cannot be in {mine}, which they are to replace: name a directory elsewhere")
