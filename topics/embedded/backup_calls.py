@@ -8,7 +8,6 @@ from typing import NamedTuple
 from topics.common.values import arguments
 from topics.config import Config
 from topics.embedded.own_loop import own_loop
-from topics.errors import UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.timelines import Timeline, end_of, find_timelines
 from topics.store.archive.verify_archive import verify_timelines
@@ -49,26 +48,22 @@ def verify_backup(backup: str | os.PathLike[str]) -> VerifiedBackup:
     source = arguments.path(backup, "backup")
     with own_loop(Config()) as loop:
         found = loop.run_task(find_timelines(loop, source))
-        timelines = [timeline for timeline in found if timeline.bases]
-        if timelines:
-            return loop.run_task(_verify_archive(loop, source, timelines))
         if found:
-            raise UsageError(f"the archive {source} has no base yet, so nothing can be restored: the server makes one")
+            return loop.run_task(_verify_archive(loop, source, found))
         return loop.run_task(_verify_backup(loop, find_backup(loop, source)))
 
 
 async def _verify_archive(loop: Loop, archive: str, timelines: list[Timeline]) -> VerifiedBackup:
-    newest = await verify(loop, timelines[-1].bases[-1].path, "")
+    with_bases = [timeline for timeline in timelines if timeline.bases]
     all_of_it = await verify_timelines(loop, timelines)
-    findings = [newest.describe(finding) for finding in newest.findings] + all_of_it.findings
+    end_ms, records, findings = end_of((with_bases or timelines)[-1]), 0, all_of_it.findings
+    if with_bases:
+        newest = await verify(loop, with_bases[-1].bases[-1].path, "")
+        records, findings = newest.records, [newest.describe(each) for each in newest.findings] + findings
+    elif not findings:
+        findings = [f"{archive} has no base yet, so no restore leads there: its server makes one, if it can"]
     return VerifiedBackup(
-        archive,
-        end_of(timelines[-1]),
-        all_of_it.files,
-        all_of_it.bytes,
-        newest.records,
-        findings,
-        all_of_it.records,
+        archive, end_ms, all_of_it.files, all_of_it.bytes, records, findings, log_records=all_of_it.records
     )
 
 

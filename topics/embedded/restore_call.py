@@ -11,12 +11,13 @@ from typing import NamedTuple
 
 from topics.common.values import arguments
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
+from topics.common.values.time_texts import time_text
 from topics.config import Config
 from topics.embedded.own_loop import own_loop
 from topics.engine.recovery.archived_seqs import known_seqs, point_of_record
 from topics.engine.recovery.known_seqs import IdAndHead, KnownSeqs
 from topics.engine.stored_engine import StoredEngine
-from topics.errors import TopicsError, UsageError
+from topics.errors import DiskFullError, TopicsError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import OwnTimeline, name_timeline
 from topics.store.archive.restore_archive import copy_point, with_ends
@@ -36,6 +37,7 @@ from topics.store.backup.backup_manifest import is_backup_name
 from topics.store.backup.free_places import holder, occupied
 from topics.store.backup.restore_backup import copy_backup, find_backup
 from topics.store.disk.data_directory import lock_to_read, make_with_parents
+from topics.store.disk.disk_space import lacks_space
 
 _RESTORING = ".restoring"
 _ATTEMPTS = 3
@@ -102,9 +104,9 @@ def restore(
         timelines = loop.run_task(find_timelines(loop, source))
     if not timelines:
         if at is not None or upto is not None:
-            name, given = ("at", at) if upto is None else ("upto", upto)
             remedy = "a backup has one time, so leave it out"
-            raise UsageError(f"is {given!r}, and {source} is no archive (TOPICS_ARCHIVE_DIR): {remedy}", name)
+            said = f"is given, and {source} is no archive (TOPICS_ARCHIVE_DIR): {remedy}"
+            raise UsageError(said, "at" if upto is None else "upto")
         return _restore_backup(source, target, skipped_seqs)
     backups = [name for name in sorted(os.listdir(source)) if is_backup_name(name) and not is_timeline_name(name)]
     if backups:
@@ -174,6 +176,11 @@ def _restore_archive(  # noqa: PLR0917 - the arguments of one call
         continued = OwnTimeline("", line=line_of(point.timeline))
         loop.run_task(name_timeline(loop.files, made, continued))
         topics, records = loop.run_task(_settle(loop, made, target, skipped_seqs, known))
+    left_out = [
+        f"{each.path} has log up to {time_text(end_of(each))} and no base, so it is left out"
+        for each in timelines
+        if at_ms == END and upto is None and not each.bases and end_of(each) > end_of(point.timeline)
+    ]
     return Restored(
         target,
         point.base.path,
@@ -182,7 +189,7 @@ def _restore_archive(  # noqa: PLR0917 - the arguments of one call
         records,
         skipped_seqs,
         end_of(point.timeline),
-        "; ".join([*point.timeline.findings, *([damage] if damage else [])]),
+        "; ".join([*point.timeline.findings, *left_out, *([damage] if damage else [])]),
     )
 
 
@@ -230,7 +237,13 @@ def _making(target: str) -> Iterator[tuple[Loop, str]]:
                 except OSError as error:
                     reason = error.strerror or str(error)
                     raise UsageError(f"{target} cannot be made: {reason}: name a path where you may write") from error
-            yield loop, made
+            try:
+                yield loop, made
+            except (OSError, DiskFullError) as error:
+                if not lacks_space(error):
+                    raise
+                remedy = "make room there, or restore to another disk"
+                raise DiskFullError(f"{target} cannot be made: no space left on its disk: {remedy}") from error
     except BaseException:
         if made:
             with suppress(OSError, TopicsError), own_loop(Config()) as loop:

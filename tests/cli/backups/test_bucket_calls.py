@@ -9,10 +9,16 @@ from pathlib import Path
 
 import pytest
 
+import topics
+from tests.cli.backups.copied_places import OPTIONS, URL, send
+from tests.cli.backups.memory_bucket import MemoryBucket
+from tests.cli.backups.small_disk import small_disk
 from tests.cli.commands.command_runs import run
 from topics.cli.backups.bucket import BucketOptions, in_thread
 from topics.cli.backups.bucket_calls import fetched, with_bucket
-from topics.errors import StorageError
+from topics.cli.backups.copy_command import copy_backup
+from topics.cli.backups.fetch_copy import BucketCopy, look_at_copy
+from topics.errors import CorruptError, StorageError, UsageError
 
 KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
 NOWHERE = ("--endpoint", "http://127.0.0.1:9", "--retries", "0")
@@ -28,7 +34,7 @@ def test_a_restore_from_a_bucket_leaves_a_directory_of_others(tmp_path: Path) ->
 
 
 def test_a_directory_that_was_made_meanwhile_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def look(_url: str, _options: object) -> object:
+    async def look(_url: str, _options: object, **_beside: bool) -> object:
         (tmp_path / "new.fetched").mkdir()
         return None
 
@@ -37,6 +43,51 @@ def test_a_directory_that_was_made_meanwhile_is_left(tmp_path: Path, monkeypatch
     with pytest.raises(FileExistsError), fetched("s3://b/p", str(tmp_path / "new"), None, None, all_bases=False):  # type: ignore[arg-type]
         pass
     assert (tmp_path / "new.fetched").is_dir()
+
+
+@pytest.fixture
+def copied(bucket: MemoryBucket, archives: list[Path], monkeypatch: pytest.MonkeyPatch) -> MemoryBucket:
+    """A bucket with an archive, which the commands ask."""
+
+    async def looked(url: str, options: BucketOptions, **beside: bool) -> BucketCopy:
+        return await look_at_copy(url, OPTIONS, lambda _url, _options: bucket, **beside)
+
+    send(bucket, archives[3])
+    for command in ("bucket_calls", "copy_command"):
+        monkeypatch.setattr(f"topics.cli.backups.{command}.look_at_copy", looked)
+    return bucket
+
+
+def test_a_full_disk_is_named_with_the_remedy(copied: MemoryBucket, archives: list[Path], tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", 16 << 20) as disk:
+        disk.fill()
+        new = str(disk.root / "new")
+        remedy = f"{new}.fetched/.*: No space left on device: make room there, or restore to another disk: it is"
+        with pytest.raises(StorageError, match=remedy), fetched(URL, new, OPTIONS, None, all_bases=False):
+            pass
+        with pytest.raises(StorageError, match=f"{new}/.*: No space left on device: make room there, and call this"):
+            copy_backup(URL, new, **BucketOptions()._asdict())
+        with pytest.raises(StorageError, match="again/.* cannot be made: no space left on its disk: make room there"):
+            topics.restore(archives[3], disk.root / "again" / "new")
+        assert not (disk.root / "new.fetched").exists()
+        assert not list((disk.root / "again").iterdir())
+        disk.free()
+        copy_backup(URL, new, **BucketOptions()._asdict())
+    topics.restore(archives[3], tmp_path / "elsewhere")
+
+
+def test_an_error_of_a_restore_names_places_of_the_bucket(
+    copied: MemoryBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory that it was read to is removed by then."""
+    monkeypatch.chdir(tmp_path)
+    said = []
+    for kind in (CorruptError, UsageError):
+        with pytest.raises(kind) as caught, fetched(URL, "new", OPTIONS, None, all_bases=False) as copy:
+            raise kind(f"{copy.path}/T/log is what `topics verify {copy.root}` finds")
+        said.append(str(caught.value))
+        assert not os.listdir(tmp_path)
+    assert said == [f"{URL}/T/log is what `topics verify {URL}` finds"] * 2
 
 
 @pytest.mark.parametrize(

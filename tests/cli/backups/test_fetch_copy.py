@@ -11,11 +11,16 @@ import msgspec
 import pytest
 
 import topics
-from tests.cli.backups.copied_places import OPTIONS, URL, fetch_all, look, restored, send
+from tests.cli.backups.copied_places import OPTIONS, URL, fetch_all, look, restored, send, verify
 from tests.cli.backups.memory_bucket import KilledError, MemoryBucket
-from topics.cli.backups.bucket_manifest import BucketManifest, ManifestKey, pack
-from topics.cli.backups.fetch_copy import look_at_copy, needed_parts
+from topics.cli.backups.bucket import BucketOptions
+from topics.cli.backups.bucket_manifest import REMEDY, BucketManifest, ManifestKey, pack
+from topics.cli.backups.fetch_copy import fetch, look_at_copy, needed_parts
 from topics.errors import CorruptError, StorageError, UsageError
+from topics.store.backup.backup_files import pack_description
+
+UPTO_MAX = 253_402_300_799_999
+"""The latest time of a note."""
 
 
 def same(one: Path, other: Path) -> bool:
@@ -103,6 +108,76 @@ def test_a_restore_of_the_end_reads_all_of_the_other_timelines(archives: list[Pa
         bases = [base.path for base in whole.backups if base.path.startswith(f"{log.path}/")]
         assert {bases[0], bases[-1]} <= {base.path for base in needed.backups}
     assert len([base for base in needed.backups if base.path.startswith(f"{newest.path}/")]) == 1
+
+
+def test_a_restore_of_one_timeline_reads_what_the_others_know_of_seqs(
+    archives: list[Path], bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    """Seqs of records that were written in another one were given out again, other than from the directory."""
+    send(bucket, archives[3])
+    first, second = sorted(log.path for log in look(bucket).logs)
+
+    def opening(url: str, _options: BucketOptions) -> MemoryBucket:
+        return MemoryBucket() if url.endswith(first) else bucket
+
+    assert [log.path for log in asyncio.run(look_at_copy(f"{URL}/{first}", OPTIONS, opening)).logs] == [first]
+    beside = asyncio.run(look_at_copy(f"{URL}/{first}", OPTIONS, opening, beside=True))
+    path, needed = needed_parts(beside, None, all_bases=False)
+    assert (path, sorted(log.path for log in needed.logs)) == (first, [first, second])
+    asyncio.run(fetch(needed, str(tmp_path / "fetched"), OPTIONS))
+    topics.restore(tmp_path / "fetched" / first, tmp_path / "new", skipped_seqs=1)
+    topics.restore(archives[3] / first, tmp_path / "same", skipped_seqs=1)
+    new_seqs = []
+    for made in ("new", "same"):
+        with topics.open(tmp_path / made) as log:
+            new_seqs.append(log.append("orders", [{}]).first_seq)
+    assert new_seqs[0] == new_seqs[1] > 1000 + 20, "the second timeline began 1,000 seqs above the first one"
+
+
+def test_the_newest_timeline_of_a_bucket_is_that_of_a_restore(archives: list[Path], bucket: MemoryBucket) -> None:
+    """The one that was begun last, and none where an earlier one has later times: the clock was ahead."""
+    send(bucket, archives[3])
+    copy = look(bucket)
+    first, _ = sorted(copy.logs, key=lambda log: log.path)
+    note = msgspec.structs.replace(first.note(), upto_ms=UPTO_MAX)
+    ahead = msgspec.structs.replace(first, description=pack_description(note).decode())
+    copy = copy._replace(logs=[ahead if log is first else log for log in copy.logs])
+    with pytest.raises(UsageError, match=f"was begun last .* and {URL}/{first.path} has later times"):
+        needed_parts(copy, None, all_bases=False)
+    with pytest.raises(UsageError, match="and the archive begins at"):
+        needed_parts(copy, 1, all_bases=False)
+
+
+def test_a_base_without_its_manifest_is_missed(archives: list[Path], bucket: MemoryBucket, tmp_path: Path) -> None:
+    for stage in archives[:3]:
+        send(bucket, stage)
+    assert verify(bucket).findings == []
+    whole, bases = dict(bucket.objects), look(bucket).backups
+    assert len(bases) > 1
+    for removed in (bases[:1], bases[-1:], bases):
+        gone = tuple(f"manifests/{base.path}/" for base in removed)
+        bucket.objects = {key: data for key, data in whole.items() if not key.startswith(gone)}
+        assert verify(bucket).findings == [
+            f"{URL}/manifests/{base.path} has no manifest any more, so no restore begins with this base: {REMEDY}"
+            for base in removed
+        ]
+    with pytest.raises(CorruptError, match="is the newest, and its bases are damaged: .* has no manifest any more"):
+        needed_parts(look(bucket), None, all_bases=False)
+    send(bucket, archives[2])
+    assert verify(bucket).findings == []
+    assert restored(bucket, tmp_path / "new") == list(range(15))
+
+
+def test_the_log_of_an_archive_without_a_base_is_not_sound(archives: list[Path], bucket: MemoryBucket) -> None:
+    """The base was not finished yet when it was copied."""
+    send(bucket, archives[1])
+    (log,) = look(bucket).logs
+    bucket.objects = {key: data for key, data in bucket.objects.items() if not key.startswith("manifests/")}
+    key, data = pack(msgspec.structs.replace(log, bases=[], version=1), 1)
+    bucket.objects[str(key)] = data
+    assert verify(bucket).findings == [
+        f"{URL} has no base yet, so no restore leads there: `topics copy-backup` sends one"
+    ]
 
 
 def test_one_backup_of_a_bucket_is_named_by_its_url(backups: list[Path], bucket: MemoryBucket) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import time
 from pathlib import Path
 
@@ -191,6 +192,48 @@ def test_an_archive_that_is_verified_counts_the_records_of_its_log(tmp_path: Pat
     verified = run(["verify", str(archive)], tmp_path)
     assert (verified.code, verified.err) == (0, "")
     assert "0 records in the newest base and 3 records in the log, up to " in verified.out
+
+
+def test_an_archive_without_a_base_is_not_sound(tmp_path: Path) -> None:
+    """Nothing can be restored from it: it was looked at, and the answer is bad."""
+    archive = tmp_path / "archive"
+    with topics.open(tmp_path / "log", archive_dir=str(archive), archive_every_ms=10) as log:
+        log.append("t", [1])
+    ((base,), (timeline,)) = archive.glob("*/bases/*Z"), archive.glob("*Z-*")
+    manifest = base / "backup.json"
+    manifest.write_bytes(manifest.read_bytes()[:-1])
+    for sentence, restoring in (
+        (f"{manifest} does not match its checksum", f"{timeline} is the newest, and its bases are damaged: {manifest}"),
+        (f"{archive} has no base yet, so no restore leads there: its server makes one", "the archive has no base yet"),
+    ):
+        verified = run(["verify", str(archive)], tmp_path)
+        assert (verified.code, verified.err) == (1, "")
+        assert f"damage: {sentence}" in verified.out
+        restored = run(["restore", "--from", str(archive), "--to", str(tmp_path / "new")], tmp_path)
+        assert restored.code in {1, USAGE}
+        assert restoring in restored.err
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def test_a_damaged_newest_timeline_is_not_passed_over(tmp_path: Path) -> None:
+    """A restore of the end led to that of an older one, without a word."""
+    archive, options = tmp_path / "archive", {"archive_dir": str(tmp_path / "archive"), "archive_every_ms": 10}
+    with topics.open(tmp_path / "log", **options) as log:  # type: ignore[arg-type]
+        log.append("t", [1])
+    (first,) = archive.glob("*Z-*")
+    topics.restore(archive, tmp_path / "second")
+    with topics.open(tmp_path / "second", **options) as log:  # type: ignore[arg-type]
+        log.append("t", [2])
+    (second,) = set(archive.glob("*Z-*")) - {first}
+    (manifest,) = second.glob("bases/*Z/backup.json")
+    manifest.write_bytes(manifest.read_bytes()[:-1])
+    with pytest.raises(topics.CorruptError, match=f"{second} is the newest, and its bases are damaged"):
+        topics.restore(archive, tmp_path / "new")
+    assert f"{manifest} does not match its checksum" in str(topics.verify_backup(archive).findings)
+    shutil.rmtree(manifest.parent)
+    made = topics.restore(archive, tmp_path / "new")
+    assert f"{second} has log up to 20" in made.damage
+    assert made.damage.endswith(" and no base, so it is left out")
 
 
 def test_a_restore_to_a_time_names_what_the_archive_has_beyond_it(tmp_path: Path) -> None:

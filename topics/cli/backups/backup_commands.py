@@ -10,6 +10,7 @@ import typer
 
 from topics.cli.backups.bucket import BucketOptions, is_bucket_url, open_bucket
 from topics.cli.backups.bucket_calls import (
+    FetchedCopy,
     check_no_effect,
     fetched,
     run_to_end,
@@ -120,11 +121,12 @@ def restore(  # noqa: PLR0917 - options of a command
         check_directory_path("--from", source)
         check_no_effect(options, f"with --from {source!r}")
     check_new_path("--to", to)
-    reading = fetched(source, to, options, at_ms, all_bases=seq is not None) if is_bucket else nullcontext(source)
-    with reading as directory, options_named(_OPTIONS):
-        made = topics.restore(directory, to, at=at_ms, upto=upto, skipped_seqs=skip)
+    here = nullcontext(FetchedCopy(source, "", ""))
+    reading = fetched(source, to, options, at_ms, all_bases=seq is not None) if is_bucket else here
+    with options_named(_OPTIONS), reading as copy:
+        made = topics.restore(copy.path, to, at=at_ms, upto=upto, skipped_seqs=skip)
     if is_bucket:
-        made = made._replace(backup=source)
+        made = made._replace(backup=source, damage="; ".join(filter(None, [copy.damage, copy.in_bucket(made.damage)])))
     print(
         f"{made.path}: {count_text(made.topics, 'topic')}, {count_text(made.records, 'record')} of "
         f"{time_text(made.taken_ms)}, from {made.backup}; "

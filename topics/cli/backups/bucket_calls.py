@@ -10,15 +10,16 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import typer
 
 from topics.cli.backups.bucket import BucketOptions
-from topics.cli.backups.fetch_copy import fetch, look_at_copy, needed_parts
+from topics.cli.backups.fetch_copy import fetch, look_at_copy, missing_bases, needed_parts
+from topics.cli.backups.given_paths import room_at
 from topics.cli.backups.verify_copy import VerifiedCopy, verify_copy
 from topics.cli.exit_codes import INTERRUPTED
-from topics.errors import UsageError
+from topics.errors import StorageError, UsageError
 
 R = TypeVar("R")
 
@@ -111,9 +112,28 @@ def run_to_end(work: Coroutine[Any, Any, R]) -> R:
         os._exit(INTERRUPTED)
 
 
+class FetchedCopy(NamedTuple):
+    """The part of a bucket that a restore needs, in a directory beside the new one."""
+
+    path: str
+    """The directory of what is restored."""
+    root: str
+    url: str
+    """That of which `root` is a copy."""
+    damage: str = ""
+    """Bases that the bucket has no more."""
+
+    def in_bucket(self, text: str) -> str:
+        """Return a text with the places in the bucket for those in the directory."""
+        return text.replace(self.root, self.url) if self.root else text
+
+
 @contextmanager
-def fetched(url: str, to: str, options: BucketOptions, at_ms: int | None, *, all_bases: bool) -> Iterator[str]:
-    """Yield a directory with what a restore of a bucket needs, beside `to`; removed in the end."""
+def fetched(url: str, to: str, options: BucketOptions, at_ms: int | None, *, all_bases: bool) -> Iterator[FetchedCopy]:
+    """Yield a directory with what a restore of a bucket needs, beside `to`; removed in the end.
+
+    An error about a file there names its place in the bucket.
+    """
     target = to.rstrip("/") or "/"
     if os.path.lexists(target):
         raise UsageError(f"{target} exists: restore to a path where nothing is, and move it there then")
@@ -124,16 +144,26 @@ def fetched(url: str, to: str, options: BucketOptions, at_ms: int | None, *, all
             "has left it, or restore to another path"
         )
 
-    async def run() -> str:
-        path, needed = needed_parts(await look_at_copy(url, options), at_ms, all_bases=all_bases)
+    async def run() -> FetchedCopy:
+        copy = await look_at_copy(url, options, beside=True)
+        path, needed = needed_parts(copy, at_ms, all_bases=all_bases)
         os.makedirs(directory)  # one that another process made meanwhile is not removed below
         made.append(directory)
         await fetch(needed, directory, options)
-        return f"{directory}/{path}".rstrip("/")
+        root = os.path.realpath(directory)
+        damage = "; ".join(missing for log in copy.logs for missing in missing_bases(copy, log))
+        return FetchedCopy(f"{root}/{path}".rstrip("/"), root, copy.bucket.url, damage)
 
     made: list[str] = []
     try:
-        yield run_to_end(run())
+        with room_at(directory, "make room there, or restore to another disk: it is needed twice"):
+            found = run_to_end(run())
+        try:
+            yield found
+        except UsageError as error:
+            raise UsageError(found.in_bucket(error.said), error.argument) from error
+        except StorageError as error:
+            raise type(error)(found.in_bucket(str(error))) from error
     finally:
         for each in made:
             shutil.rmtree(each, ignore_errors=True)

@@ -12,7 +12,8 @@ bucket has the last whole manifest, and all that it names.
 
 The manifest of a log with many files may be an *addition*: it names a whole manifest, which stays
 as long, and has those files only that are otherwise in it. Additions are folded into the next whole
-manifest once they have more bytes together than that.
+manifest once they have more bytes together than that. Each manifest of a log lists its bases, so
+one whose manifest was removed is missed.
 """
 
 from __future__ import annotations
@@ -21,19 +22,18 @@ import asyncio
 import hashlib
 import posixpath
 import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from topics.cli.backups.bucket import Bucket
 from topics.errors import CorruptError, FormatError
-from topics.store.archive.archive_note import ArchiveNote, unpack_note
+from topics.store.archive.archive_note import BASES, ArchiveNote, unpack_note
 from topics.store.backup.backup_files import NOTE_NAME
 from topics.store.backup.backup_manifest import MANIFEST_NAME, BackupManifest, unpack_manifest
 
-BUCKET_VERSION = 1
-ADDITION_VERSION = 2
+_VERSION, _ADDITION_VERSION, _BASES_VERSION = 1, 2, 3
 MANIFESTS, PIECES, LOGS = "manifests", "pieces", "logs"
 REMEDY = "`topics copy-backup --reread` sends it again, if the directory that it was copied from is there"
 _NAME = re.compile(r"(\d{12})-([0-9a-f]{64})\.json", re.ASCII)
@@ -47,6 +47,7 @@ class BucketManifest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     """The contents of a manifest: the pieces of a backup, or of the log of a timeline."""
 
     version: int
+    """The oldest version that has all of its fields."""
     path: str
     """The directory, relative to the one that was copied."""
     kind: str
@@ -57,6 +58,23 @@ class BucketManifest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     """By path in the directory, the pieces of each other file in their order."""
     adds_to: str = ""
     """Name of the manifest with the other files, in the same directory; "": this one has all."""
+    bases: list[str] = []
+    """The names of the bases of a log that were copied, oldest first."""
+
+    @classmethod
+    def of(
+        cls,
+        path: str,
+        kind: str,
+        description: str,
+        files: dict[str, list[str]],
+        *,
+        adds_to: str = "",
+        bases: Sequence[str] = (),
+    ) -> BucketManifest:
+        """Return a manifest of the version that its fields take."""
+        version = _BASES_VERSION if bases else _ADDITION_VERSION if adds_to else _VERSION
+        return cls(version, path, kind, description, files, adds_to, list(bases))
 
     @property
     def is_backup(self) -> bool:
@@ -113,6 +131,11 @@ class WholeManifest(NamedTuple):
     manifest: BucketManifest
 
 
+def base_timeline(path: str) -> str:
+    """Return the timeline of a base, by its path; "" for another backup."""
+    return path.partition(f"/{BASES}/")[0] if f"/{BASES}/" in path else ""
+
+
 def piece_name(data: bytes | memoryview) -> str:
     return f"{hashlib.sha256(data).hexdigest()}-{len(data)}"
 
@@ -140,7 +163,7 @@ def to_store(manifest: BucketManifest, whole: WholeManifest | None, files_min: i
     if len(changed) ** 2 > 2 * len(manifest.files) or not before.keys() <= manifest.files.keys():
         return manifest
     kind, text = manifest.kind, manifest.description
-    return BucketManifest(ADDITION_VERSION, manifest.path, kind, text, changed, whole.key.name)
+    return BucketManifest.of(manifest.path, kind, text, changed, adds_to=whole.key.name, bases=manifest.bases)
 
 
 async def list_manifests(bucket: Bucket, path: str = "") -> dict[str, list[ManifestKey]]:
@@ -167,9 +190,8 @@ async def read_bucket_manifest(bucket: Bucket, key: ManifestKey) -> Known:
     whole = await read_stored_manifest(bucket, whole_key)
     if whole.adds_to:
         raise CorruptError(f"{bucket.url}/{key} adds to {stored.adds_to!r}, which is no whole manifest: {REMEDY}")
-    manifest = msgspec.structs.replace(
-        stored, version=BUCKET_VERSION, files={**whole.files, **stored.files}, adds_to=""
-    )
+    files = {**whole.files, **stored.files}
+    manifest = BucketManifest.of(stored.path, stored.kind, stored.description, files, bases=stored.bases)
     return Known(key, manifest, stored, WholeManifest(whole_key, whole))
 
 
@@ -188,8 +210,8 @@ async def read_stored_manifest(bucket: Bucket, key: ManifestKey) -> BucketManife
         manifest = msgspec.json.decode(data, type=BucketManifest)
     except msgspec.DecodeError as error:
         raise FormatError(f"{where} is a manifest that this build does not know: {error}") from error
-    if manifest.version != (ADDITION_VERSION if manifest.adds_to else BUCKET_VERSION):
-        raise FormatError(f"{where} has version {manifest.version}, and this build knows up to {ADDITION_VERSION}")
+    if manifest.version not in {_VERSION, _ADDITION_VERSION, _BASES_VERSION}:
+        raise FormatError(f"{where} has version {manifest.version}, and this build knows up to {_BASES_VERSION}")
     if manifest.kind not in (MANIFEST_NAME, NOTE_NAME) or manifest.path != key.path:
         raise FormatError(f"{where} is the manifest of something else: {manifest.path}/{manifest.kind}")
     for path in (manifest.path, *manifest.files):

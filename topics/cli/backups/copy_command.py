@@ -11,14 +11,14 @@ import typer
 
 from topics.cli.backups.bucket import BucketOptions, is_bucket_url, open_bucket
 from topics.cli.backups.bucket_calls import OF_WRITES, check_no_effect, run_to_end, with_bucket
-from topics.cli.backups.fetch_copy import fetch, look_at_copy
-from topics.cli.backups.given_paths import check_directory_path, check_given
+from topics.cli.backups.fetch_copy import fetch, look_at_copy, missing_bases
+from topics.cli.backups.given_paths import check_directory_path, check_given, room_at
 from topics.cli.backups.send_copy import CopySender, SentCopy
 from topics.cli.backups.verify_copy import end_ms
 from topics.cli.exit_codes import report
 from topics.cli.output.printer import bytes_text, count_text
 from topics.common.values.time_texts import time_text
-from topics.errors import TopicsError, UsageError
+from topics.errors import CorruptError, TopicsError, UsageError
 
 _RETRY_MAX_S = 300.0
 
@@ -91,9 +91,12 @@ def _say(url: str, sent: SentCopy) -> None:
 
 async def _fetch(url: str, to: str, options: BucketOptions) -> None:
     copy = await look_at_copy(url, options)
-    os.makedirs(to, exist_ok=True)
-    got = await fetch(copy, to.rstrip("/") or "/", options)
+    with room_at(to, "make room there, and call this again: it continues"):
+        os.makedirs(to, exist_ok=True)
+        got = await fetch(copy, to.rstrip("/") or "/", options)
     print(
         f"{to}: {bytes_text(got.bytes)} read from {url}, which leads to {time_text(end_ms(copy))}; "
         f"`topics verify {to}` compares its records"
     )
+    if missing := [sentence for log in copy.logs for sentence in missing_bases(copy, log)]:
+        raise CorruptError("; ".join(missing))

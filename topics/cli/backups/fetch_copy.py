@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from topics.cli.backups.bucket import Bucket, BucketOptions, open_bucket
 from topics.cli.backups.bucket_manifest import (
+    MANIFESTS,
     REMEDY,
     BucketManifest,
     Known,
     at_once,
+    base_timeline,
     list_manifests,
     piece_bytes,
     piece_name,
@@ -21,8 +24,10 @@ from topics.cli.backups.bucket_manifest import (
 from topics.errors import CorruptError, UsageError
 from topics.store.archive.archive_note import BASES
 from topics.store.archive.archived_log import archived_name
-from topics.store.archive.timelines import Base, Timeline
+from topics.store.archive.restore_point import END, RestorePoint, point_at
+from topics.store.archive.timelines import Base, Timeline, check_one_line, noted_bases
 from topics.store.archive.unbroken_log import unbroken_parts
+from topics.store.backup.backup_files import is_timeline_name
 from topics.store.backup.backup_manifest import PARTIAL, backup_age
 
 
@@ -34,6 +39,8 @@ class BucketCopy(NamedTuple):
     """Backups and bases of archives, oldest first."""
     logs: list[BucketManifest]
     """The logs of the timelines of archives."""
+    only: str = ""
+    """The one that the URL names; "": all of them."""
 
     @property
     def parts(self) -> list[BucketManifest]:
@@ -49,10 +56,15 @@ class Fetched(NamedTuple):
 
 
 async def look_at_copy(
-    url: str, options: BucketOptions, opening: Callable[[str, BucketOptions], Bucket] = open_bucket
+    url: str,
+    options: BucketOptions,
+    opening: Callable[[str, BucketOptions], Bucket] = open_bucket,
+    *,
+    beside: bool = False,
 ) -> BucketCopy:
     """Return what a bucket has below a URL, which may name one backup or timeline of a copy.
 
+    beside: with the other timelines of the archive, if it names one.
     Raises: UsageError, there is no copy; CorruptError, a manifest is damaged; FormatError;
         StorageError.
     """
@@ -61,9 +73,10 @@ async def look_at_copy(
     if not keys and url.rstrip("/").count("/") > 3:
         above, _, only = url.rstrip("/").rpartition("/")
         bucket = opening(above, options)
-        keys = {
-            path: found for path, found in (await list_manifests(bucket)).items() if f"{path}/".startswith(f"{only}/")
-        }
+        found_above = await list_manifests(bucket)
+        keys = {path: found for path, found in found_above.items() if f"{path}/".startswith(f"{only}/")}
+        if keys and beside and is_timeline_name(only):
+            keys = found_above
     if not keys:
         raise UsageError(f"{url} has no copy of a backup or an archive: `topics copy-backup` makes one")
 
@@ -73,54 +86,73 @@ async def look_at_copy(
     found = [known.manifest for known in await at_once(options.parallel, keys, read)]
     logs = [each for each in found if not each.is_backup]
     timelines = {log.path for log in logs}
-    backups = [each for each in found if each.is_backup and _timeline_of(each.path) in {*timelines, ""}]
+    backups = [each for each in found if each.is_backup and base_timeline(each.path) in {*timelines, ""}]
     if not backups and not logs:
         raise UsageError(f"{url} has a base of an archive and no log yet: let `topics copy-backup` end first")
-    return BucketCopy(bucket, sorted(backups, key=lambda each: backup_age(os.path.basename(each.path))), logs)
+    return BucketCopy(bucket, sorted(backups, key=lambda each: backup_age(os.path.basename(each.path))), logs, only)
 
 
-def _timeline_of(path: str) -> str:
-    """Return the timeline of a base; "" for another backup."""
-    return path.partition(f"/{BASES}/")[0] if f"/{BASES}/" in path else ""
+def missing_bases(copy: BucketCopy, log: BucketManifest) -> list[str]:
+    """Return a sentence for each base of a log whose manifest is there no more."""
+    there = {base.path for base in copy.backups}
+    paths = (f"{log.path}/{BASES}/{name}" for name in log.bases)
+    return [
+        f"{copy.bucket.url}/{MANIFESTS}/{path} has no manifest any more, so no restore begins with this base: {REMEDY}"
+        for path in paths
+        if path not in there
+    ]
 
 
 def needed_parts(copy: BucketCopy, at_ms: int | None, *, all_bases: bool) -> tuple[str, BucketCopy]:
     """Return the path of what a restore restores, and the parts that it needs.
 
+    Those of all timelines count for the seqs that are left out.
     at_ms: the time; None for the end. all_bases: for a restore up to a record.
-    Raises: UsageError.
+    Raises: UsageError, CorruptError, as the restore.
     """
-    if not copy.logs:
+    restored = [log.path for log in copy.logs if copy.only in ("", log.path)]
+    if not restored:
+        backups = [each for each in copy.backups if copy.only in ("", each.path)]
         if at_ms is not None or all_bases:
             raise UsageError(
                 f"{copy.bucket.url} has backups and no archive (TOPICS_ARCHIVE_DIR): a backup has one time, so leave "
                 "out --at and --seq, or name the backup"
             )
-        return copy.backups[-1].path, copy._replace(backups=copy.backups[-1:])
+        return backups[-1].path, copy._replace(backups=backups[-1:], logs=[])
+    timelines = {log.path: _timeline(copy, log) for log in copy.logs}
+    chosen = [timelines[path] for path in sorted(restored)]
+    check_one_line(copy.bucket.url, chosen)
+    point = None if all_bases else point_at(chosen, END if at_ms is None else at_ms)
     backups, logs = [], []
-    newest = max(copy.logs, key=lambda log: log.note().upto_ms)
     for log in copy.logs:
-        upto_ms = log.note().upto_ms
-        bases = [
-            base for base in copy.backups if base.path.startswith(f"{log.path}/") and base.backup().taken_ms <= upto_ms
-        ]
-        before = [base for base in bases if at_ms is None or base.backup().taken_ms <= at_ms]
-        if at_ms is None and not all_bases and log is newest:
-            chosen = bases[-1:]
-        else:  # what the timeline knows of seqs begins with its first base, and after each hole
-            known = {bases[0].path, bases[-1].path, *_bases_after_holes(log, bases)} if bases else set()
-            chosen = [each for each in bases if all_bases or each.path in known or each in before[-1:]]
-        backups += chosen
-        logs.append(_log_after(log, chosen))
-    root = logs[0].path if len(logs) == 1 else ""
+        timeline = timelines[log.path]
+        wanted = timeline.bases if point is None else _wanted_bases(timeline, point)
+        paths = {base.path for base in wanted}
+        bases = [base for base in copy.backups if f"{copy.bucket.url}/{base.path}" in paths]
+        backups += bases
+        logs.append(_log_after(log, bases))
+    root = restored[0] if len(restored) == 1 else ""
     return root, copy._replace(backups=backups, logs=logs)
 
 
-def _bases_after_holes(log: BucketManifest, bases: list[BucketManifest]) -> list[str]:
-    """Return the paths of the first bases after the holes of a log."""
-    found = [Base(base.path, base.backup(), base.backup().first_log_files) for base in bases]
-    parts = unbroken_parts(Timeline(log.path, log.note(), found, []))
-    return [part.bases[0].path for part in parts[1:] if part.bases]
+def _timeline(copy: BucketCopy, log: BucketManifest) -> Timeline:
+    """Return a timeline as a restore finds it, with its place in the bucket for its path."""
+    url, note = copy.bucket.url, log.note()
+    manifests = {base.path: base.backup() for base in copy.backups if base_timeline(base.path) == log.path}
+    bases = [Base(f"{url}/{path}", manifest, manifest.first_log_files) for path, manifest in manifests.items()]
+    return Timeline(f"{url}/{log.path}", note, noted_bases(bases, note), missing_bases(copy, log))
+
+
+def _wanted_bases(timeline: Timeline, point: RestorePoint) -> list[Base]:
+    """Return the bases that a restore to a point reads.
+
+    What a timeline knows of seqs begins with its first base, and after each hole.
+    """
+    is_own = timeline.path == point.timeline.path
+    if is_own and point.at_ms == END:
+        return [point.base]
+    firsts = [part.bases[0] for part in unbroken_parts(timeline) if part.bases]
+    return [*firsts, *timeline.bases[:1], *timeline.bases[-1:], *([point.base] if is_own else [])]
 
 
 def _log_after(log: BucketManifest, bases: list[BucketManifest]) -> BucketManifest:
@@ -137,7 +169,7 @@ def _log_after(log: BucketManifest, bases: list[BucketManifest]) -> BucketManife
         )
 
     files = {path: pieces for path, pieces in log.files.items() if not is_before(path)}
-    return BucketManifest(log.version, log.path, log.kind, log.description, files)
+    return BucketManifest.of(log.path, log.kind, log.description, files)
 
 
 async def fetch(copy: BucketCopy, to: str, options: BucketOptions) -> Fetched:
@@ -216,14 +248,11 @@ class _Fetching:
         if (fault := fault_of(piece.key, data)) or data is None:
             where = f"{self._bucket.url}/{piece.key}"
             raise CorruptError(f"{where} {fault}: {REMEDY}", {"path": where})
-        fd = os.open(piece.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
+        with _opened(piece.path, os.O_WRONLY | os.O_CREAT) as fd:
             view = memoryview(data)
             while view:
                 done = os.pwrite(fd, view, piece.offset + len(data) - len(view))
                 view = view[done:]
-        finally:
-            os.close(fd)
         self.bytes += len(data)
 
 
@@ -241,8 +270,7 @@ def _missing_pieces(part: BucketManifest, name: str, path: str) -> list[_Fetched
     """Return the pieces of a file that are not there yet, and cut off what is too much."""
     pieces = part.files[name]
     size = sum(map(piece_bytes, pieces))
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
+    with _opened(path, os.O_RDWR | os.O_CREAT) as fd:
         is_new = not os.fstat(fd).st_size
         os.ftruncate(fd, size)
         found, at = [], 0
@@ -251,8 +279,6 @@ def _missing_pieces(part: BucketManifest, name: str, path: str) -> list[_Fetched
                 found.append(_FetchedPiece(path, at, part.key(name, piece)))
             at += piece_bytes(piece)
         return found
-    finally:
-        os.close(fd)
 
 
 def _link(original: str, path: str) -> None:
@@ -263,10 +289,10 @@ def _link(original: str, path: str) -> None:
 
 def _write_whole(path: str, data: bytes) -> None:
     """Write a file that is there under its name only with all of its bytes."""
-    with open(f"{path}.new", "wb") as opened:
+    with _opened(f"{path}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd, open(fd, "wb", closefd=False) as opened:
         opened.write(data)
         opened.flush()
-        os.fsync(opened.fileno())
+        os.fsync(fd)
     os.rename(f"{path}.new", path)
 
 
@@ -281,8 +307,17 @@ def _sync_directories(root: str) -> None:
 
 
 def _sync(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with _opened(path, os.O_RDONLY) as fd:
         os.fsync(fd)
+
+
+@contextmanager
+def _opened(path: str, flags: int) -> Iterator[int]:
+    """Yield a descriptor of a file, closed in the end. Raises: OSError, with the path."""
+    fd = os.open(path, flags | os.O_CLOEXEC, 0o666)
+    try:
+        yield fd
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, path) from error
     finally:
         os.close(fd)

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from topics.errors import UsageError
+from topics.errors import StorageError, UsageError
+from topics.store.disk.disk_space import is_full
 
 
 def check_given(option: str, path: str) -> None:
@@ -26,3 +29,14 @@ def check_directory_path(option: str, path: str) -> None:
     check_new_path(option, path)
     if os.path.lexists(path) and not os.path.isdir(path):
         raise UsageError(f"{option} is {path!r}, which is no directory: name a directory")
+
+
+@contextmanager
+def room_at(path: str, remedy: str) -> Iterator[None]:
+    """Have an error for want of space on a disk name its place and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        if not is_full(error):
+            raise
+        raise StorageError(f"{error.filename or path}: {error.strerror}: {remedy}") from error

@@ -6,6 +6,7 @@ back. So a copy that is killed at any moment leaves all that could be restored b
 
 from __future__ import annotations
 
+import os
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,7 +15,6 @@ import xxhash
 
 from topics.cli.backups.bucket import Bucket, BucketOptions
 from topics.cli.backups.bucket_manifest import (
-    BUCKET_VERSION,
     LOGS,
     PIECES,
     BucketManifest,
@@ -22,6 +22,7 @@ from topics.cli.backups.bucket_manifest import (
     ManifestKey,
     WholeManifest,
     at_once,
+    base_timeline,
     list_manifests,
     pack,
     piece_bytes,
@@ -34,7 +35,7 @@ from topics.cli.backups.copied_tree import BackupPart, LogFilePart, LogPart, Tre
 from topics.cli.backups.seen_bucket import SeenBucket, SendWindow, only_in, settled
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.store.backup.backup_files import NOTE_NAME
-from topics.store.backup.backup_manifest import MANIFEST_NAME, BackupFile
+from topics.store.backup.backup_manifest import MANIFEST_NAME, BackupFile, backup_age
 
 _KEPT = 2
 """Manifests of a log that are kept: another process may be about to continue from the older one."""
@@ -140,7 +141,7 @@ class CopySender:
         if not tree.backups and tree.log is None:
             return
         made = [manifest for part in tree.backups if (manifest := await self._send_backup(seen, part)) is not None]
-        log = await self._send_log(seen, tree.log) if tree.log is not None else None
+        log = await self._send_log(seen, tree.log, tree.backups) if tree.log is not None else None
         for manifest in made:
             await self._write_manifest(seen, manifest)
             self._count.backups += 1
@@ -169,7 +170,7 @@ class CopySender:
         else:
             copies = seen.pieces_by_file()
             files = {file.path: copies.get((file.path, file.bytes, file.xxh3), []) for file in listed}
-        manifest = BucketManifest(BUCKET_VERSION, part.path, MANIFEST_NAME, part.text, files)
+        manifest = BucketManifest.of(part.path, MANIFEST_NAME, part.text, files)
         await self._reread(seen, manifest.piece_keys())
         sent = SendWindow(self._options.parallel)
         for file in listed:
@@ -202,8 +203,11 @@ class CopySender:
         return pieces
 
     # --- the log -----------------------------------------------------------------------------------------------------
-    async def _send_log(self, seen: SeenBucket, part: LogPart) -> BucketManifest | None:
-        """Send what is new of a log. Return the manifest to write, or None: nothing is new."""
+    async def _send_log(self, seen: SeenBucket, part: LogPart, backups: list[BackupPart]) -> BucketManifest | None:
+        """Send what is new of a log. Return the manifest to write, or None: nothing is new.
+
+        backups: its bases, whose manifests are written before.
+        """
         known = seen.newest.get(part.path)
         if known is not None and known.manifest.note().upto_ms > part.note.upto_ms:
             raise UsageError(
@@ -213,7 +217,9 @@ class CopySender:
         before = known.manifest if known is not None else None
         # Files that the server has removed stay: bases in the bucket need them.
         files = dict(before.files) if before is not None else {}
-        manifest = BucketManifest(BUCKET_VERSION, part.path, NOTE_NAME, part.text, files)
+        copied = [path for path in (*seen.newest, *(each.path for each in backups)) if base_timeline(path) == part.path]
+        bases = {*(before.bases if before is not None else ()), *map(os.path.basename, copied)}
+        manifest = BucketManifest.of(part.path, NOTE_NAME, part.text, files, bases=sorted(bases, key=backup_age))
         await self._list(seen, f"{LOGS}/{part.path}")
         if self._rereads:
             await self._reread(seen, manifest.piece_keys())

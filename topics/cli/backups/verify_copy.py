@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from topics.cli.backups.bucket import BucketOptions
 from topics.cli.backups.bucket_manifest import BucketManifest, at_once, piece_bytes
-from topics.cli.backups.fetch_copy import BucketCopy, fault_of
+from topics.cli.backups.fetch_copy import BucketCopy, fault_of, missing_bases
 from topics.store.archive.archived_log import archived_name
 
 
@@ -34,6 +34,9 @@ async def verify_copy(copy: BucketCopy, options: BucketOptions) -> VerifiedCopy:
     findings = [found for found in await at_once(options.parallel, keys, check) if found]
     for part in copy.parts:
         findings += _missing_files(copy, part)
+    findings += [missing for log in copy.logs for missing in missing_bases(copy, log)]
+    if not copy.backups and not findings:
+        findings = [f"{copy.bucket.url} has no base yet, so no restore leads there: `topics copy-backup` sends one"]
     return VerifiedCopy(
         len(copy.backups), end_ms(copy), len(keys), sum(piece_bytes(key.rpartition("/")[2]) for key in keys), findings
     )

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from topics.common.values.time_texts import time_text
-from topics.errors import UsageError
+from topics.errors import CorruptError, UsageError
 from topics.store.archive.archive_note import Hole
 from topics.store.archive.timelines import Base, Timeline, end_of
 from topics.store.archive.unbroken_log import part_at
@@ -39,9 +39,11 @@ def point_at(timelines: list[Timeline], at_ms: int) -> RestorePoint:
     """Return the base and the timeline for a restore to a time; END is the newest one.
 
     Raises: UsageError, there is none, with the times that there are, or it is not clear which one
-    is the newest.
+    is the newest; CorruptError, the bases of the newest one are damaged.
     """
     with_bases = [timeline for timeline in timelines if timeline.bases]
+    if at_ms == END or not with_bases:
+        _check_sound(timelines)
     if not with_bases:
         raise UsageError("the archive has no base yet: the server makes one after its start, if it can")
     if at_ms == END:
@@ -69,6 +71,15 @@ def point_at(timelines: list[Timeline], at_ms: int) -> RestorePoint:
 def _begin_of(timeline: Timeline) -> int:
     """Return the earliest time: not that of the first base, if a clock was set back."""
     return min(base.manifest.taken_ms for base in timeline.bases)
+
+
+def _check_sound(timelines: list[Timeline]) -> None:
+    """Raises: CorruptError, no base is left of a timeline that may be the newest."""
+    end_ms = max((end_of(timeline) for timeline in timelines if timeline.bases), default=0)
+    for timeline in timelines:
+        if timeline.findings and not timeline.bases and end_of(timeline) >= end_ms:
+            message = f"{timeline.path} is the newest, and its bases are damaged: {timeline.findings[0]}"
+            raise CorruptError(message, {"path": timeline.path})
 
 
 def _check_newest(timelines: list[Timeline]) -> None:

@@ -56,7 +56,7 @@ async def find_timelines(loop: Loop, path: str) -> list[Timeline]:
                 "a backup"
             )
         note = note or ArchiveNote()
-        found.append(Timeline(timeline, note, _noted(bases, note), findings))
+        found.append(Timeline(timeline, note, noted_bases(bases, note), findings))
     return found
 
 
@@ -84,7 +84,7 @@ async def timelines_beside(loop: Loop, path: str) -> tuple[list[Timeline], list[
         if flaw or (note is None and bases):
             damaged.append(flaw or f"{timeline}/{NOTE_NAME} is missing")
         if note is not None:
-            bases = _noted(bases, note)
+            bases = noted_bases(bases, note)
         found.append(Timeline(timeline, note or ArchiveNote(), bases, findings))
     return found, damaged
 
@@ -113,7 +113,7 @@ async def _read_bases(files: FileCalls, timeline: str) -> tuple[list[Base], list
     return bases, findings
 
 
-def _noted(bases: list[Base], note: ArchiveNote) -> list[Base]:
+def noted_bases(bases: list[Base], note: ArchiveNote) -> list[Base]:
     """Return those bases whose log the note states, too."""
 
     def is_noted(base: Base) -> bool:
