@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
+from copy import deepcopy
 
 import msgspec
 import pytest
 
+from tests.sim.world.sim_disk import SimDirectory
 from tests.sim.world.sim_file import SimFile
 from tests.store.archive.archive_world import (
     ARCHIVE,
@@ -226,3 +228,33 @@ def test_what_a_restore_leaves_out_is_read_once_for_its_end_and_once_for_its_seq
     newest = max(path for path in opened if path.startswith(f"{timeline.path}/log/"))
     # Surveys for the end, the seqs and the copy read its header, and a scan opens it twice.
     assert opened[newest] == 3 + 1 + 2
+
+
+def test_the_logs_of_other_servers_are_not_read_and_those_of_copies_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy is known by a topic that it has in common with the log, or with a copy of that."""
+    world = filled()
+    own = only_timeline(world)
+    topics = {"copy of copy": "b", "copy": "ab", "other": "c", "other's": "c", "damaged note": "d"}
+    archive = world.ring.disk.find(ARCHIVE)
+    assert isinstance(archive, SimDirectory)
+    archive.live |= {name: deepcopy(world.ring.disk.find(own.path)) for name in topics}
+
+    def beside(name: str) -> Timeline:
+        line = "" if name == "damaged note" else f"line of {name}"
+        note, base = msgspec.structs.replace(own.note, line=line), own.bases[0]._replace(path=name)
+        return own._replace(path=f"{ARCHIVE}/{name}", note=note, bases=[base])
+
+    def heads_of(base: str) -> dict[str, IdAndHead]:
+        return {name: IdAndHead(1, 10) for name in topics.get(base, "a")}
+
+    point = world.run(with_ends(world.loop, point_at([own], END)))
+    read: set[str] = set()
+    open_file = world.loop.files.open
+
+    async def note_read(path: str, flags: int, mode: int = 0o600) -> int:
+        read.add(path.split("/")[1])
+        return await open_file(path, flags, mode)
+
+    monkeypatch.setattr(world.loop.files, "open", note_read)
+    world.run(known_seqs(world.loop, [own, *map(beside, topics)], point, heads_of))
+    assert read == {own.path.split("/")[1], "copy", "copy of copy", "damaged note"}

@@ -6,6 +6,7 @@ A restore to a time gives out no seq again that the archive has, of whatever tim
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from typing import Any
 
 from topics.common.values.time_texts import time_text
@@ -15,7 +16,7 @@ from topics.loop.loop import Loop
 from topics.store.archive.find_record import WantedRecord, find_record
 from topics.store.archive.restore_archive import scan_after, scan_without_base
 from topics.store.archive.restore_point import RestorePoint
-from topics.store.archive.timelines import Timeline, end_of
+from topics.store.archive.timelines import Timeline, end_of, line_of
 from topics.store.archive.unbroken_log import log_spans, unbroken_parts
 
 HeadsOf = Callable[[str], Mapping[str, IdAndHead]]
@@ -63,41 +64,84 @@ async def known_seqs(
 ) -> tuple[KnownSeqs, str]:
     """Return the seqs that the archive knows, and the damage in the log after the point.
 
-    Other timelines count, too, from their first base on: clients may know the seqs of a log that
-    was restored before, also those of topics that were deleted in it.
+    Other timelines of the point's line count, too, from their first base on: clients may know the
+    seqs of a log that was restored before, also those of topics that were deleted in it. So do
+    those of other lines that have a topic in common with them: a data directory was copied. The
+    logs of other servers are not read.
 
     point: with its ends.
     Raises: CorruptError, a base is damaged; FormatError, OSError.
     """
     known, damage = KnownSeqs(), list[str]()
+    # A note without its line is one that is damaged, too.
+    lines = {line_of(point.timeline), ""}
+    others = [each for each in timelines if line_of(each) not in lines and each.note.line not in lines]
     for timeline in timelines:
-        spans, is_own = log_spans(timeline), timeline.path == point.timeline.path
-        if not spans:
-            await scan_without_base(loop, timeline, known.take)
-        if is_own:  # what is before the point and not in it was deleted by then
-            bases = [span.base.path for span in spans]
-            spans = spans[bases.index(point.base.path) :]
-        for span in spans:
-            is_restored = is_own and span is spans[0]
-            if span.base is span.part.bases[0] or span.later is None:
-                _take_heads(known, {} if is_restored else heads_of(span.base.path))
-            ends = point.ends if is_restored else {}
-            found = await _up_to_damage(scan_after(loop, timeline, span, known.take, ends))
-            damage += [found] if is_own and found else []
+        if timeline not in others:
+            found = await _take_timeline(loop, timeline, point, heads_of, known)
+            damage += found if timeline.path == point.timeline.path else []
+    if others:
+        _name_topics(known, heads_of(point.base.path))
+    first_heads = {each.path: _first_heads(each, heads_of) for each in others}
+    while related := [each for each in others if _is_related(known, first_heads[each.path])]:
+        for timeline in related:
+            await _take_timeline(loop, timeline, point, heads_of, known)
+        others = [each for each in others if each not in related]
     return known, "; ".join(damage)
+
+
+async def _take_timeline(
+    loop: Loop, timeline: Timeline, point: RestorePoint, heads_of: HeadsOf, known: KnownSeqs
+) -> list[str]:
+    """Note the seqs that a timeline knows, from the point on if it is that of the point.
+
+    Returns: the damage in its log.
+    """
+    spans, is_own, damage = log_spans(timeline), timeline.path == point.timeline.path, list[str]()
+    if not spans:
+        await scan_without_base(loop, timeline, known.take)
+    if is_own:  # what is before the point and not in it was deleted by then
+        bases = [span.base.path for span in spans]
+        spans = spans[bases.index(point.base.path) :]
+    for span in spans:
+        is_restored = is_own and span is spans[0]
+        if span.base is span.part.bases[0] or span.later is None:
+            _take_heads(known, {} if is_restored else heads_of(span.base.path))
+        ends = point.ends if is_restored else {}
+        damage += await _up_to_damage(scan_after(loop, timeline, span, known.take, ends))
+    return damage
+
+
+def _first_heads(timeline: Timeline, heads_of: HeadsOf) -> Mapping[str, IdAndHead] | None:
+    """Return the topics that a log began with; None: it is not known."""
+    if not timeline.bases:
+        return None
+    with suppress(CorruptError):
+        return heads_of(timeline.bases[0].path)
+    return None
+
+
+def _is_related(known: KnownSeqs, heads: Mapping[str, IdAndHead] | None) -> bool:
+    """Return whether a log may be a copy of one of those that are known."""
+    return heads is None or any(known.has(head.topic_id, name) for name, head in heads.items())
+
+
+def _name_topics(known: KnownSeqs, heads: Mapping[str, IdAndHead]) -> None:
+    for name, head in heads.items():
+        known.name(head.topic_id, name)
 
 
 def _take_heads(known: KnownSeqs, heads: Mapping[str, IdAndHead]) -> None:
     """Note the topics of a base: those of before its part of the log, and those after damage."""
-    for name, head in heads.items():
-        known.name(head.topic_id, name)
+    _name_topics(known, heads)
+    for head in heads.values():
         known.note(head.topic_id, head.head)
 
 
-async def _up_to_damage(scan: Coroutine[Any, Any, None]) -> str:
-    """Scan the log up to damage; return that, "" for none."""
+async def _up_to_damage(scan: Coroutine[Any, Any, None]) -> list[str]:
+    """Scan the log up to damage; return that."""
     try:
         await scan
     except CorruptError as error:
-        return str(error)
-    return ""
+        return [str(error)]
+    return []

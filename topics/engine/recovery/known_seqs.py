@@ -71,6 +71,10 @@ class KnownSeqs:
         for copied in copied_seqs(batches):
             self.note(copied.topic_id, copied.last)
 
+    def has(self, topic_id: int, name: str) -> bool:
+        """Return whether a topic of this name had this id."""
+        return topic_id in self._ids_of.get(name, ())
+
     def name(self, topic_id: int, name: str) -> None:
         """Note the name of a topic."""
         self._ids_of.setdefault(name, set()).add(topic_id)
