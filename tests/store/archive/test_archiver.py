@@ -360,6 +360,29 @@ def test_the_log_of_a_time_without_the_archives_disk_is_a_gap_that_is_refused(re
     assert held(restored(world, without_disk)) == without
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_archive_whose_disk_is_mounted_late_has_no_gap(restarts: bool) -> None:
+    """A server that began before the mount made the directory on another disk, and began another timeline."""
+    world = filled(archive_every_ms=50)
+    if restarts:
+        world.close()
+    root = world.ring.disk.root
+    (disk,) = {root.live.pop(ARCHIVE), root.durable.pop(ARCHIVE)}
+    if restarts:
+        world = StoreWorld(world.ring.next_life(power_cut=False), config=world.config).open()
+        root = world.ring.disk.root
+    grow(world)
+    wait(world, 1000)
+    assert f"{ARCHIVE} is not there, and has the timeline 20" in stats(world).error
+    assert f"mount its disk, or make it (mkdir {ARCHIVE}) to begin another" in stats(world).error
+    assert waiting(world)
+    root.live[ARCHIVE] = root.durable[ARCHIVE] = disk
+    at = archived(world)
+    assert note(world).holes == ()
+    assert len(timeline_names(world.loop.files, ARCHIVE)) == 1
+    assert held(restored(world, at)) == held(world)
+
+
 def test_an_archive_that_was_removed_begins_anew() -> None:
     world = filled()
     put_another_disk(world, None)

@@ -287,6 +287,7 @@ class Archiver:
             except CorruptError as error:
                 log.error("%s", error)
             if note is None:
+                await self._check_mounted(own.name)
                 await self._begin_timeline(timeline, "has no note, as on a disk that was replaced or is not mounted")
                 own = await own_timeline(files, config.data_dir)
         if own is None or not own.name:
@@ -309,6 +310,15 @@ class Archiver:
             await self._name(own.name)
         self._copy = copy
         return copy
+
+    async def _check_mounted(self, timeline: str) -> None:
+        """Raises: StorageError, not even the archive's directory is there, which had a timeline."""
+        archive = self._config.archive_dir
+        try:
+            await self._files.to_thread(self._loop.ring.lstat, archive)
+        except FileNotFoundError as error:
+            remedy = f"mount its disk, or make it (mkdir {archive}) to begin another timeline"
+            raise StorageError(f"{archive} is not there, and has the timeline {timeline}: {remedy}") from error
 
     async def _make_timeline(self, timeline: str) -> None:
         """Make the directory of a timeline, durably, and that of the archive, but none above it.
