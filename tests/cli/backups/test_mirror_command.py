@@ -209,6 +209,8 @@ def test_a_mirror_whose_disk_is_full_says_so_loses_nothing_and_goes_on_when_ther
         shown = run(["mirror", "--status", "--to", str(pair.to), "--metrics"], pair.home)
         assert "\ntopics_mirror_failing 1.0\n" in shown.out
         mirror.end()  # killed while it is full, it finds what it had
+        full = pair.promote("new")
+        assert (full.code, f"or use `topics restore --from {pair.to}`" in full.err) == (1, True), full
         early = run(["restore", "--from", str(pair.to), "--to", str(pair.home / "early")], pair.home)
         assert early.code == 0, early
         mirror = pair.follow(until="needs more room")

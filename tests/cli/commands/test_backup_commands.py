@@ -183,6 +183,19 @@ def test_a_command_on_a_directory_makes_no_hole_in_the_archive_of_its_server(tmp
     assert run([*backup, "--data-dir", str(data)], tmp_path).code == 0
 
 
+def test_a_command_on_a_directory_of_other_shards_makes_no_hole_either(tmp_path: Path) -> None:
+    data, archive = tmp_path / "log", tmp_path / "archive"
+    with topics.open(data, archive_dir=str(archive), archive_every_ms=10, wal_shards=2) as log:
+        log.append("t", [1, 2, 3])
+    backup, env = ["backup", "--data-dir", str(data), "--to", str(tmp_path / "b")], {"TOPICS_ARCHIVE_DIR": str(archive)}
+    ran = run(backup, tmp_path, env=env)
+    assert (ran.code, ran.out) == (USAGE, "")
+    assert "whose log has 2 shards, and TOPICS_WAL_SHARDS is 1, so its archive (20" in ran.err
+    assert run(backup, tmp_path, env={**env, "TOPICS_WAL_SHARDS": "2"}).code == 0
+    (note,) = archive.glob("*/archive.json")
+    assert b'"holes":[]' in note.read_bytes()
+
+
 def test_an_archive_that_is_verified_counts_the_records_of_its_log(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     with topics.open(tmp_path / "log", archive_dir=str(archive), archive_every_ms=10) as log:

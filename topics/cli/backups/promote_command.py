@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from topics.cli.backups.given_paths import check_directory_path, check_new_path
+from topics.cli.backups.given_paths import check_directory_path, check_new_path, room_at
 from topics.cli.backups.mirror_lock import locked_mirror
 from topics.cli.output.printer import count_text, left_out_text
 from topics.clock import SystemClock
@@ -42,7 +42,8 @@ def promote(
         loop.run_task(check_not_promoted(loop, source))
         newest = loop.run_task(newest_timeline(loop, source))
         begun = Promotion(os.path.realpath(to), SystemClock().now_ms())
-        loop.run_task(note_promotion(loop, source, begun))
+        with room_at(source, f"make room there, or use `topics restore --from {source}`, which notes nothing there"):
+            loop.run_task(note_promotion(loop, source, begun))
         try:
             made = topics.restore(newest, to, skipped_seqs=skip)
         except BaseException:

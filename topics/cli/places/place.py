@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -121,8 +121,8 @@ def opened(place: LogPlace, env: Mapping[str, str], *, writes: bool, timeout: fl
     if not writes and not os.path.exists(os.path.join(place.data_dir, "topics.json")):
         raise UsageError(f"--data-dir is {place.data_dir!r}, which has no log: name the data directory of a server")
     settings = _settings(env)
-    if writes and not settings.get("archive_dir"):
-        _check_no_hole(place.data_dir)
+    if writes:
+        _check_no_hole(place.data_dir, replace(Config(), **settings))
     with topics.open(place.data_dir, read_only=not writes, **settings) as log:
         try:
             yield log
@@ -130,18 +130,26 @@ def opened(place: LogPlace, env: Mapping[str, str], *, writes: bool, timeout: fl
             raise _with_remedy(error, log, "") from None
 
 
-def _check_no_hole(data_dir: str) -> None:
-    """Raises: UsageError, the log has an archive, which would get a hole."""
+def _check_no_hole(data_dir: str, config: Config) -> None:
+    """Raises: UsageError, the log has an archive, which would get a hole by these settings."""
     from topics.loop.choose import open_loop  # noqa: PLC0415 - `topics --help` should not load the engine
     from topics.store.archive.archive_note import TIMELINE_NAME, continued_timeline  # noqa: PLC0415
+    from topics.store.segments.snapshot_files import sound_snapshot  # noqa: PLC0415
 
     with open_loop(Config()) as loop:
         timeline = loop.run_task(continued_timeline(loop.files, data_dir))
-    if timeline:
+        found = loop.run_task(sound_snapshot(loop.files, data_dir)) if timeline else None
+    named = os.path.join(data_dir, TIMELINE_NAME)
+    if timeline and not config.archive_dir:
         raise UsageError(
             f"--data-dir is {data_dir!r}, whose log has an archive ({timeline}), and TOPICS_ARCHIVE_DIR is not set, so "
-            "the archive would get a hole: set it as the server has it, or remove "
-            f"{os.path.join(data_dir, TIMELINE_NAME)} if there is no archive any more"
+            f"the archive would get a hole: set it as the server has it, or remove {named} if there is no archive any "
+            "more"
+        )
+    if found is not None and found.store.shards != max(1, config.wal_shards):
+        raise UsageError(
+            f"--data-dir is {data_dir!r}, whose log has {found.store.shards} shards, and TOPICS_WAL_SHARDS is "
+            f"{config.wal_shards}, so its archive ({timeline}) would get a hole: set it as the server has it"
         )
 
 
