@@ -15,7 +15,7 @@ from tests.cli.backups.copied_places import OPTIONS, URL, fetch_all, look, resto
 from tests.cli.backups.memory_bucket import KilledError, MemoryBucket
 from topics.cli.backups.bucket import BucketOptions
 from topics.cli.backups.bucket_manifest import REMEDY, BucketManifest, ManifestKey, pack
-from topics.cli.backups.fetch_copy import fetch, look_at_copy, needed_parts
+from topics.cli.backups.fetch_copy import fetch, look_at_copy, needed_parts, unlogged_parts
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.store.backup.backup_files import pack_description
 
@@ -166,6 +166,22 @@ def test_a_base_without_its_manifest_is_missed(archives: list[Path], bucket: Mem
     send(bucket, archives[2])
     assert verify(bucket).findings == []
     assert restored(bucket, tmp_path / "new") == list(range(15))
+
+
+def test_a_timeline_without_the_manifest_of_its_log_is_missed(archives: list[Path], bucket: MemoryBucket) -> None:
+    """A restore of the end led to that of the timeline before, without a word."""
+    send(bucket, archives[3])
+    first, second = sorted(log.path for log in look(bucket).logs)
+    for key in list(bucket.objects):
+        if key.startswith(f"manifests/{second}/") and "/bases/" not in key:
+            del bucket.objects[key]
+    missed = f"{URL}/manifests/{second} has bases and no manifest of their log: its copy was cut off, or the manifest"
+    found = verify(bucket)
+    assert (found.findings, [each.startswith(missed) for each in found.incomplete]) == ([], [True])
+    assert unlogged_parts(look(bucket)) == found.incomplete
+    assert needed_parts(look(bucket), None, all_bases=False)[0] == first
+    send(bucket, archives[3])
+    assert verify(bucket).incomplete == []
 
 
 def test_the_log_of_an_archive_without_a_base_is_not_sound(archives: list[Path], bucket: MemoryBucket) -> None:

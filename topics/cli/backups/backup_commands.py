@@ -188,6 +188,8 @@ def _verify_bucket(url: str, options: BucketOptions) -> None:
     found = verified_bucket(url, options)
     for finding in found.findings:
         print(f"damage: {finding}")
+    for sentence in found.incomplete:
+        print(f"incomplete: {sentence}")
     verdict = "all sound"
     if found.findings:
         verdict = f"{len(found.findings)} damaged: `topics copy-backup --reread` sends them again from the directory"

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 import typer
 
 from topics.cli.backups.bucket import BucketOptions
-from topics.cli.backups.fetch_copy import fetch, look_at_copy, missing_bases, needed_parts
+from topics.cli.backups.fetch_copy import fetch, look_at_copy, missing_parts, needed_parts, unlogged_parts
 from topics.cli.backups.given_paths import room_at
 from topics.cli.backups.verify_copy import VerifiedCopy, verify_copy
 from topics.cli.exit_codes import INTERRUPTED
@@ -121,7 +121,7 @@ class FetchedCopy(NamedTuple):
     url: str
     """That of which `root` is a copy."""
     damage: str = ""
-    """Bases that the bucket has no more."""
+    """The parts that the bucket has not, one sentence each."""
 
     def in_bucket(self, text: str) -> str:
         """Return a text with the places in the bucket for those in the directory."""
@@ -151,8 +151,9 @@ def fetched(url: str, to: str, options: BucketOptions, at_ms: int | None, *, all
         made.append(directory)
         await fetch(needed, directory, options)
         root = os.path.realpath(directory)
-        damage = "; ".join(missing for log in copy.logs for missing in missing_bases(copy, log))
-        return FetchedCopy(f"{root}/{path}".rstrip("/"), root, copy.bucket.url, damage)
+        return FetchedCopy(
+            f"{root}/{path}".rstrip("/"), root, copy.bucket.url, "; ".join(missing_parts(copy) + unlogged_parts(copy))
+        )
 
     made: list[str] = []
     try:

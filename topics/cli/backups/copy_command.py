@@ -11,7 +11,7 @@ import typer
 
 from topics.cli.backups.bucket import BucketOptions, is_bucket_url, open_bucket
 from topics.cli.backups.bucket_calls import OF_WRITES, check_no_effect, run_to_end, with_bucket
-from topics.cli.backups.fetch_copy import fetch, look_at_copy, missing_bases
+from topics.cli.backups.fetch_copy import fetch, look_at_copy, missing_parts
 from topics.cli.backups.given_paths import check_directory_path, check_given, room_at
 from topics.cli.backups.send_copy import CopySender, SentCopy
 from topics.cli.backups.verify_copy import end_ms
@@ -98,5 +98,5 @@ async def _fetch(url: str, to: str, options: BucketOptions) -> None:
         f"{to}: {bytes_text(got.bytes)} read from {url}, which leads to {time_text(end_ms(copy))}; "
         f"`topics verify {to}` compares its records"
     )
-    if missing := [sentence for log in copy.logs for sentence in missing_bases(copy, log)]:
+    if missing := missing_parts(copy):
         raise CorruptError("; ".join(missing))

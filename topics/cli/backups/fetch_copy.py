@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -41,6 +41,8 @@ class BucketCopy(NamedTuple):
     """The logs of the timelines of archives."""
     only: str = ""
     """The one that the URL names; "": all of them."""
+    unlogged: Sequence[str] = ()
+    """The timelines that have bases and no log."""
 
     @property
     def parts(self) -> list[BucketManifest]:
@@ -89,7 +91,20 @@ async def look_at_copy(
     backups = [each for each in found if each.is_backup and base_timeline(each.path) in {*timelines, ""}]
     if not backups and not logs:
         raise UsageError(f"{url} has a base of an archive and no log yet: let `topics copy-backup` end first")
-    return BucketCopy(bucket, sorted(backups, key=lambda each: backup_age(os.path.basename(each.path))), logs, only)
+    unlogged = sorted({base_timeline(each.path) for each in found if each.is_backup} - timelines - {""})
+    backups.sort(key=lambda each: backup_age(os.path.basename(each.path)))
+    return BucketCopy(bucket, backups, logs, only, unlogged)
+
+
+def unlogged_parts(copy: BucketCopy) -> list[str]:
+    """Return a sentence for each timeline of which no log is there, but bases are."""
+    url, why = copy.bucket.url, "its copy was cut off, or the manifest was removed: `topics copy-backup` sends it"
+    return [f"{url}/{MANIFESTS}/{path} has bases and no manifest of their log: {why}" for path in copy.unlogged]
+
+
+def missing_parts(copy: BucketCopy) -> list[str]:
+    """Return a sentence for each base that should be there and has no manifest."""
+    return [missing for log in copy.logs for missing in missing_bases(copy, log)]
 
 
 def missing_bases(copy: BucketCopy, log: BucketManifest) -> list[str]:

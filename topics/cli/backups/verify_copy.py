@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from topics.cli.backups.bucket import BucketOptions
 from topics.cli.backups.bucket_manifest import BucketManifest, at_once, piece_bytes
-from topics.cli.backups.fetch_copy import BucketCopy, fault_of, missing_bases
+from topics.cli.backups.fetch_copy import BucketCopy, fault_of, missing_parts, unlogged_parts
 from topics.store.archive.archived_log import archived_name
 
 
@@ -21,6 +21,8 @@ class VerifiedCopy(NamedTuple):
     bytes: int
     findings: list[str]
     """Damaged places, one sentence each."""
+    incomplete: list[str]
+    """Timelines that were not copied to the end, one sentence each."""
 
 
 async def verify_copy(copy: BucketCopy, options: BucketOptions) -> VerifiedCopy:
@@ -34,11 +36,16 @@ async def verify_copy(copy: BucketCopy, options: BucketOptions) -> VerifiedCopy:
     findings = [found for found in await at_once(options.parallel, keys, check) if found]
     for part in copy.parts:
         findings += _missing_files(copy, part)
-    findings += [missing for log in copy.logs for missing in missing_bases(copy, log)]
+    findings += missing_parts(copy)
     if not copy.backups and not findings:
         findings = [f"{copy.bucket.url} has no base yet, so no restore leads there: `topics copy-backup` sends one"]
     return VerifiedCopy(
-        len(copy.backups), end_ms(copy), len(keys), sum(piece_bytes(key.rpartition("/")[2]) for key in keys), findings
+        len(copy.backups),
+        end_ms(copy),
+        len(keys),
+        sum(piece_bytes(key.rpartition("/")[2]) for key in keys),
+        findings,
+        unlogged_parts(copy),
     )
 
 
