@@ -219,11 +219,43 @@ def damaged(text: bytes, rng: random.Random) -> bytes:
     return bytes(data)
 
 
+ALIKE_NAMES = (
+    "",
+    "a",
+    "aa",
+    "ab",
+    "abcdef",
+    "abcdefg",
+    "abcdefgh",
+    "abcdefghi",
+    "abcdefghj",
+    "n" * 12,
+    "n" * 13,
+    "n" * 14,
+    "\\u0061",
+    "é",
+)
+"""Keys as they are spelled, with `"` and `":` up to 16 bytes and above: see EXPECTED_KEY_BYTES in json_strict.h."""
+
+
+def alike(rng: random.Random, keys: list[str]) -> str:
+    """An object with mostly these keys, in mostly this order."""
+    keys = keys.copy()
+    if rng.random() < 0.5:
+        keys[rng.randrange(len(keys))] = rng.choice(ALIKE_NAMES)
+    if rng.random() < 0.2:
+        keys.insert(rng.randrange(len(keys)), rng.choice(keys))
+    values = [rng.choice(("1", '"x"', "[]", '{"a":1}', '{"a":1,"aa":2}', '[{"a":1},{"a":2}]')) for _ in keys]
+    members = ",".join(f'"{key}":{value}' for key, value in zip(keys, values, strict=True))
+    return f"{{{members}}}"
+
+
 def random_write(rng: random.Random) -> bytes:
     """The body of a write, mostly of the right shape."""
     records = []
+    keys = rng.choices(ALIKE_NAMES, k=rng.choice((1, 2, 4, 20))) if rng.random() < 0.4 else []
     for _ in range(rng.choice((1, 1, 2, 3))):
-        members = [f'"data":{blank(rng)}{random_json(rng, 2)}']
+        members = [f'"data":{blank(rng)}{alike(rng, keys) if keys else random_json(rng, 2)}']
         if rng.random() < 0.3:
             data = rng.randbytes(rng.choice((0, 1, 2, 3, 30)))
             text = spelled_string(base64.b64encode(data).decode(), rng)

@@ -93,6 +93,38 @@ def test_repeated_keys_in_payloads_keep_the_last_and_are_accounted_so() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ('{"a":1,"b":2}', '{"a":1,"a":2}'),
+        ('{"a":{"a":1}}', '{"a":1,"a":2}'),
+        ('[{"a":1},{"a":2}]', '[{"a":1,"a":2}]'),
+        ('{"abcdefg":1,"b":2}', '{"abcdefh":1,"abcdefh":2}'),
+        ('{"nnnnnnnnab":1,"nnnnnnnnac":2}', '{"nnnnnnnnac":1,"nnnnnnnnac":2}'),
+        ('{"nnnnnnnnnnnnn":1,"b":2}', '{"nnnnnnnnnnnnn":1,"nnnnnnnnnnnnn":2}'),
+        ('{"nnnnnnnnnnnnnn":1,"b":2}', '{"nnnnnnnnnnnnnn":1,"nnnnnnnnnnnnnn":2}'),
+        ('{"a":1}', '{"\\u0061":1,"a":2}'),
+        ('{"\\u0061":1,"b":1}', '{"a":1,"\\u0061":2}'),
+        ('{"a" :1}', '{"a":1,"a":2}'),
+        (
+            "{" + ",".join(f'"k{i}":0' for i in range(20)) + "}",
+            "{" + ",".join(f'"k{i % 19}":0' for i in range(20)) + "}",
+        ),
+    ],
+)
+def test_a_repeated_key_is_found_whatever_keys_the_record_before_had(first: str, second: str) -> None:
+    for order in ((first, second), (first, first, second), (second, first), (second, second)):
+        agrees_with_the_model(b'{"records":[%b]}' % b",".join(b'{"data":%b}' % text.encode() for text in order))
+
+
+@pytest.mark.parametrize("at", range(40, 73))
+def test_a_key_that_the_record_before_had_may_be_cut_off_or_damaged_anywhere(at: int) -> None:
+    body = b'{"records":[{"data":{"a":1,"abcdefgh":2}},{"data":{"a":1,"abcdefgh":2}}]}'
+    agrees_with_the_model(body[:at])
+    for byte in (b"x", b'"', b" "):
+        agrees_with_the_model(body[:at] + byte + body[at + 1 :])
+
+
 def test_the_other_fields_are_read() -> None:
     body = (
         b'{"node":"w\\u00e9","idempotency_key":"k","create":false,"config":{"ttl_ms":5},'

@@ -51,18 +51,27 @@ const uint8_t *blanks_end(const uint8_t *p, const uint8_t *end)
 
 static inline uint64_t load8(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); return v; }
 
+/* digits_end of a long row of digits. */
+static __attribute__((noinline)) const uint8_t *many_digits_end(const uint8_t *p, const uint8_t *stop)
+{
+#ifdef __SSE2__
+    const __m128i zero = _mm_set1_epi8('0'), nine = _mm_set1_epi8(9);
+    for (; stop - p >= 16; p += 16) {
+        __m128i digits = _mm_sub_epi8(_mm_loadu_si128((const __m128i *)p), zero);
+        unsigned mask = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(digits, nine), digits));
+        if (mask != 0xffff) return p + __builtin_ctz(~mask);
+    }
+#endif
+    while (p < stop && is_digit(*p)) p++;
+    return p;
+}
+
 /* Return the end of the digits that begin at p, at most `stop`. */
 static inline const uint8_t *digits_end(const uint8_t *p, const uint8_t *stop)
 {
     for (int i = 0; i < FEW_DIGITS; i++, p++) /* most numbers are short */
         if (p >= stop || !is_digit(*p)) return p;
-    for (; stop - p >= 8; p += 8) {
-        /* The high bit of each byte that is no digit; carries only reach bytes after the first. */
-        uint64_t v = load8(p) ^ 0x3030303030303030u, others = (v | (v + 0x7676767676767676u)) & 0x8080808080808080u;
-        if (others) return p + (__builtin_ctzll(others) >> 3);
-    }
-    while (p < stop && is_digit(*p)) p++;
-    return p;
+    return many_digits_end(p, stop);
 }
 
 static inline const uint8_t *skip_digits(struct scan *s, const uint8_t *p)
@@ -171,22 +180,17 @@ __attribute__((target("avx2"))) static const uint8_t *plain_end(const uint8_t *p
 }
 #endif
 
-const uint8_t *string_end(struct scan *s, const uint8_t *p)
+const uint8_t *any_string_end(struct scan *s, const uint8_t *p)
 {
     const uint8_t *end = s->end;
     s->escaped = 0;
     for (;;) {
 #ifdef __SSE2__
-        const __m128i space = _mm_set1_epi8(0x20), quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\');
 #ifdef HAS_AVX2_BUILD
         const uint8_t *far = has_avx2 && end - p > FAR_BYTES ? p + FAR_BYTES : NULL;
 #endif
         while (end - p >= 16) {
-            __m128i chunk = _mm_loadu_si128((const __m128i *)p);
-            /* A signed comparison: bytes from 0x80 on are below 0x20, too. */
-            __m128i special = _mm_or_si128(_mm_cmpeq_epi8(chunk, quote), _mm_cmpeq_epi8(chunk, backslash));
-            special = _mm_or_si128(special, _mm_cmplt_epi8(chunk, space));
-            unsigned mask = (unsigned)_mm_movemask_epi8(special);
+            unsigned mask = special_among(p);
             if (mask) {
                 p += __builtin_ctz(mask);
                 goto special_byte;
@@ -340,6 +344,11 @@ static inline uint64_t hash_bytes(const uint8_t *p, uint64_t n, const uint64_t *
 {
     uint64_t a, b, seed = secret[0] ^ n;
     const uint8_t *last = p + n;
+    if (n <= 8) { /* most keys; no two of one length are equal then */
+        if (n >= 4) a = load4(p) | load4(last - 4) << 32;
+        else a = n ? (uint64_t)p[0] << 16 | (uint64_t)p[n >> 1] << 8 | p[n - 1] : 0;
+        return (a ^ secret[0]) * (secret[1] | 1) + n * 0x9E3779B97F4A7C15u;
+    }
     for (; last - p > 16; p += 16) seed = mix(load8(p) ^ secret[1], load8(p + 8) ^ seed);
     n = (uint64_t)(last - p);
     if (n >= 8) a = load8(p), b = load8(last - 8);
@@ -470,7 +479,48 @@ static int has_equal_among_many(uint64_t *hashes, uint64_t n)
     return 0;
 }
 
+/* Return whether the text at p begins with an expected key, which stands before it in the same
+ * buffer. From p on there are EXPECTED_KEY_BYTES to load. */
+static inline int is_expected(const uint8_t *p, const struct expected_key *key)
+{
+    if (key->size < 8) return !((load8(p) ^ load8(key->text)) << (64 - 8 * key->size));
+    return load8(p) == load8(key->text) && load8(p + key->size - 8) == load8(key->text + key->size - 8);
+}
+
+/* Expect the key from p to its closing quote in the next value; at: its place there. */
+static void expect(struct scan *s, uint32_t at, const uint8_t *p, const uint8_t *close, uint64_t hash)
+{
+    if (at > s->keys_known || at >= EXPECTED_KEYS) return;
+    uint32_t size = (uint32_t)(close + 2 - p);
+    int is_short = !s->escaped && size <= EXPECTED_KEY_BYTES && close + 1 < s->end && close[1] == ':';
+    s->expected[at] = (struct expected_key){p, hash, is_short ? size : 0};
+    if (at == s->keys_known) s->keys_known++;
+}
+
 /* ---- values ----------------------------------------------------------------------------------------------------- */
+
+/* Return the place of the value after the key at p, the nth of its text from 0 on. */
+static __attribute__((noinline)) const uint8_t *skip_key(struct scan *s, const uint8_t *p, uint32_t nth)
+{
+    if (p == s->end) return fail(s, E_END, p);
+    if (*p != '"') return fail(s, E_SYNTAX, p);
+    const uint8_t *close = string_end(s, p + 1);
+    if (!close) return NULL;
+    if (s->keys) {
+        if (s->key_count == s->key_room) return fail(s, E_ROOM, p);
+        uint64_t *hash = s->keys + s->key_count;
+        if (hash_key(p + 1, close, (int)s->escaped, s->secret, NULL, hash)) {
+            s->key_count++;
+            expect(s, nth, p, close, *hash);
+        } else {
+            s->twice = 1;
+        }
+    }
+    p = skip_blanks(s, close + 1);
+    if (p == s->end) return fail(s, E_END, p);
+    if (*p != ':') return fail(s, E_SYNTAX, p);
+    return skip_blanks(s, p + 1);
+}
 
 const uint8_t *skip_value(struct scan *s, const uint8_t *p, unsigned open)
 {
@@ -478,6 +528,7 @@ const uint8_t *skip_value(struct scan *s, const uint8_t *p, unsigned open)
     uint8_t is_object[DEPTH_MAX + 1];
     uint64_t base[DEPTH_MAX + 1]; /* start of each container's keys on the stack */
     unsigned depth = 0;
+    uint32_t nth = 0; /* number of keys so far, at any depth */
     s->outer_keys = 0;
 value:
     if (p == end) return fail(s, E_END, p);
@@ -533,20 +584,19 @@ after:
     depth--;
     goto after;
 key:
-    if (p == end) return fail(s, E_END, p);
-    if (*p != '"') return fail(s, E_SYNTAX, p);
-    const uint8_t *close = string_end(s, p + 1);
-    if (!close) return NULL;
     s->outer_keys += depth == 1;
     if (s->keys) {
-        if (s->key_count == s->key_room) return fail(s, E_ROOM, p);
-        if (hash_key(p + 1, close, (int)s->escaped, s->secret, NULL, s->keys + s->key_count)) s->key_count++;
-        else s->twice = 1;
+        const struct expected_key *key = s->expected + nth;
+        if (nth < s->keys_known && key->size && end - p >= EXPECTED_KEY_BYTES && is_expected(p, key) &&
+            s->key_count < s->key_room) {
+            s->keys[s->key_count++] = key->hash;
+            nth++;
+            p = skip_blanks(s, p + key->size);
+            goto value;
+        }
     }
-    p = skip_blanks(s, close + 1);
-    if (p == end) return fail(s, E_END, p);
-    if (*p != ':') return fail(s, E_SYNTAX, p);
-    p = skip_blanks(s, p + 1);
+    p = skip_key(s, p, nth++);
+    if (!p) return NULL;
     goto value;
 }
 

@@ -8,13 +8,29 @@
 #ifndef TOPICS_ENGINE_JSON_STRICT_H
 #define TOPICS_ENGINE_JSON_STRICT_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "records.h"
 #include "work.h"
 
-enum { ESCAPED_KEY_BYTES = 256, FEW_BLANKS = 32 };
+enum {
+    ESCAPED_KEY_BYTES = 256, FEW_BLANKS = 32,
+    EXPECTED_KEYS = 16,       /* of a value */
+    EXPECTED_KEY_BYTES = 16,  /* with quotes and colon */
+};
+
+/* A key as it stood in the value before, at the same place in the order of its keys. Records of a
+ * batch mostly have the same keys, and a key that is where it is expected need not be scanned. */
+struct expected_key {
+    const uint8_t *text;    /* from its first quote on */
+    uint64_t hash;
+    uint32_t size;          /* with quotes and colon; 0: none is known */
+};
 
 struct scan {
     const uint8_t *start, *end;
@@ -29,6 +45,8 @@ struct scan {
     const uint8_t *stop;    /* `pause` or the end, the earlier one */
     struct tp_work *work;   /* the work that rests; NULL: no rests */
     struct tp_error error;
+    uint32_t keys_known;    /* the number of `expected` that are filled */
+    struct expected_key expected[EXPECTED_KEYS]; /* not initialised */
 };
 
 #define NEVER ((const uint8_t *)UINTPTR_MAX)
@@ -39,7 +57,7 @@ struct scan {
 static inline struct scan start_scan(const uint8_t *text, uint64_t len)
 {
     struct scan s;
-    memset(&s, 0, sizeof s);
+    memset(&s, 0, offsetof(struct scan, expected));
     s.start = text;
     s.end = text + len;
     s.error.record = NO_RECORD;
@@ -103,8 +121,34 @@ static inline const uint8_t *skip_literal(struct scan *s, const uint8_t *p)
     return left < size ? fail(s, E_END, s->end) : p + size;
 }
 
+#ifdef __SSE2__
+/* Return a bit for each of 16 characters that is not plain: a quote, a backslash, a control
+ * character or one beyond ASCII. */
+static inline unsigned special_among(const uint8_t *p)
+{
+    const __m128i space = _mm_set1_epi8(0x20), quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\');
+    __m128i chunk = _mm_loadu_si128((const __m128i *)p);
+    /* A signed comparison: bytes from 0x80 on are below 0x20, too. */
+    __m128i special = _mm_or_si128(_mm_cmpeq_epi8(chunk, quote), _mm_cmpeq_epi8(chunk, backslash));
+    return (unsigned)_mm_movemask_epi8(_mm_or_si128(special, _mm_cmplt_epi8(chunk, space)));
+}
+#endif
+
+/* string_end of any string. */
+const uint8_t *any_string_end(struct scan *s, const uint8_t *p);
 /* Return the place of the closing quote; p is just after the opening one. Sets s->escaped. */
-const uint8_t *string_end(struct scan *s, const uint8_t *p);
+static inline const uint8_t *string_end(struct scan *s, const uint8_t *p)
+{
+#ifdef __SSE2__
+    if (s->end - p >= 32) { /* most strings are short and plain: no call for these */
+        unsigned mask = special_among(p);
+        const uint8_t *from = p;
+        if (!mask) mask = special_among(from += 16);
+        if (mask && *(from += __builtin_ctz(mask)) == '"') return s->escaped = 0, from;
+    }
+#endif
+    return any_string_end(s, p);
+}
 /* Return the end of the value at p, inside `open` containers. p may be the end. */
 const uint8_t *skip_value(struct scan *s, const uint8_t *p, unsigned open);
 /* Return the first character of the text, or NULL if the text cannot be JSON. */
