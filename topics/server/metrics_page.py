@@ -423,7 +423,7 @@ def _backup_families(backups: BackupCounters) -> Iterator[Metric]:
     yield CounterMetricFamily("topics_backup_copied_bytes_total", "Bytes that backups copied", backups.copied_bytes)
     yield GaugeMetricFamily(
         "topics_backup_last_success_timestamp_seconds",
-        "When the last backup ended well; before the start, when the newest of TOPICS_BACKUP_DIR was begun (0: none)",
+        "When the last backup ended well; before the start, of when the newest of TOPICS_BACKUP_DIR is (0: none)",
         backups.done_ms / 1000,
     )
 

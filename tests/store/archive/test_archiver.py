@@ -52,7 +52,8 @@ def test_a_target_that_fails_delays_no_writer_and_catches_up() -> None:
     break_target(world)
     grow(world)
     wait(world, 100)
-    assert "No space left" in stats(world).error
+    assert stats(world).error.startswith(f"{ARCHIVE}/20")
+    assert stats(world).error.endswith(": No space left on device")
     assert len(waiting(world)) > 1
     assert stats(world).waiting_bytes > 0
     world.ring.faults.clear()

@@ -77,6 +77,12 @@ class ArchiveStats(NamedTuple):
 NO_ARCHIVE = ArchiveStats(0, 0, 0, 0, 0, 0, "")
 
 
+def _text_of(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error) or type(error).__name__
+
+
 class Archiver:
     """The archive of one store. Made with the store, it runs from `start` to `end`."""
 
@@ -198,7 +204,7 @@ class Archiver:
             self._error = ""
         except Exception as error:
             self._failures += 1
-            text = str(error) or type(error).__name__
+            text = _text_of(error)
             if text != self._error:
                 is_known = isinstance(error, OSError | StorageError)
                 where = self._config.archive_dir

@@ -12,11 +12,12 @@ from topics.errors import DiskFullError, RequestError, StorageError, TopicsError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.backup.backup_counters import BackupCounters
-from topics.store.backup.backup_manifest import backup_ms, backup_names
+from topics.store.backup.backup_manifest import backup_ms, backup_names, read_manifest
 from topics.store.backup.free_places import occupied
 from topics.store.backup.write_backup import BackupWriter
 from topics.store.checkpoint.capture import Capture
 from topics.store.checkpoint.checkpointer import Checkpointer
+from topics.store.disk.disk_space import is_full
 
 Done = Callable[[BackupResult | TopicsError], None]
 
@@ -117,11 +118,21 @@ class Backups:
         done(outcome)
 
     async def _look_back(self, root: str) -> None:
-        """Count the newest backup of earlier processes as the last one that ended well."""
-        with contextlib.suppress(OSError):  # the next backup reports it
-            names = await self._loop.files.to_thread(backup_names, self._loop.files, root)
-            if names and not self.counters.done_ms:
-                self.counters.done_ms = backup_ms(names[-1])
+        """Count the newest backup of earlier processes as the last one that ended well.
+
+        Its name has a later time than its manifest if the clock had been ahead before it was made.
+        """
+        files = self._loop.files
+        with contextlib.suppress(OSError, StorageError):  # the next backup reports it
+            names = await files.to_thread(backup_names, files, root)
+            if not names or self.counters.done_ms:
+                return
+            self._look_back_to(backup_ms(names[-1]))
+            self._look_back_to((await read_manifest(files, f"{root}/{names[-1]}")).taken_ms)
+
+    def _look_back_to(self, ms: int) -> None:
+        if not self.counters.done:
+            self.counters.done_ms = min(ms, self._loop.clock.now_ms())
 
     def _note(self, outcome: BackupResult | TopicsError) -> None:
         counters = self.counters
@@ -197,6 +208,5 @@ def _closing() -> StorageError:
 def _failure(root: str, error: OSError) -> StorageError:
     where = error.filename or root
     reason = error.strerror or str(error)
-    return StorageError(
-        f"the backup could not be written: {where}: {reason}: make room there, or name another directory"
-    )
+    remedy = "make room there, or name another directory" if is_full(error) else "name another directory"
+    return StorageError(f"the backup could not be written: {where}: {reason}: {remedy}")

@@ -200,7 +200,7 @@ async def in_place(sync: Awaitable[None]) -> None:
 
 def failed_sync(error: OSError) -> OSError:
     """Return the error as one that is never a full disk; a failed sync is not tried again."""
-    return OSError(errno.EIO, f"a sync failed: {error}")
+    return OSError(errno.EIO, f"a sync failed: {error.strerror}", error.filename)
 
 
 async def zero_range(files: FileCalls, path: str, start: int, end: int, *, lost_writes: bool = False) -> bool:
