@@ -143,6 +143,19 @@ def test_links_to_the_directories_of_backups_are_followed(tmp_path: Path) -> Non
             assert log.state("t").count == 1
 
 
+def test_what_a_link_among_backups_leads_to_stays(tmp_path: Path) -> None:
+    """A link with the name of a backup that was interrupted had all that it leads to removed."""
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "file").write_text("mine")
+    (tmp_path / "backups" / "2020-01-02T00-00-00Z.partial").mkdir(parents=True)
+    for link in ("2020-01-01T00-00-00Z.partial", "2020-01-02T00-00-00Z.partial/wal"):
+        (tmp_path / "backups" / link).symlink_to(tmp_path / "precious")
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        made = log.backup(tmp_path / "backups")
+    assert [path.name for path in (tmp_path / "precious").iterdir()] == ["file"]
+    assert [str(path) for path in (tmp_path / "backups").iterdir()] == [made.path]
+
+
 def test_a_directory_of_an_archive_takes_no_backups(tmp_path: Path) -> None:
     """Not of its own log, and not of another one, whose backup would be a base of that archive."""
     archive = tmp_path / "archive"

@@ -167,11 +167,10 @@ async def remove_leftovers(files: FileCalls, root: str) -> None:
 
 
 async def remove_tree(files: FileCalls, path: str) -> None:
-    """Remove a directory with all that is in it. Raises: OSError."""
-    for name in await files.to_thread(list_if_there, files, path):
-        below = f"{path}/{name}"
-        try:
-            await files.unlink(below)
-        except IsADirectoryError:
-            await remove_tree(files, below)
-    await files.to_thread(files.remove_directory, path)
+    """Remove a directory with all that is in it; a link to one as it is. Raises: OSError."""
+    try:
+        await files.unlink(path)
+    except IsADirectoryError:
+        for name in await files.to_thread(list_if_there, files, path):
+            await remove_tree(files, f"{path}/{name}")
+        await files.to_thread(files.remove_directory, path)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from collections.abc import Callable
 
 import msgspec
@@ -111,6 +112,10 @@ class BackupWriter:
             if is_partial(name):
                 path = f"{self._root}/{name}"
                 with contextlib.suppress(FileNotFoundError):  # it has just been completed
+                    seen = await self._on_target(self._loop.ring.lstat, path)
+                    if stat.S_ISLNK(seen.st_mode):  # it leads elsewhere
+                        await remove_tree(self._files, path)
+                        continue
                     lock = await self._lock(path)
                     try:
                         await remove_tree(self._files, path)
