@@ -76,6 +76,18 @@ def test_a_full_disk_is_named_with_the_remedy(copied: MemoryBucket, archives: li
     topics.restore(archives[3], tmp_path / "elsewhere")
 
 
+@pytest.mark.parametrize("place", ["", "/below"])
+@pytest.mark.parametrize("mark", ["topics.json", "backup.json", "archive.json", "mirror.json"])
+def test_a_copy_is_made_in_no_directory_that_would_take_it_for_its_own(
+    copied: MemoryBucket, mark: str, place: str, tmp_path: Path
+) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / mark).touch()
+    with pytest.raises(UsageError, match=f"TO is in {tmp_path}/there, which is .*: name a path elsewhere"):
+        copy_backup(URL, f"{tmp_path}/there{place}", **BucketOptions()._asdict())
+    assert os.listdir(tmp_path / "there") == [mark]
+
+
 def test_an_error_of_a_restore_names_places_of_the_bucket(
     copied: MemoryBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

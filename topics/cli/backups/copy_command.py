@@ -19,6 +19,7 @@ from topics.cli.exit_codes import report
 from topics.cli.output.printer import bytes_text, count_text
 from topics.common.values.time_texts import time_text
 from topics.errors import CorruptError, TopicsError, UsageError
+from topics.store.backup.free_places import occupied
 
 _RETRY_MAX_S = 300.0
 
@@ -49,10 +50,19 @@ def copy_backup(
     if from_bucket:
         check_no_effect(options, f"with FROM {source}", [OF_WRITES])
     check_directory_path(*(("FROM", source) if to_bucket else ("TO", to)))
+    if from_bucket:
+        _check_apart(os.path.realpath(to))
     if to_bucket:
         run_to_end(_send(source, to, options, every, rereads=reread))
     else:
         run_to_end(_fetch(source, to, options))
+
+
+def _check_apart(to: str) -> None:
+    """Raises: UsageError, the copy would be a part of another directory, or mixed with one."""
+    found = occupied(os.path.dirname(to)) or occupied(to)
+    if found not in {"", f"in {to}, which is an archive"}:  # an earlier copy may be there
+        raise UsageError(f"TO is {found}: name a path elsewhere")
 
 
 def send_once(source: str, url: str, options: BucketOptions) -> None:
