@@ -256,6 +256,26 @@ def test_what_is_older_than_the_retention_is_removed() -> None:
     assert held(restored(world, at)) == held(world)
 
 
+def test_a_clock_that_is_ahead_for_a_while_removes_nothing_of_the_archive() -> None:
+    """All bases but the newest one were removed, and the timelines of before."""
+    world = filled(archive_base_every_ms=3000, archive_retain_ms=20_000)
+    moments = []
+    for _ in range(4):
+        world.append(1, 3)
+        moments.append((archived(world), held(world)))
+        wait(world, 3100)
+    world.ring.clock.step_wall_ms(86_400_000)
+    wait(world, 2000)
+    ahead = world.run(find_timelines(world.loop, ARCHIVE))[0].bases[-1].manifest.taken_ms
+    world.ring.clock.step_wall_ms(-86_400_000)
+    wait(world, 5000)
+    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
+    assert ahead in [base.manifest.taken_ms for base in timeline.bases]
+    assert ahead > world.ring.clock.now_ms(), "it was made while the clock was ahead"
+    for at, expected in moments:
+        assert held(restored(world, at)) == expected
+
+
 def named_bases(world: StoreWorld) -> tuple[list[str], list[str]]:
     """The bases that the archive states, and those that are there."""
     state = world.store.archive.state
