@@ -83,9 +83,7 @@ class SimFiles:
             size = min(size, fault.keep)
             if direct:  # whole blocks, or it is not short
                 size = size // self._disk.direct_block_bytes * self._disk.direct_block_bytes or len(view)
-        data = file.read(offset, size, direct=direct)
-        view[: len(data)] = data
-        return len(data)
+        return file.read_into(view[:size], offset, direct=direct)
 
     def write(self, user_data: int, fd: int, buffer: Buffer, offset: int, *, dsync: bool) -> None:
         self._core.queue(user_data, "write", self._write_start(fd, buffer, offset, dsync=dsync))

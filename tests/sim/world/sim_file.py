@@ -70,15 +70,23 @@ class SimFile:
             self._add(size, None, cut=True)
 
     def read(self, offset: int, size: int, *, direct: bool) -> bytes:
+        """Return what `read_into` reads."""
+        data = bytearray(min(size, max(0, len(self.live) - offset)))
+        self.read_into(memoryview(data), offset, direct=direct)
+        return bytes(data)
+
+    def read_into(self, view: memoryview, offset: int, *, direct: bool) -> int:
         """Buffered reads see the page cache; direct ones the device, which never got what a failed sync lost."""
-        data = self.live[offset : offset + size]
+        with memoryview(self.live) as live, live[offset : offset + len(view)] as piece:
+            size = len(piece)
+            view[:size] = piece
         if direct:
             for start, end in self.lost:
-                first, last = max(start, offset), min(end, offset + len(data))
+                first, last = max(start, offset), min(end, offset + size)
                 if first < last:
                     stored = bytes(self.durable[first:last]).ljust(last - first, b"\0")
-                    data[first - offset : last - offset] = stored
-        return bytes(data)
+                    view[first - offset : last - offset] = stored
+        return size
 
     @property
     def order(self) -> int:

@@ -60,7 +60,9 @@ class Monitor:
         files = [file for _name, file in self.durable_files()]
         for file in files:  # first what was synced last, and only then all files
             missing = [text for text in missing if file.durable.find(text, *file.newest) < 0]
-        for file in files if missing else ():
+        for file in files:
+            if not missing:
+                break
             data = _inflated(file.durable)
             missing = [text for text in missing if text not in data]
         if not missing:
