@@ -1047,6 +1047,20 @@ MUTANTS = (
         "tests/store/wal/test_shard.py",
     ),
     _one(
+        "what is staged between the callbacks of a failure committed",
+        "store/wal/shard.py",
+        "        if last.error is not None:  # what was staged since",
+        "        if False:  # what was staged since",
+        "tests/store/wal/test_shard.py",
+    ),
+    _one(
+        "a topic half undone between the callbacks of a failure",
+        "engine/state/staged_operations.py",
+        "        commit = operation.commit or failed\n",
+        "        commit = operation.commit\n",
+        "tests/engine/write/test_full_disk.py",
+    ),
+    _one(
         "a lone write before a batch that is staged",
         "store/wal/in_place_commits.py",
         "        if self._commitment.is_busy or not staging.is_empty or",

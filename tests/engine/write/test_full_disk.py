@@ -1,10 +1,15 @@
 """A disk that fills up, on the real store: deletes give space back without a restart. R-DUR-16."""
 
+import errno
+
+import numpy as np
 import pytest
 
 from tests.engine.harness import Answer, records
 from tests.engine.real_world import RealWorld
+from topics.engine.verify import StateVerifier
 from topics.errors import DiskFullError
+from topics.store.wal import shard
 
 CAPACITY = 3 << 20
 
@@ -72,3 +77,35 @@ def test_a_server_killed_again_and_again_on_a_full_disk_starts_each_time() -> No
     world.delete(before_seq=head)
     world.advance_ms(6000)
     assert world.append(1).first_seq > head
+
+
+def test_topics_whose_commit_fails_are_undone_some_a_pass_and_none_by_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A commit of 10,000 creations was undone in one pass of 60 ms.
+
+    Each is two callbacks of the commit, and after the first of them there is no topic any more.
+    """
+    monkeypatch.setattr(shard, "ANSWERS_A_PASS", 9)
+    world = RealWorld(commit_in_place_max_us=0)
+    world.append(1)
+    world.ring.faults.fail("write", errno.ENOSPC, path_part="/wal/")
+    answers = [world.start_append(records(1), f"new-{number}") for number in range(30)]
+    more = [world.start_append(records(2, 3)) for _ in range(5)]
+    registry, usage = world.engine._core.registry, world.engine._core.usage
+    verifier = StateVerifier(registry, usage, world.store.files)
+    undone = [0]
+    while undone[-1] < 30:
+        world.real_loop.run_pass(None)
+        undone.append(31 - len(registry.by_name))
+        assert sum(answer.given for answer in answers) == undone[-1], "who learns of it can ask again"
+        verifier.check_all()
+        assert registry.by_name["t"].head == 1
+    assert 0 < max(np.diff(undone)) <= 9
+    world.until(lambda: all(answer.given for answer in more))
+    for answer in [*answers, *more]:
+        with pytest.raises(DiskFullError):
+            answer.get()
+    world.advance_ms(6000)
+    assert world.append(1, name="new-3").first_seq == 1
+    assert world.append(1).first_seq > 1
+    world.restart()
+    assert world.engine.stats().topics == 2

@@ -132,6 +132,109 @@ def test_callbacks_that_wait_only_for_what_was_staged_before_them_take_turns_too
     assert ended == list(range(35))
 
 
+def fails_in_turns(world: LogWorld, writes: list[Write], few: int) -> None:
+    """Check that writes that have begun to fail do so by `few` a pass, and in their order."""
+    failed = [sum(write.commit is not None for write in writes)]
+    assert 0 < failed[0] <= few, "it has begun, with some of them"
+    while failed[-1] < len(writes):
+        assert world.log.queue_depth == len(writes) - failed[-1]
+        world.passes(1)
+        failed.append(sum(write.commit is not None for write in writes))
+    assert max(np.diff(failed)) == few
+    assert [write.order - writes[0].order for write in writes] == list(range(len(writes)))
+
+
+def test_a_log_that_fails_answers_what_is_staged_so_many_a_pass(few_answers: int) -> None:
+    """Thousands of writes that waited for a full or broken disk were failed in one pass."""
+    world = LogWorld()
+    writes = [world.write(topic_id) for topic_id in range(1, 36)]
+    world.log.latch("no")
+    fails_in_turns(world, writes, few_answers)
+    assert all(isinstance(write.error, LogReadOnlyError) for write in writes)
+    world.close()
+
+
+@pytest.mark.parametrize("kind", ["write", "sync"])
+def test_a_commit_that_fails_and_what_is_staged_on_it_fail_so_many_a_pass(few_answers: int, kind: str) -> None:
+    faults = Faults()
+    world = LogWorld(faults=faults, config=lambda config: replace(config, commit="link", commit_in_place_max_us=0))
+    world.settle(world.write(99))
+    faults.fail(kind, errno.EIO, path_part="wal-")
+    writes = [world.write(topic_id) for topic_id in range(1, 26)]
+    world.passes(1)
+    writes += [world.write(topic_id) for topic_id in range(1, 26)]
+    world.loop.run_until(lambda: writes[0].commit is not None)
+    fails_in_turns(world, writes, few_answers)
+    assert all(isinstance(write.error, LogReadOnlyError) for write in writes)
+    world.close()
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_what_is_staged_between_the_turns_of_writes_that_fail_fails_after_them(few_answers: int, staged: bool) -> None:
+    """It may build on a write that has not failed yet."""
+    faults = Faults()
+    world = LogWorld(faults=faults, config=lambda config: replace(config, commit_in_place_max_us=0))
+    world.settle(world.write(99))
+    faults.fail("write", errno.ENOSPC, path_part="wal-")
+    writes = [world.write(topic_id) for topic_id in range(1, 16)]
+    if staged:
+        world.passes(1)
+    writes += [world.write(topic_id) for topic_id in range(16, 36)]
+    world.loop.run_until(lambda: writes[16].commit is not None)
+    assert isinstance(writes[16].error, DiskFullError)
+    assert writes[-1].commit is None
+    ended: list[bool] = []
+
+    def on_delete(commit: Commit) -> None:
+        assert isinstance(commit.error, DiskFullError)
+        ended.append(all(write.commit is not None for write in writes))
+
+    with world.log.use_reserve():
+        world.log.stage_control(35, 5, 1, 1, b"{}")
+        world.log.when_committed(35, True, on_delete)
+    world.settle()
+    assert ended == [True]
+    answers: list[Commit] = []
+    with world.log.use_reserve():
+        world.log.stage_control(99, 5, 1, 1, b"{}")
+        world.log.when_committed(99, True, answers.append)
+    world.advance(1000)
+    assert [commit.error for commit in answers] == [None], "the log goes on in another file"
+
+
+def test_who_closes_a_log_that_has_failed_waits_for_the_answers_to_all(few_answers: int) -> None:
+    world = LogWorld()
+    writes = [world.write(topic_id) for topic_id in range(1, 36)]
+    world.log.latch("no")
+    assert any(write.commit is None for write in writes)
+    world.close()
+    assert all(isinstance(write.error, LogReadOnlyError) for write in writes)
+
+
+def test_callers_of_the_library_get_all_failures_in_the_pass_that_they_wait_in(few_answers: int) -> None:
+    world = LogWorld()
+    world.log.commit_in_place()
+    writes = [world.write(topic_id) for topic_id in range(1, 36)]
+    world.log.latch("no")
+    assert all(isinstance(write.error, LogReadOnlyError) for write in writes)
+
+
+def test_what_is_staged_fails_after_the_batch_in_flight_if_there_is_no_next_file() -> None:
+    """It failed at once, before what precedes it in its topic was decided."""
+    world = LogWorld(config=lambda config: replace(config, commit_in_place_max_us=0))
+    world.settle(world.write(99))
+    first = world.write()
+    world.passes(1)
+    second = world.write()
+    world.log.shards[0]._on_no_file(DiskFullError("no space"))
+    assert second.commit is None
+    world.settle()
+    assert first.acked
+    assert isinstance(second.error, DiskFullError)
+    assert first.order < second.order
+    world.close()
+
+
 def test_callers_of_the_library_get_all_answers_in_the_pass_that_they_wait_in(few_answers: int) -> None:
     world = LogWorld()
     world.log.commit_in_place()

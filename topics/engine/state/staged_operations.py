@@ -118,11 +118,16 @@ class Turn(Operation[OperationCore]):
 
 
 def settle(topic: Topic) -> None:
-    """Apply the decided operations at the front of the topic's queue."""
+    """Apply the decided operations at the front of the topic's queue.
+
+    If its creation fails, those after it fail in the same call: no topic is half undone, although
+    the callbacks of a failed commit take turns.
+    """
     pending = topic.pending
+    failed: Commit | None = None
     while pending:
         operation = pending[0]
-        commit = operation.commit
+        commit = operation.commit or failed
         if commit is None:
             return
         del pending[0]
@@ -131,6 +136,8 @@ def settle(topic: Topic) -> None:
             topic.stop_filling()
         if commit.error is not None:
             operation.fail(commit.error)
+            if topic.life is Life.GONE:
+                failed = commit
         elif topic.life is Life.GONE:
             operation.fail(NotCreatedError(f"topic {topic.name} could not be created"))
         else:

@@ -1,7 +1,8 @@
 """Turns of the answers to requests whose storage failed.
 
-A log that fails, or a file of it that finds the disk full, fails all writes that wait for it at
-once. What they had staged is taken back in that pass; so many a pass are answered.
+A log that fails, or a file of it that finds the disk full, fails all writes that wait for it. The
+shards of the log have turns of their own for what was staged (`Shard._answer`), but one callback
+may have many writes; so many a pass are answered.
 """
 
 from __future__ import annotations
