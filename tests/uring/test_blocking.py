@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,13 @@ def test_a_lock_ends_with_its_release_although_a_child_has_a_copy_of_the_descrip
     calls.unlock(fd)
     calls.unlock(calls.lock(path))
     os.close(copy)
+
+
+def test_a_message_without_a_descriptor_is_told_from_one_whose_descriptor_found_no_place(tmp_path: Path) -> None:
+    calls, path = BlockingCalls(), str(tmp_path / "mailbox")
+    mailbox = calls.open_mailbox(path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+        sender.sendto(b"only bytes", path)
+    assert calls.take_descriptor(mailbox, 16) == (-errno.EBADMSG, b"")
+    assert calls.take_descriptor(mailbox, 16) == (-errno.EAGAIN, b"")
+    os.close(mailbox)

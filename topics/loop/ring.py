@@ -127,7 +127,8 @@ class Ring(Protocol):
         """Take what has come to a mailbox past the queue: a new descriptor, and its bytes.
 
         -EAGAIN in the place of the descriptor: there is nothing. -EMFILE: none is free here.
-        -EMSGSIZE: there were more bytes. The descriptor that was sent is closed then.
+        -EMSGSIZE: there were more bytes. The descriptor that was sent is closed then. -EBADMSG:
+        bytes came without one.
 
         size: of the most bytes that a sender may send.
         """

@@ -113,7 +113,7 @@ class BlockingCalls:
         finally:
             borrowed.detach()
         if not passed:
-            return -errno.EMFILE, b""
+            return -(errno.EMFILE if flags & socket.MSG_CTRUNC else errno.EBADMSG), b""
         (fd,) = _INT.unpack(passed[0][2])
         if flags & socket.MSG_TRUNC:
             os.close(fd)

@@ -64,6 +64,9 @@ class World(Protocol):
     def datagram_socket(self) -> tuple[str, Callable[[], list[bytes]]]:
         """A new socket for datagrams: its address, and what takes those that have come."""
 
+    def descriptors(self) -> list[int]:
+        """The numbers of all that are open in the ring's process."""
+
     def file_limit(self, size: int) -> AbstractContextManager[None]:
         """Meanwhile no file takes a byte at or beyond `size`: a write across it is short, one beyond it -EFBIG."""
 
@@ -607,6 +610,37 @@ class RingConformance:
         assert pair.ring.take_descriptor(mailbox, 16) == (-errno.EAGAIN, b"")
         pair.client_receives(1)
         assert pair.client.ended
+
+    def test_no_end_of_a_message_leaves_a_descriptor_open_or_closes_one_that_is_used(self, pair: Pair) -> None:
+        ring, world, address = pair.ring, pair.world, pair.world.directory + "/mailbox"
+        before = world.descriptors()
+        mailbox = ring.open_mailbox(address)
+        for data in (b"x", b"too much"):
+            assert ring.send_descriptor(address, pair.fd, data) == 0
+            fd, taken = ring.take_descriptor(mailbox, 4)
+            assert (fd if fd < 0 else taken) == (-errno.EMSGSIZE if len(data) > 4 else b"x")
+            if fd >= 0:
+                ring.queue_close(CANCEL, fd)
+                assert pair.driver.res(CANCEL) == 0
+        for place, fd, data in (
+            (address, -1, b"x"),
+            (address, pair.fd, bytes(1 << 24)),
+            (address + "s", pair.fd, b"x"),
+        ):
+            assert ring.send_descriptor(place, fd, data) < 0
+        assert ring.send_descriptor(address, pair.fd, b"x") == 0
+        with world.no_descriptors():
+            assert ring.take_descriptor(mailbox, 4) == (-errno.EMFILE, b"")
+        assert ring.send_descriptor(address, pair.fd, b"x") == 0
+        ring.queue_close(CANCEL, mailbox)
+        assert pair.driver.res(CANCEL) == 0
+        assert world.descriptors() == before
+        assert ring.send_now(pair.fd, b"still here") == 10
+        assert pair.client_receives(10) == b"still here"
+        ring.queue_close(CANCEL, pair.fd)
+        assert pair.driver.res(CANCEL) == 0
+        pair.client_receives(1)
+        assert pair.client.ended, "no copy of the descriptor is left anywhere"
 
     @pytest.mark.parametrize("seed", range(4))
     def test_any_mix_of_traffic_cancels_and_scarce_buffers_keeps_every_stream_whole(

@@ -49,6 +49,9 @@ class SimWorld:
         self.ring.network.datagrams["@receiver"] = received
         return "@receiver", received.copy
 
+    def descriptors(self) -> list[int]:
+        return self.ring.open_fds
+
     @contextmanager
     def file_limit(self, size: int) -> Iterator[None]:
         self.ring.disk.file_bytes_max = size

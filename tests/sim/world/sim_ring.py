@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from typing_extensions import Buffer
@@ -399,8 +400,9 @@ class SimRing:
         core.in_flight.clear()
         core.queued.clear()
         core.completions = ([], [], [])
+        uses = Counter(map(id, handles))
         for handle in {id(handle): handle for handle in handles}.values():
-            handle.uses = 1
+            handle.uses -= uses[id(handle)] - 1  # a process that it was sent to still uses it
             if reset and isinstance(handle.node, Endpoint):
                 handle.node.reset()
             core.release(handle)

@@ -350,6 +350,30 @@ def test_clients_of_a_dead_process_see_the_end_and_reach_the_next_one() -> None:
     after.network.client(port)
 
 
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_a_connection_that_was_sent_outlives_the_process_that_sent_it(power_cut: bool) -> None:
+    giver = SimRing()
+    taker = SimRing(network=giver.network)
+    mailbox = taker.open_mailbox("mailbox")
+    listener, address = giver.listen("127.0.0.1", 0, 4)
+    clients = [giver.network.client(address[1]) for _ in range(2)]
+    giver.queue_accept(1, listener)
+    giver.submit_and_wait(None)
+    giver.submit_and_wait(1_000_000)
+    sent, _kept = giver.reap()[1]
+    assert giver.send_descriptor("mailbox", sent, b"x") == 0
+    giver.next_life(power_cut=power_cut)
+    taker.submit_and_wait(1_000_000)
+    assert clients[1].ended
+    assert clients[0].ended == power_cut, "the machine ends as a whole, and a process by itself"
+    fd, data = taker.take_descriptor(mailbox, 16)
+    assert data == b"x"
+    if not power_cut:
+        assert taker.send_now(fd, b"here") == 4
+        taker.submit_and_wait(1_000_000)
+        assert clients[0].receive() == b"here"
+
+
 def test_a_sweep_meets_every_operation_once() -> None:
     def run(faults: Faults) -> None:
         ring = SimRing(faults=faults)
