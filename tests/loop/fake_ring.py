@@ -51,6 +51,12 @@ class FakeRing:
         self.takes_now: list[int] = []
         """Results of the next `send_now`s."""
         self.sent_now: list[tuple[int, bytes]] = []
+        self.given: list[tuple[str, int, bytes]] = []
+        """The descriptors that were sent, and their bytes."""
+        self.gives = 0
+        """The result of `send_descriptor`; below 0, nothing is sent."""
+        self.mail: list[tuple[int, bytes]] = []
+        """The results of the next `take_descriptor`s."""
         self._buffer = 0
 
     def queue(self, name: str, user_data: int, *arguments: Any) -> None:
@@ -108,6 +114,21 @@ class FakeRing:
         res = self.takes_now.pop(0) if self.takes_now else -errno.EAGAIN
         self.sent_now.append((fd, bytes(data)))
         return res
+
+    def open_mailbox(self, path: str) -> int:
+        return 70
+
+    def send_descriptor(self, address: str, fd: int, data: bytes) -> int:
+        if self.gives == 0:
+            self.given.append((address, fd, data))
+        return self.gives
+
+    def take_descriptor(self, mailbox: int, size: int) -> tuple[int, bytes]:
+        assert mailbox == 70
+        return self.mail.pop(0) if self.mail else (-errno.EAGAIN, b"")
+
+    def queue_poll(self, user_data: int, fd: int) -> None:
+        self.queue("poll", user_data, fd)
 
     def pinned(self) -> dict[int, int]:
         return {}

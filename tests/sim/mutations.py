@@ -47,6 +47,7 @@ _TIMES = "tests/store/archive/test_restore_archive.py"
 _SEQS = "tests/engine/recovery/test_archived_seqs.py"
 _RECORDS = "tests/embedded/calls/test_restore_call.py"
 _CORES = "tests/store/cores/test_set_cores.py"
+_HAND_OVERS = "tests/loop/handover/test_hand_overs.py"
 _QUICK = "tests/embedded/appends/test_quick_appends.py"
 _ACCESS_LOGS = "tests/server/service/test_access_log_lives.py"
 
@@ -341,7 +342,7 @@ MUTANTS = (
     _one("the rest of a short send dropped", "loop/connection.py", "if res < len(flying):", "if res < 0:"),
     _one(
         "an accept that ended well is not armed again",
-        "loop/listener.py",
+        "loop/doors/listener.py",
         "        elif res >= 0 or -res in (errno.ECANCELED",
         "        elif res >= 0:\n            return\n        elif -res in (errno.ECANCELED",
     ),
@@ -2621,5 +2622,40 @@ MUTANTS = (
         "        if stored.state is MapState.MOVING:\n            await self._discard(stored)\n",
         "",
         f"{_CORES}::test_a_move_that_was_cut_short_is_taken_back_by_a_start_with_the_cores_before",
+    ),
+    _one(
+        "bytes that came while a connection left dropped",
+        "loop/doors/departures.py",
+        "departure.unread() + conn.held",
+        "departure.unread()",
+        _HAND_OVERS,
+    ),
+    _one(
+        "bytes that came while a connection left sent twice",
+        "loop/doors/departures.py",
+        "departure.unread() + conn.held",
+        "departure.unread() + conn.held + conn.held",
+        _HAND_OVERS,
+    ),
+    _one(
+        "a connection sent before its receive has ended",
+        "loop/doors/departures.py",
+        "        conn.begin_leaving()\n",
+        "        conn.begin_leaving()\n        self.settle(conn)\n",
+        _HAND_OVERS,
+    ),
+    _one(
+        "a connection that was sent answered here, too",
+        "loop/doors/departures.py",
+        "            if error == 0:",
+        "            if error < 0:",
+        _HAND_OVERS,
+    ),
+    _one(
+        "a connection shut down when another core has it",
+        "loop/connection.py",
+        "        self.phase = CLOSING\n        self._traffic.closed_some = True\n",
+        "        self._shut(0)\n        self._traffic.closed_some = True\n",
+        _HAND_OVERS,
     ),
 )

@@ -2,8 +2,8 @@
 
 from topics.loop.connection import Connection
 from topics.loop.connection_table import ConnectionTable
+from topics.loop.doors.listener import Listener
 from topics.loop.files import Files
-from topics.loop.listener import Listener
 from topics.loop.loop import Loop
 from topics.loop.ring import Ring
 from topics.loop.streams import StreamHandler, StreamLimits

@@ -106,6 +106,16 @@ class ConnectionOwner(Protocol):
     def outbound_bytes(self, conn: Connection) -> int: ...
 
 
+class ConnectionDepartures(Protocol):
+    """The calls of `Departures` that a connection makes. It may be leaving for another loop."""
+
+    def settle(self, conn: Connection) -> None: ...
+
+    def note_end(self, conn: Connection) -> bool: ...
+
+    def forget(self, conn: Connection) -> None: ...
+
+
 class ConnectionHost(Protocol):
     """The state that all connections of a loop share: see `traffic.py`, which empties the lists."""
 
@@ -118,12 +128,16 @@ class ConnectionHost(Protocol):
     held: list[Row]
     dropped: list[Row]
     resumed: list[Connection]
+    rearm: list[Connection]
     drained: list[Connection]
     closed_some: bool
     senders: Senders
 
     @property
     def table(self) -> ConnectionOwner | None: ...
+
+    @property
+    def departures(self) -> ConnectionDepartures: ...
 
     def send_now(self, conn: Connection, data: bytes) -> bytes | memoryview: ...
 
@@ -152,6 +166,7 @@ class Connection:
         "expected",
         "fd",
         "flying",
+        "hand_overs",
         "high_water",
         "id",
         "in_line",
@@ -181,6 +196,8 @@ class Connection:
         """True from crossing the high water mark until `handler.drained`."""
         self.phase = OPEN
         self.paused = False
+        self.hand_overs = 0
+        """Number of loops that have given it away before."""
         self.inbox: list[Row] = streams.inbox
         """List that the dispatch adds received rows to: a batch, or held or dropped rows."""
         self.recv_data = 0
@@ -267,8 +284,13 @@ class Connection:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes received while reading was paused, held until it is resumed."""
+        """Number of bytes received while reading was paused, held until it is resumed."""
         return 0 if self._held is None else sum(map(len, self._held))
+
+    @property
+    def held(self) -> bytes:
+        """The bytes received while reading was paused."""
+        return b"".join(self._held or ())
 
     @property
     def _table(self) -> ConnectionOwner:
@@ -316,6 +338,7 @@ class Connection:
             return
         self._leave_table()
         self.phase = FLUSHING
+        self._traffic.departures.forget(self)
         self._traffic.closed_some = True
         self.paused = False
         self._held = None
@@ -334,6 +357,8 @@ class Connection:
     def arm(self) -> None:
         """Queue the receive, unless one is in flight or no data is wanted."""
         if self.recv_data or self.paused or self._end or self.phase >= CLOSING:
+            if not self.recv_data:
+                self._traffic.departures.settle(self)
             return
         traffic = self._traffic
         self.recv_data = user_data = traffic.operations.number(RECV, self.slot)
@@ -499,7 +524,9 @@ class Connection:
         if self._end:
             return  # a receive that was begun before the end was known has found it again
         self._end = True
-        if self.phase == OPEN and not self._held:
+        if self._traffic.departures.note_end(self):
+            self._traffic.rearm.append(self)
+        elif self.phase == OPEN and not self._held:
             self.streams.handler.end_of_stream(self)
 
     def on_held_delivered(self) -> None:
@@ -512,6 +539,40 @@ class Connection:
     def drained(self) -> None:
         if self.phase == OPEN:
             self.streams.handler.drained(self)
+
+    # --- to and from another loop ------------------------------------------------------------------------------------
+    def begin_with(self, data: bytes) -> None:
+        """Receive these bytes first: they came with the connection. Then read."""
+        self._held = [data]
+        self._traffic.resumed.append(self)
+
+    def begin_leaving(self) -> None:
+        """Pause, and end the receive. `Departures.settle` is called after its last completion."""
+        self.pause_reading()
+        if not self.recv_data:
+            self._traffic.rearm.append(self)
+        elif self._held is None:
+            self._held = []
+            self.stop_receive()
+
+    def leave(self) -> None:
+        """End here without a shutdown, which would end the stream for the other loop, too."""
+        self.phase = CLOSING
+        self._traffic.closed_some = True
+        self.paused = False
+        self._held = None
+        self.expected = LOOK_CLOSER
+        self._finish()
+
+    def stay(self, *, was_paused: bool, has_ended: bool) -> None:
+        """Continue, because the connection could not be given away.
+
+        has_ended: the end of the peer's data came since `begin_leaving`.
+        """
+        if not was_paused:
+            self.resume_reading()
+        if has_ended and self.phase == OPEN and not self._held:
+            self.streams.handler.end_of_stream(self)
 
     # --- closing -----------------------------------------------------------------------------------------------------
     def _on_flushed(self) -> None:
@@ -534,6 +595,7 @@ class Connection:
         """
         traffic = self._traffic
         self._leave_table()
+        traffic.departures.forget(self)
         self.phase = CLOSING
         self._error = error
         traffic.closed_some = True

@@ -20,8 +20,9 @@ from typing import Any, TypeVar
 from topics.clock import Clock
 from topics.loop.connection import Connection
 from topics.loop.connection_table import ConnectionTable
+from topics.loop.doors.listener import Listener
+from topics.loop.doors.mailbox import Mailbox
 from topics.loop.files import Files
-from topics.loop.listener import Listener
 from topics.loop.operations import CONTROL, Operations
 from topics.loop.ring import F_DATA_AND_MORE, Ring
 from topics.loop.senders import ONE_SENDER_PASSES, Senders
@@ -71,6 +72,7 @@ class Loop:
         self._ready: deque[Callable[[], None]] = deque()
         self._from_threads: deque[Callable[[], None]] = deque()
         self._tasks: set[Task[Any]] = set()
+        self._mailboxes: list[Mailbox] = []
         self._hooks: list[tuple[int, Callable[[], None]]] = [(SEND_ORDER, self._traffic.flush_sends)]
         self._untimed = _SAMPLED - 1
         """Passes that leave nothing to the hooks until the next of them that is timed."""
@@ -355,10 +357,20 @@ class Loop:
         return self._traffic.answered_at_once + self.files.reads
 
     def listen(
-        self, host: str, port: int, handler: StreamHandler, backlog: int = 1024, limits: StreamLimits = _DEFAULT_LIMITS
+        self,
+        host: str,
+        port: int,
+        handler: StreamHandler,
+        backlog: int = 1024,
+        limits: StreamLimits = _DEFAULT_LIMITS,
+        *,
+        shared: bool = False,
     ) -> Listener:
-        """Bind, listen and accept. Raises OSError if the address is not available."""
-        fd, address = self.ring.listen(host, port, backlog, limits.keepalive_ms)
+        """Bind, listen and accept; `shared` as `Ring.listen` has it.
+
+        Raises OSError if the address is not available.
+        """
+        fd, address = self.ring.listen(host, port, backlog, limits.keepalive_ms, shared=shared)
         return Listener(self.clock, self._traffic, self._traffic.group(handler, limits), fd, address)
 
     def connect(
@@ -379,6 +391,30 @@ class Loop:
 
         self.ring.queue_connect(self._operations.expect(CONTROL, on_connected), host, port)
         return future
+
+    def open_mailbox(self, path: str, handler: StreamHandler, limits: StreamLimits = _DEFAULT_LIMITS) -> Mailbox:
+        """Take connections that other loops give away (blocking; start-up only).
+
+        They join those of a listener with the same handler and limits.
+        Raises: OSError, there can be no socket at this path.
+        """
+        mailbox = Mailbox(self.clock, self._traffic, self._traffic.group_of(handler, limits), path)
+        self._mailboxes.append(mailbox)
+        return mailbox
+
+    def give_away(
+        self, conn: Connection, mailbox: str, unread: Callable[[], bytes], stayed: Callable[[int], None]
+    ) -> bool:
+        """Begin to give a connection to the loop that has a mailbox, at the start of a request.
+
+        False: it cannot be, because it has something to send, or another loop gave it here before.
+        What is received meanwhile may come in the same batch, and is kept for `unread`. It ends
+        here with `lost(conn, 0)`, or has to continue here with `stayed`.
+
+        mailbox: the path. unread(): called once; the bytes that were received and are not handled.
+        stayed(errno): nothing was sent. Reading resumes after it, unless it was paused before.
+        """
+        return self._traffic.departures.begin(conn, mailbox, unread, stayed)
 
     def use_connection_table(self) -> ConnectionTable:
         """Return the connection table. Call this before the first connection."""
@@ -413,6 +449,8 @@ class Loop:
             task.cancel()
         for listener in set(self._operations.accepting.values()):
             listener.stop_accepting()
+        for mailbox in self._mailboxes:
+            mailbox.close()
         for conn in self._traffic.connections():
             conn.abort()
         try:

@@ -74,3 +74,8 @@ class Streams:
         self.receive_single: Callable[[Connection, memoryview], bool | None] | None
         self.receive_single = getattr(handler, "receive_single", None)
         self.on_lost: Callable[[Connection, int], None] = handler.lost
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many connections as there may be."""
+        return 0 < self.limits.max_connections <= len(self.connections)

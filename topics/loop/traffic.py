@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from topics.loop.connection import OPEN, Connection, Row
 from topics.loop.connection_table import ConnectionTable
-from topics.loop.operations import Operations
+from topics.loop.doors.departures import Departures
+from topics.loop.operations import CONTROL, Operations
 from topics.loop.ring import F_BUFFER, F_MORE, Ring, Send, Single
 from topics.loop.senders import Senders
 from topics.loop.stats import LoopStats
@@ -81,6 +82,8 @@ class Traffic:
         self.benched: list[Connection] = []
         """Connections that took too many buffers while others starved: re-armed after those."""
         self.drained: list[Connection] = []
+        self.departures = Departures(ring, on_error)
+        """Connections that leave for another loop."""
         self.closed_some = False
         """Whether a connection left OPEN in this pass: rows of closing ones are filtered out."""
         self.starved = False
@@ -109,13 +112,37 @@ class Traffic:
 
     def open(self, streams: Streams, fd: int, peer: tuple[str, int]) -> Connection:
         """Return a new connection on a descriptor, reported to its handler and reading."""
+        conn = self._new(streams, fd, peer)
+        streams.handler.connected(conn)
+        conn.arm()
+        return conn
+
+    def take_up(self, streams: Streams, fd: int, peer: tuple[str, int], hand_overs: int, unread: bytes) -> Connection:
+        """Return a connection of another loop, reported to its handler.
+
+        It receives `unread` first.
+        """
+        conn = self._new(streams, fd, peer)
+        conn.hand_overs = hand_overs
+        streams.handler.connected(conn)
+        conn.begin_with(unread)
+        return conn
+
+    def _new(self, streams: Streams, fd: int, peer: tuple[str, int]) -> Connection:
         self._serial += 1
         conn = Connection(self, streams, self._serial, fd, peer)
         self.operations.sending[conn.send_data] = conn
         streams.connections[conn.id] = conn
-        streams.handler.connected(conn)
-        conn.arm()
         return conn
+
+    def refuse(self, streams: Streams, fd: int, then: Callable[[int], None]) -> None:
+        """Send the refusal of a group to a descriptor, if there is one. `then` gets it to close."""
+        self.stats.refused += 1
+        refusal = streams.limits.refusal
+        if refusal:
+            self.ring.queue_sends([(self.operations.expect(CONTROL, lambda _res: then(fd)), fd, refusal)])
+        else:
+            then(fd)
 
     def connections(self) -> list[Connection]:
         return [conn for streams in self._groups for conn in streams.connections.values()]

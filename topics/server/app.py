@@ -20,7 +20,7 @@ from topics.http.wire.error_answers import envelope
 from topics.http.wire.response import ResponseWriter
 from topics.loop.connection import Connection
 from topics.loop.connection_table import SHARED_BYTES_MAX
-from topics.loop.listener import Listener
+from topics.loop.doors.listener import Listener
 from topics.loop.loop import Loop
 from topics.loop.streams import StreamLimits
 from topics.loop.tasks import Cancelled, Task

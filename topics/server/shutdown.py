@@ -24,7 +24,7 @@ from topics.http.http1.http1_connection import HttpConnection
 from topics.http.plan.in_flight import InFlight
 from topics.http.streams.open_streams import OpenStreams
 from topics.loop.connection import CLOSING, Connection
-from topics.loop.listener import Listener
+from topics.loop.doors.listener import Listener
 from topics.loop.loop import Loop
 from topics.server.backend import ServedEngine
 from topics.server.gate import Gate

@@ -125,6 +125,42 @@ def test_a_reader_that_pauses_after_every_row_gets_everything_in_order(loop: Loo
     assert server.data() == message
 
 
+def test_a_connection_goes_through_a_mailbox_while_its_client_sends_and_loses_no_byte(
+    loop: Loop, directory: str
+) -> None:
+    message = b"".join(b"%07d\n" % number for number in range(8_000))
+    server, client = Recorder(), Recorder()
+    address, parts, stayed = f"{directory}/mailbox", list[bytes](), list[int]()
+
+    def give(conn: Connection, data: bytes) -> None:
+        if conn.hand_overs:
+            conn.write(b"%d " % len(data))
+        else:
+            parts.append(data)
+            if len(parts) == 1:
+                assert loop.give_away(conn, address, lambda: b"".join(parts), stayed.append)
+
+    server.on_receive = give
+    box = loop.open_mailbox(address, server)
+    pair(loop, server, client)
+    for start in range(0, len(message), 5_000):
+        client.conn.write(message[start : start + 5_000])
+        loop.run_pass(0)
+    first = server.conns[0].id
+
+    def arrived() -> bytes:
+        return b"".join(e[2] for e in server.events if e[0] == "data" and e[1] != first)  # type: ignore[misc]
+
+    until(loop, lambda: len(arrived()) >= len(message))
+    assert arrived() == message
+    assert (box.taken, stayed, len(server.conns)) == (1, [], 2)
+    assert server.conn.peer == server.conns[0].peer
+    until(loop, lambda: sum(map(int, client.data().split())) == len(message))
+    client.conn.close()
+    until(loop, lambda: ("lost", server.conn.id, 0) in server.events or server.has("end"))
+    assert ("lost", first, 0) in server.events
+
+
 def test_one_greedy_sender_does_not_starve_the_others_of_buffers(loop: Loop) -> None:
     server, greedy, modest = Recorder(), Recorder(), Recorder()
     listener = pair(loop, server, greedy)

@@ -77,7 +77,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "handlers": {"access", "openapi", "pages", "plan", "streams", "wire"},
         "lane": {"access", "handlers", "http1", "plan", "protocol_choice", "wire"},
     },
-    "loop": {"portable": {"ring"}},
+    "loop": {"portable": {"ring"}, "doors": {"connection", "operations", "ring", "streams", "timers", "traffic"}},
     "bridge": {
         "jetstream": {"carried", "incoming", "record_messages", "topic_source"},
         "kafka": {"carried", "incoming", "record_messages", "topic_source"},

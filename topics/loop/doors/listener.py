@@ -129,8 +129,7 @@ class Listener:
             traffic.stats.bogus_accepts += 1
             self._close_fd(fd)
             return
-        cap = self._streams.limits.max_connections
-        if self._stopping or (cap and len(self._streams.connections) >= cap):
+        if self._stopping or self._streams.is_full:
             self._refuse(fd)
         elif self._shedding:
             self._open_spare(lambda found: self._serve(fd, peer) if found and not self._stopping else self._refuse(fd))
@@ -143,15 +142,7 @@ class Listener:
         self._traffic.open(self._streams, fd, peer)
 
     def _refuse(self, fd: int) -> None:
-        """Send the refusal, if there is one, and close."""
-        traffic = self._traffic
-        traffic.stats.refused += 1
-        refusal = self._streams.limits.refusal
-        if refusal:
-            send = (traffic.operations.expect(CONTROL, lambda _res: self._on_refused(fd)), fd, refusal)
-            traffic.ring.queue_sends([send])
-        else:
-            self._on_refused(fd)
+        self._traffic.refuse(self._streams, fd, self._on_refused)
 
     def _on_refused(self, fd: int) -> None:
         self._close_fd(fd)

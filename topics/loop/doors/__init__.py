@@ -1,0 +1,1 @@
+"""How connections come to a loop, from the kernel or another loop, and leave for another one."""
