@@ -15,7 +15,7 @@ from topics.loop import Loop
 from topics.store.archive.archive_note import ArchiveNote, write_note
 from topics.store.archive.timelines import find_timelines
 from topics.store.archive.verify_archive import verify_timelines
-from topics.store.mirror.mirror import newest_timeline
+from topics.store.mirror.mirror import Mirror, newest_timeline
 from topics.store.mirror.promotion import Promotion, note_promotion, promotion_of
 
 
@@ -135,6 +135,26 @@ def test_log_that_the_server_has_removed_is_a_hole_and_the_mirror_begins_with_a_
     assert hole.from_ms == late_ms
     run.catch_up()
     assert run.promoted() == held(run.world)
+
+
+def test_a_clock_of_the_server_that_is_ahead_for_a_while_removes_no_kept_past() -> None:
+    run = Followed(archive_base_every_ms=20_000)
+    run.mirror = Mirror(run.loop, run.source, MIRROR, retain_ms=5 * 86_400_000)
+    run.loop.run_task(run.mirror.open())
+    for _ in range(3):
+        run.world.append(1, 2)
+        run.world.run(run.world.loop.sleep(21_000_000_000))
+        run.catch_up()
+    (before,) = run.loop.run_task(find_timelines(run.loop, MIRROR))
+    run.world.ring.clock.step_wall_ms(10 * 86_400_000)
+    run.world.run(run.world.loop.sleep(2_000_000_000))
+    run.catch_up()
+    run.world.ring.clock.step_wall_ms(-10 * 86_400_000)
+    run.world.run(run.world.loop.sleep(3_000_000_000))
+    run.loop.run_task(run.mirror.step(1000))
+    (after,) = run.loop.run_task(find_timelines(run.loop, MIRROR))
+    assert after.note.upto_ms > before.note.upto_ms + 86_400_000
+    assert {base.path for base in before.bases} < {base.path for base in after.bases}
 
 
 def test_a_promotion_that_was_killed_is_none_until_its_directory_is_there() -> None:
