@@ -2485,7 +2485,7 @@ MUTANTS = (
     _one(
         "a restore up to a record that ends with a joined batch",
         "store/archive/find_record.py",
-        "place = next(place for place in found if place.topic_id == found[-1].topic_id)",
+        "place = max(found, key=lambda place: place.topic_id)",
         "place = found[-1]",
         _SEQS,
     ),

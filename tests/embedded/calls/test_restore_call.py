@@ -402,6 +402,27 @@ def test_a_restored_log_is_of_the_line_of_what_it_was_restored_from(archive: Arc
     assert {second.parents[1], first.parents[1]} == set(archive.path.glob("*Z-*"))
 
 
+@pytest.mark.parametrize("before", [0, 1])
+def test_a_record_as_an_end_is_of_the_newest_topic_also_if_that_is_in_another_shard(
+    tmp_path: Path, before: int
+) -> None:
+    """Ids are given to the shards by turns, and the first shard with such a seq was taken."""
+    archive, settings = tmp_path / "archive", {"archive_every_ms": 10, "wal_shards": 2}
+    with topics.open(tmp_path / "data", archive_dir=str(archive), **settings, **SMALL) as log:  # type: ignore[arg-type]
+        while not list(archive.glob("*/bases/*Z/backup.json")):
+            log.topics()
+        for number in range(before):
+            log.append(f"other-{number}", [0])
+        for life in (1, 2):
+            for number in range(5):
+                log.append("t", [[life, number]])
+            if life == 1:
+                log.delete_topic("t")
+    topics.restore(archive, tmp_path / "new", upto=("t", 3), skipped_seqs=SKIPPED)
+    with topics.open(tmp_path / "new", **SMALL) as log:
+        assert [record.data for record in log.page("t").records] == [[2, 0], [2, 1], [2, 2]]
+
+
 def test_a_record_that_a_router_copied_is_an_end_of_a_restore(tmp_path: Path) -> None:
     archive = tmp_path / "archive"
     with topics.open(tmp_path / "data", archive_dir=str(archive), archive_every_ms=10, **SMALL) as log:

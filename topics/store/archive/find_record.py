@@ -15,7 +15,7 @@ from topics.store.archive.timelines import Timeline
 from topics.store.archive.unbroken_log import LogSpan
 from topics.store.disk.whole_files import read_file
 from topics.store.format.log_format import BATCH_HEADER_BYTES, FrameType
-from topics.store.recovery.log_replay import VerifiedBatches, created_topics
+from topics.store.recovery.log_replay import LogFile, VerifiedBatches, created_topics
 
 
 class WantedRecord(NamedTuple):
@@ -69,6 +69,7 @@ async def find_record(
     part, base, _later = span
     ids = {wanted.topic_id} - {0}
     found: list[_FoundFrame] = []
+    newest: tuple[int, RestorePoint] | None = None
     damage: CorruptError | None = None
 
     def take(path: str, batches: VerifiedBatches) -> None:
@@ -85,24 +86,37 @@ async def find_record(
             found.append(_FoundFrame(int(frames["topic_id"][at]), path, int(frames["offset"][at])))
 
     for shard, first_no in base.first_log_files.items():
+        found.clear()
         used = span.up_to_later(shard, part.files(shard, await survey(loop, timeline.path, shard, first_no)))
-        for file in used:
-            try:
-                await scan(loop, [file], take)
-            except CorruptError as error:
-                damage = damage or error
+        flaw = await _scan_each(loop, used, take)
+        damage = damage or flaw
         if not found:
             continue
-        # The first place of the newest topic.
-        place = next(place for place in found if place.topic_id == found[-1].topic_id)
+        # The first place of the newest topic: ids grow. The one of before may be in another shard.
+        place = max(found, key=lambda place: place.topic_id)
         file = next(file for file in used if file.path == place.path)
         data = await read_file(loop.files, place.path)
         begin, header = [batch for batch in batches_in(data, file) if batch[0] <= place.offset][-1]
         if part.is_after_hole(shard, file.number, header.batch_no):
-            found.clear()
             continue
-        end = RestoredEnd(file.number, begin + BATCH_HEADER_BYTES + header.body_bytes, is_record=True)
-        return RestorePoint(timeline, base, header.written_ms, {shard: end})
+        if newest is None or place.topic_id > newest[0]:
+            end = RestoredEnd(file.number, begin + BATCH_HEADER_BYTES + header.body_bytes, is_record=True)
+            newest = place.topic_id, RestorePoint(timeline, base, header.written_ms, {shard: end})
+    if newest is not None:
+        return newest[1]
     if damage is not None:
         raise damage
     return None
+
+
+async def _scan_each(
+    loop: Loop, used: list[LogFile], take: Callable[[str, VerifiedBatches], None]
+) -> CorruptError | None:
+    """Scan files, each by itself; return the first damage."""
+    damage: CorruptError | None = None
+    for file in used:
+        try:
+            await scan(loop, [file], take)
+        except CorruptError as error:
+            damage = damage or error
+    return damage
