@@ -9,7 +9,7 @@ from topics.common.values import arguments
 from topics.config import Config
 from topics.embedded.own_loop import own_loop
 from topics.loop.loop import Loop
-from topics.store.archive.timelines import Timeline, end_of, find_timelines
+from topics.store.archive.timelines import Timeline, damaged_timelines, end_of
 from topics.store.archive.verify_archive import verify_timelines
 from topics.store.backup.backup_manifest import read_manifest
 from topics.store.backup.restore_backup import check_backup, find_backup
@@ -47,18 +47,21 @@ def verify_backup(backup: str | os.PathLike[str]) -> VerifiedBackup:
     """
     source = arguments.path(backup, "backup")
     with own_loop(Config()) as loop:
-        found = loop.run_task(find_timelines(loop, source))
+        found, damaged = loop.run_task(damaged_timelines(loop, source))
         if found:
-            return loop.run_task(_verify_archive(loop, source, found))
+            return loop.run_task(_verify_archive(loop, source, found, damaged))
         return loop.run_task(_verify_backup(loop, find_backup(loop, source)))
 
 
-async def _verify_archive(loop: Loop, archive: str, timelines: list[Timeline]) -> VerifiedBackup:
+async def _verify_archive(loop: Loop, archive: str, timelines: list[Timeline], damaged: list[str]) -> VerifiedBackup:
+    """damaged: notes, a sentence each."""
     with_bases = [timeline for timeline in timelines if timeline.bases]
     all_of_it = await verify_timelines(loop, timelines)
-    end_ms, records, findings = end_of((with_bases or timelines)[-1]), 0, all_of_it.findings
+    end_ms, records, findings = end_of((with_bases or timelines)[-1]), 0, damaged + all_of_it.findings
     if with_bases:
-        newest = await verify(loop, with_bases[-1].bases[-1].path, "")
+        base = with_bases[-1].bases[-1]
+        end_ms = max(end_ms, base.manifest.taken_ms)  # without a note the base is the end
+        newest = await verify(loop, base.path, "")
         records, findings = newest.records, [newest.describe(each) for each in newest.findings] + findings
     elif not findings:
         findings = [f"{archive} has no base yet, so no restore leads there: its server makes one, if it can"]

@@ -349,6 +349,23 @@ def test_an_archive_is_verified(archive: Archived) -> None:
     assert found.log_records >= 6, "five records of t and that of late, at least, came after the base"
 
 
+def test_a_note_that_is_damaged_or_missing_hides_no_other_damage(archive: Archived, tmp_path: Path) -> None:
+    """A verification ended with it, and that it was missing was no damage."""
+    (first,) = archive.path.glob("*Z-*")
+    add_timeline(archive, tmp_path)
+    (second,) = set(archive.path.glob("*Z-*")) - {first}
+    snapshot = next(first.glob("bases/*Z/snapshots/*"))
+    snapshot.write_bytes(snapshot.read_bytes()[:-1])
+    note = second / "archive.json"
+    note.write_bytes(note.read_bytes()[:-1])
+    for flaw in (f"{note} does not match its checksum", f"{note} is missing: name another timeline, or one of its"):
+        found = topics.verify_backup(archive.path)
+        assert any(finding.startswith(flaw) for finding in found.findings), found.findings
+        assert any(str(snapshot) in finding for finding in found.findings)
+        assert found.taken_ms > archive.after_third
+        note.unlink(missing_ok=True)
+
+
 def test_an_archive_of_another_user_that_can_be_read_is_restored(
     archive: Archived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

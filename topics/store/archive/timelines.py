@@ -41,13 +41,8 @@ async def find_timelines(loop: Loop, path: str) -> list[Timeline]:
 
     Raises: CorruptError, FormatError, OSError.
     """
-    files = loop.files
-    if is_timeline(files, path):
-        paths = [path.rstrip("/")]
-    else:
-        paths = [f"{path}/{name}" for name in timeline_names(files, path)]
-    found = []
-    for timeline in paths:
+    files, found = loop.files, []
+    for timeline in _paths(files, path):
         note = await read_note(files, timeline)
         bases, findings = await _read_bases(files, timeline)
         if note is None and bases:
@@ -65,24 +60,40 @@ def is_timeline(files: FileCalls, path: str) -> bool:
     return NOTE_NAME in list_if_there(files, path)
 
 
+def _paths(files: FileCalls, path: str) -> list[str]:
+    """Return the paths of the timelines of an archive, or of the one that `path` is."""
+    if is_timeline(files, path):
+        return [path.rstrip("/")]
+    return [f"{path}/{name}" for name in timeline_names(files, path)]
+
+
 async def timelines_beside(loop: Loop, path: str) -> tuple[list[Timeline], list[str]]:
     """Return all timelines of the archive that a timeline is in, and the damage of their notes.
 
-    They are for the seqs that they state, which bases and log do without a note: one that is
-    damaged or missing is reported, and all bases of its timeline count.
+    They are for the seqs that they state, which bases and log do without a note.
     Raises: FormatError, OSError.
     """
-    files, archive = loop.files, os.path.dirname(os.path.abspath(path))
+    return await damaged_timelines(loop, os.path.dirname(os.path.abspath(path)))
+
+
+async def damaged_timelines(loop: Loop, path: str) -> tuple[list[Timeline], list[str]]:
+    """Return what `find_timelines` does, and the damage of notes.
+
+    One that is damaged or missing is reported, and all bases of its timeline count.
+    Raises: FormatError, OSError.
+    """
+    files = loop.files
     found, damaged = list[Timeline](), list[str]()
-    for name in timeline_names(files, archive):
-        timeline, note, flaw = f"{archive}/{name}", None, ""
+    for timeline in _paths(files, path):
+        note, flaw = None, ""
         try:
             note = await read_note(files, timeline)
         except CorruptError as error:
             flaw = str(error)
         bases, findings = await _read_bases(files, timeline)
         if flaw or (note is None and bases):
-            damaged.append(flaw or f"{timeline}/{NOTE_NAME} is missing")
+            missing = f"{timeline}/{NOTE_NAME} is missing: name another timeline, or one of its {BASES} as a backup"
+            damaged.append(flaw or missing)
         if note is not None:
             bases = noted_bases(bases, note)
         found.append(Timeline(timeline, note or ArchiveNote(), bases, findings))
