@@ -234,6 +234,11 @@ def _check(index: Index, model: dict[int, tuple[int, bytes | None]], last: int) 
         assert all(chunk.may_be_in({file_id}) for file_id in here)
     everything = np.arange(1, last + 3, dtype=np.uint64)
     assert everything[index.alive(everything)].tolist() == ordered
+    for first in range(1, last + 1, 7):
+        run = everything[(first <= everything) & (everything < first + 9)]
+        if (whole := index.whole_chunk(run)) is not None:
+            assert list(index.by_chunk(run)) == [(whole, 0, len(run))]
+            assert index.alive(run).all()
     tagged = {tag for _size_of, tag in model.values() if tag is not None}
     assert len(index.tags or ()) >= len(tagged)
     assert all(chunk.live for chunk in index.chunks)

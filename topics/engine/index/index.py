@@ -425,6 +425,14 @@ class Index:
             result[start:end] = chunk.flags[rows] < DEAD
         return result
 
+    def whole_chunk(self, seqs: NDArray[np.uint64]) -> Chunk | None:
+        """Return the only chunk if all of its rows live, and these seqs are a run of them."""
+        if len(self.chunks) != 1 or not len(seqs):
+            return None
+        chunk, first, last = self.chunks[0], int(seqs[0]), int(seqs[-1])
+        is_run = last - first == len(seqs) - 1 and chunk.first <= first and last < chunk.end
+        return chunk if is_run and chunk.live == chunk.count else None
+
     def by_chunk(self, seqs: NDArray[np.uint64]) -> Iterator[tuple[Chunk, int, int]]:
         """Yield (chunk, start, end) where seqs[start:end] are rows of the chunk.
 

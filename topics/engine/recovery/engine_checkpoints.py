@@ -33,6 +33,8 @@ _READERS_A_STEP = 1000
 _DORMANT_A_STEP = 8
 """The number of dormant topics that cost a snapshot as much as one other topic."""
 
+_NO_SEQS = np.empty(0, np.uint64)
+
 
 class EngineCheckpoints:
     """Answers checkpoints: which rows are where, what a snapshot says, which records are gone."""
@@ -90,6 +92,8 @@ class EngineCheckpoints:
         wanted = set(file_ids.tolist())
         for chunk in reversed(topic.index.chunks) if topic is not None else ():
             if chunk.live and chunk.may_be_in(wanted):
+                if chunk.file_id and chunk.live == chunk.count:
+                    return chunk.end - 1
                 rows = chunk.live_rows(0, chunk.count)
                 if chunk.file_id:
                     return chunk.first + int(rows[-1])
@@ -120,6 +124,8 @@ class EngineCheckpoints:
         return SeqRange(first, last, count, total)
 
     def _columns(self, topic: Topic, file_id: int, parts: list[tuple[Chunk, NDArray[np.intp]]]) -> RowColumns:
+        if len(parts) == 1 and parts[0][0].tags is None:
+            return _columns_of(topic, file_id, *parts[0])
         table: list[bytes] = []
         if all(chunk.tags is None for chunk, _rows in parts):
             tags = np.full(sum([len(rows) for _chunk, rows in parts]), NO_TAG, np.uint32)
@@ -170,6 +176,10 @@ class EngineCheckpoints:
         topic = self._topic(topic_id)
         if topic is None:
             return seqs
+        if lengths is not None and (chunk := topic.index.whole_chunk(seqs)) is not None:
+            first = int(seqs[0]) - chunk.first
+            self._moved(topic, chunk, slice(first, first + len(seqs)), len(seqs), file_id, offsets, lengths)
+            return _NO_SEQS
         died = np.ones(len(seqs), np.bool_)
         for chunk, start, end in topic.index.by_chunk(seqs):
             rows = (seqs[start:end] - np.uint64(chunk.first)).astype(np.intp)
@@ -186,20 +196,34 @@ class EngineCheckpoints:
                     kept = np.flatnonzero(alive)
                     rows, which = rows[kept], kept + start
             if len(rows):
-                where = _where(rows)
-                if chunk.file_id:
-                    self._stored.usage.left(chunk.file_id, len(rows))
-                else:
-                    self._stored.usage.left_files(chunk.file_ids[where])
-                self._stored.usage.placed(file_id, len(rows))
-                chunk.moved(where, file_id)
-                chunk.offsets[where] = offsets[which]
-                if lengths is not None:
-                    chunk.lengths[where] = lengths[which]
-                    chunk.set_flags(chunk.flags.copy())  # A search may hold the old array.
-                    chunk.flags[where] &= np.uint8(~FLAG_COPY & 0xFF)
-                    topic.index.table = None
+                new_lengths = None if lengths is None else lengths[which]
+                self._moved(topic, chunk, _where(rows), len(rows), file_id, offsets[which], new_lengths)
         return seqs[died]
+
+    def _moved(  # noqa: PLR0917 - hot
+        self,
+        topic: Topic,
+        chunk: Chunk,
+        where: slice | NDArray[np.intp],
+        count: int,
+        file_id: int,
+        offsets: NDArray[np.uint32],
+        lengths: NDArray[np.uint32] | None,
+    ) -> None:
+        """Note that these live rows of a chunk are in another file now. lengths: the copies'."""
+        usage = self._stored.usage
+        if chunk.file_id:
+            usage.left(chunk.file_id, count)
+        else:
+            usage.left_files(chunk.file_ids[where])
+        usage.placed(file_id, count)
+        chunk.moved(where, file_id)
+        chunk.offsets[where] = offsets
+        if lengths is not None:
+            chunk.lengths[where] = lengths
+            chunk.set_flags(chunk.flags.copy())  # A search may hold the old array.
+            chunk.flags[where] &= np.uint8(~FLAG_COPY & 0xFF)
+            topic.index.table = None
 
     def _are_in_log(self, file_ids: NDArray[np.uint32]) -> NDArray[np.bool_]:
         """Return which of these files are log files, row by row.
@@ -370,6 +394,24 @@ def _parts_in(
                 count += end - start
         if count >= rows_max:
             return
+
+
+def _columns_of(topic: Topic, file_id: int, chunk: Chunk, rows: NDArray[np.intp]) -> RowColumns:
+    """Return columns, which the caller owns, of rows of one chunk without tags."""
+    where = _where(rows)
+    seqs = (rows + chunk.first).astype(np.uint64)
+    return RowColumns(
+        file_id,
+        seqs,
+        chunk.offsets[where].copy(),
+        chunk.lengths[where].copy(),
+        chunk.sizes[where].copy(),
+        chunk.ts[where].copy(),
+        chunk.flags[where].copy(),
+        np.full(len(rows), NO_TAG, np.uint32),
+        [],
+        _times_of(topic, seqs),
+    )
 
 
 def _times_of(topic: Topic, seqs: NDArray[np.uint64]) -> NDArray[np.uint64] | None:

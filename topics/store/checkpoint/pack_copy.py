@@ -193,7 +193,7 @@ def _checked(
     Raises CorruptError.
     """
     data = joined_frames(views, topic_id, rows)
-    seqs = np.concatenate([part.seqs for part in rows])
+    seqs = rows[0].seqs if len(rows) == 1 else np.concatenate([part.seqs for part in rows])
     return data, seqs, check_copied(data, 0, topic_id, seqs, 0)
 
 

@@ -22,6 +22,9 @@ from topics.store.format.log_format import (
 )
 from topics.store.format.segment_format import INDEX_DELETED, IndexColumns
 
+_FEW_FRAMES = 16
+"""Frames of which numpy takes longer than a loop does."""
+
 
 def tags_of(frames: Frames, data: Buffer, base: int) -> tuple[NDArray[np.uint32], list[bytes]]:
     """Return the tag numbers of the frames, shape (n,), and the table that they index.
@@ -224,11 +227,25 @@ def joined_times(parts: Sequence[tuple[NDArray[np.uint64] | None, int]]) -> NDAr
 
 def contiguous(offsets: NDArray[np.uint32], lengths: NDArray[np.uint32]) -> list[tuple[int, int]]:
     """Return (offset, bytes) of the ranges that these frames fill without gaps, in order."""
-    if len(offsets) <= 1:
-        return list(zip(offsets.tolist(), lengths.tolist(), strict=True))
+    if len(offsets) <= _FEW_FRAMES:
+        return _contiguous_few(offsets.tolist(), lengths.tolist())
     starts = offsets.astype(np.int64)
     ends = starts + lengths
     cuts = np.flatnonzero(starts[1:] != ends[:-1])
     firsts = starts[np.concatenate(([0], cuts + 1))]
     lasts = ends[np.concatenate((cuts, [len(ends) - 1]))]
     return list(zip(firsts.tolist(), (lasts - firsts).tolist(), strict=True))
+
+
+def _contiguous_few(offsets: list[int], lengths: list[int]) -> list[tuple[int, int]]:
+    ranges: list[tuple[int, int]] = []
+    start = end = -1
+    for offset, length in zip(offsets, lengths, strict=True):
+        if offset != end:
+            if start >= 0:
+                ranges.append((start, end - start))
+            start = offset
+        end = offset + length
+    if start >= 0:
+        ranges.append((start, end - start))
+    return ranges

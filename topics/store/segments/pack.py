@@ -67,7 +67,8 @@ class PackWriter:
         Return the run and the offset of its frames in the file.
         """
         frames = scan.frames
-        topic_id, first_seq, last_seq = (int(frames[at][name]) for at, name in _RUN_ENDS)
+        seqs = frames["seq"]
+        topic_id, first_seq, last_seq = int(frames["topic_id"][0]), int(seqs[0]), int(seqs[-1])
         start = self.frames_offset
         header = RunHeader(
             self.epoch, topic_id, first_seq, last_seq, len(frames), len(data), scan.sum, description
@@ -149,9 +150,6 @@ def _columns_of(frames: codec.Frames, data: bytes | memoryview, first_seqs: Any)
         table,
         rows.times,
     )
-
-
-_RUN_ENDS = ((0, "topic_id"), (0, "seq"), (-1, "seq"))
 
 
 def _joined(parts: list[IndexColumns]) -> IndexColumns:
