@@ -226,14 +226,17 @@ def _making(target: str) -> Iterator[tuple[Loop, str]]:
     async def remove(loop: Loop, made: str) -> None:
         with suppress(FileNotFoundError):
             await remove_tree(loop.files, made)
+        for above in reversed(made_in[1:]):  # each was made in the one before
+            loop.files.remove_directory(above)
 
-    made = ""
+    made, made_in = "", list[str]()
     try:
         with own_loop(Config()) as loop:
             while not made:
                 path = f"{target}.{loop.random_bytes(4).hex()}{_RESTORING}"
                 try:
-                    made = path if make_with_parents(loop.ring, path) else ""
+                    made_in = made_in or make_with_parents(loop.ring, path)
+                    made = path if made_in else ""
                 except OSError as error:
                     reason = error.strerror or str(error)
                     raise UsageError(f"{target} cannot be made: {reason}: name a path where you may write") from error
