@@ -167,11 +167,36 @@ class Echo:
         )
 
 
+class Given(NamedTuple):
+    """A connection that another core is to get."""
+
+    core: int
+    unread: Callable[[], bytes]
+    stayed: Callable[[int], None]
+
+
+class FakeCores:
+    """Core 1 has the topics whose names begin with "far". The test decides whether it gets their connections."""
+
+    def __init__(self) -> None:
+        self.given: list[Given] = []
+        self.gives = True
+
+    def elsewhere(self, topic: str) -> int | None:
+        return 1 if topic.startswith("far") else None
+
+    def give(self, transport: Any, core: int, unread: Callable[[], bytes], stayed: Callable[[int], None]) -> bool:
+        if self.gives:
+            self.given.append(Given(core, unread, stayed))
+        return self.gives
+
+
 def make_service(
     routes: RouteTable,
     bound_host: str = "127.0.0.1",
     keyring: Keyring = NO_KEYS,
     loop: FakeLoop | None = None,
+    cores: FakeCores | None = None,
     **settings: Any,
 ) -> Service:
     base = tiny_config("/nowhere")
@@ -179,7 +204,7 @@ def make_service(
     values |= {"host": bound_host, "pass_requests_us": 0} | settings
     loop = loop or FakeLoop()
     loop.random_bytes = lambda count: bytes(range(count))
-    return Service(Config(**values), routes, FakeProbes(), loop, keyring)
+    return Service(Config(**values), routes, FakeProbes(), loop, keyring, cores=cores)
 
 
 class Peer:

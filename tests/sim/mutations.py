@@ -47,6 +47,7 @@ _TIMES = "tests/store/archive/test_restore_archive.py"
 _SEQS = "tests/engine/recovery/test_archived_seqs.py"
 _RECORDS = "tests/embedded/calls/test_restore_call.py"
 _CORES = "tests/store/cores/test_set_cores.py"
+_NEIGHBOURS = "tests/server/service/test_neighbours.py"
 _HAND_OVERS = "tests/loop/handover/test_hand_overs.py"
 _QUICK = "tests/embedded/appends/test_quick_appends.py"
 _ACCESS_LOGS = "tests/server/service/test_access_log_lives.py"
@@ -2657,5 +2658,19 @@ MUTANTS = (
         "        self.phase = CLOSING\n        self._traffic.closed_some = True\n",
         "        self._shut(0)\n        self._traffic.closed_some = True\n",
         _HAND_OVERS,
+    ),
+    _one(
+        "a request forgotten when its connection leaves",
+        "http/http1/http1_connection.py",
+        "Phase.HEAD_QUEUED, Phase.LEAVING)",
+        "Phase.HEAD_QUEUED)",
+        _NEIGHBOURS,
+    ),
+    _one(
+        "a topic served by a core that does not own it",
+        "server/neighbours.py",
+        "return None if owner == self._core else owner",
+        "return None",
+        _NEIGHBOURS,
     ),
 )

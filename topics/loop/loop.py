@@ -392,13 +392,13 @@ class Loop:
         self.ring.queue_connect(self._operations.expect(CONTROL, on_connected), host, port)
         return future
 
-    def open_mailbox(self, path: str, handler: StreamHandler, limits: StreamLimits = _DEFAULT_LIMITS) -> Mailbox:
+    def open_mailbox(self, path: str, listener: Listener) -> Mailbox:
         """Take connections that other loops give away (blocking; start-up only).
 
-        They join those of a listener with the same handler and limits.
+        They join those that the listener accepts.
         Raises: OSError, there can be no socket at this path.
         """
-        mailbox = Mailbox(self.clock, self._traffic, self._traffic.group_of(handler, limits), path)
+        mailbox = Mailbox(self.clock, self._traffic, listener.streams, path)
         self._mailboxes.append(mailbox)
         return mailbox
 

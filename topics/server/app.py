@@ -21,6 +21,7 @@ from topics.http.wire.response import ResponseWriter
 from topics.loop.connection import Connection
 from topics.loop.connection_table import SHARED_BYTES_MAX
 from topics.loop.doors.listener import Listener
+from topics.loop.doors.mailbox import Mailbox
 from topics.loop.loop import Loop
 from topics.loop.streams import StreamLimits
 from topics.loop.tasks import Cancelled, Task
@@ -30,6 +31,7 @@ from topics.server.gate import Gate, ServerState
 from topics.server.handler import HttpHandler
 from topics.server.keys_file import read_keys_file, with_keys_of_file
 from topics.server.metrics_page import MetricsValues, ServerMetrics
+from topics.server.neighbours import Neighbours
 from topics.server.port_file import shown_address, write_port_file
 from topics.server.process_numbers import ReadProcess
 from topics.server.scrapes import Scrapes
@@ -56,6 +58,7 @@ class Server:
         it shows none.
     on_ready(): called when requests are served.
     on_end(code): called when everything is closed; 0 after a graceful stop, 1 if recovery failed.
+    neighbours: the other cores, which listen on the same address; None if there are none.
     Raises: UsageError, the bound address can be reached from other machines and there are no keys.
     """
 
@@ -69,6 +72,7 @@ class Server:
         read_process: ReadProcess | None = None,
         on_ready: Callable[[], None] = lambda: None,
         on_end: Callable[[int], None] = lambda _code: None,
+        neighbours: Neighbours | None = None,
     ) -> None:
         self._lasting_keys = parse_keys(config.api_keys, config.max_inflight_per_key)
         """The keys of the variable, which stay valid when the file is read again."""
@@ -98,6 +102,7 @@ class Server:
             open_websocket=self._websockets.open,
             access_log=lines,
             watch_audience=None if table is None else Audience(table, SHARED_BYTES_MAX, watch_stream.shared_bytes),
+            cores=neighbours,
         )
         self.service.streams.at_drain.append(self._websockets.end_all)
         self.hurried = False
@@ -126,12 +131,17 @@ class Server:
             keepalive_ms=config.keepalive_ms,
             refusal=_refusal(),
         )
-        self.listener: Listener = loop.listen(config.host, config.port, self._handler, config.listen_backlog, limits)
+        self.listener: Listener = loop.listen(
+            config.host, config.port, self._handler, config.listen_backlog, limits, shared=neighbours is not None
+        )
         try:
             check_address(config, has_keys=bool(keyring), address=self.address[0])
         except UsageError:
             self.listener.close()
             raise
+        self.mailbox: Mailbox | None = None
+        if neighbours is not None:
+            self.mailbox = loop.open_mailbox(neighbours.mailbox, self.listener)
         self.service.hosts.listens_on(self.address[0])
         self._sweep = Sweep(loop, config, self.service, self._up_to_date_connections)
 
@@ -227,6 +237,8 @@ class Server:
             self.hurried = True
             return
         self._stopping = True
+        if self.mailbox is not None:
+            self.mailbox.close()
         _log.info("stopping")
         self.loop.spawn(self._stop(), "shutdown")
 

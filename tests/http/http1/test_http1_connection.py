@@ -2,8 +2,9 @@
 
 import pytest
 
-from tests.http.byte_stream import Echo, Peer, make_service
+from tests.http.byte_stream import Echo, FakeCores, Peer, make_service
 from topics.errors import RequestError
+from topics.http.access.keyring import parse_keys
 from topics.http.http1.http1_connection import PIPELINED_BYTES
 from topics.http.wire.transport import Waits
 
@@ -285,3 +286,109 @@ def test_a_client_that_left_is_not_answered_around_anything() -> None:
     peer.http.lost()
     echo.parked[0].reply_around(b"[", b"1" * 100_000, b"]")
     assert peer.wire.sent == b""
+
+
+# --- topics of other cores -------------------------------------------------------------------------------------------
+FAR, FAR_POST = GET % b"far", POST.replace(b"topics/b", b"topics/far")
+
+
+@pytest.fixture
+def cores() -> FakeCores:
+    return FakeCores()
+
+
+@pytest.fixture
+def core(echo: Echo, cores: FakeCores, parser: str) -> Peer:
+    """A client of a core that is not the only one."""
+    return Peer(make_service(echo.routes(), cores=cores, http_parser=parser))
+
+
+def test_a_connection_is_given_to_the_core_of_its_topic_with_all_bytes_from_the_head_on(
+    core: Peer, cores: FakeCores
+) -> None:
+    assert core.send(FAR_POST[:30]) == []
+    assert core.send(FAR_POST[30:] + b'{"ha') == []
+    assert core.send(b'lf":1}' + FAR) == [], "what comes while it leaves is kept"
+    ((number, unread, _stayed),) = cores.given
+    assert (number, unread()) == (1, FAR_POST + b'{"half":1}' + FAR)
+    assert core.http.busy, "a stop waits for it"
+    core.http.lost()
+    assert core.wire.sent == b""
+
+
+def test_requests_of_its_own_before_it_are_answered_here_and_do_not_travel(core: Peer, cores: FakeCores) -> None:
+    assert [response.json["name"] for response in core.send(GET % b"a" + FAR + GET % b"b")] == ["a"]
+    assert cores.given[0].unread() == FAR + GET % b"b"
+
+
+def test_one_that_its_core_does_not_take_is_refused_and_the_next_ones_are_answered(
+    core: Peer, cores: FakeCores
+) -> None:
+    assert core.send(FAR_POST + b'{"half":1}' + GET % b"a") == []
+    core.send(GET % b"b")
+    cores.given[0].stayed(11)
+    refusal, *others = core.wire.take()
+    assert (refusal.status, refusal.code, refusal.headers["retry-after"]) == (503, "not_ready", "1")
+    assert [response.json["name"] for response in others] == ["a", "b"]
+    core.send(FAR)
+    assert len(cores.given) == 2, "it is tried again at the next request"
+
+
+def test_one_that_its_core_does_not_take_before_its_body_is_here_is_refused_after_it(
+    core: Peer, cores: FakeCores
+) -> None:
+    core.send(FAR_POST + b'{"ha')
+    cores.given[0].stayed(11)
+    refusal, other = core.send(b'lf":1}' + GET % b"a")
+    assert (refusal.code, other.json["name"]) == ("not_ready", "a")
+
+
+def test_one_that_cannot_leave_is_refused_at_once(core: Peer, cores: FakeCores) -> None:
+    cores.gives = False
+    refusal, other = core.send(FAR + GET % b"a")
+    assert (refusal.code, other.json["name"]) == ("not_ready", "a")
+
+
+def test_the_end_of_the_stream_after_one_that_stays_closes_the_connection(core: Peer, cores: FakeCores) -> None:
+    core.send(FAR)
+    cores.given[0].stayed(11)
+    core.http.end_of_stream()
+    assert core.wire.closed
+
+
+def test_a_body_that_awaits_a_word_is_asked_for_by_the_core_that_gets_it(core: Peer, cores: FakeCores) -> None:
+    assert core.send(FAR_POST.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n")) == []
+    assert len(cores.given) == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "status"), [(b"GET /v0/topics/far/none", 404), (b"PUT /v0/topics/far/delete", 405), (b"GET /none", 404)]
+)
+def test_a_request_without_a_route_is_refused_here(core: Peer, cores: FakeCores, target: bytes, status: int) -> None:
+    (refusal,) = core.send(target + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert (refusal.status, cores.given) == (status, [])
+
+
+def test_a_request_without_its_key_or_at_a_core_that_stops_is_refused_here(echo: Echo, cores: FakeCores) -> None:
+    core = Peer(make_service(echo.routes(), cores=cores, keyring=parse_keys("secret", 2)))
+    assert [response.status for response in core.send(FAR)] == [401]
+    core = Peer(make_service(echo.routes(), cores=cores))
+    core.service.gate = lambda _plan: RequestError("shutting_down", "it stops")
+    assert [response.code for response in core.send(FAR)] == ["shutting_down"]
+    assert cores.given == []
+
+
+def test_a_key_travels_in_the_bytes(echo: Echo, cores: FakeCores) -> None:
+    core = Peer(make_service(echo.routes(), cores=cores, keyring=parse_keys("secret", 2)))
+    head = FAR.replace(b"\r\n\r\n", b"\r\nAuthorization: Bearer secret\r\n\r\n")
+    for _ in range(2):
+        core.send(head)
+        assert cores.given.pop().unread() == head
+        core = Peer(core.service)
+
+
+def test_a_preflight_is_answered_by_any_core(echo: Echo, cores: FakeCores) -> None:
+    core = Peer(make_service(echo.routes(), cores=cores, allowed_origins=("https://app.example",)))
+    asks = b"Origin: https://app.example\r\nAccess-Control-Request-Method: GET\r\n\r\n"
+    (answer,) = core.send(b"OPTIONS /v0/topics/far HTTP/1.1\r\nHost: localhost\r\n" + asks)
+    assert (answer.status, cores.given) == (200, [])

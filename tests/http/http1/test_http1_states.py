@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.http.byte_stream import Echo, Peer, make_service
+from tests.http.byte_stream import Echo, FakeCores, Peer, make_service
 from tests.ws.passes import Passes
 from topics.common.transitions import Transitions
 from topics.http.http1.http1_connection import HttpConnection
@@ -19,11 +19,12 @@ from topics.http.plan.request_turns import RequestTurns
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "internals" / "requests.md"
 GET = b"GET /v0/topics/a HTTP/1.1\r\nHost: localhost\r\n\r\n"
+FAR = GET.replace(b"topics/a", b"topics/far")
 PARK, STREAM = GET.replace(b"v0/topics/a", b"park"), GET.replace(b"v0/topics/a", b"stream")
 POST = (
     b"POST /v0/topics/a HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 4\r\n\r\n1234"
 )
-HEAD, HEAD_QUEUED, BODY, BODY_QUEUED, ANSWER, STREAMS, CLOSED = Phase
+HEAD, HEAD_QUEUED, BODY, BODY_QUEUED, ANSWER, STREAMS, LEAVING, CLOSED = Phase
 READS, PAUSED, ENDED = Intake
 
 
@@ -58,7 +59,8 @@ class Story(Peer):
     def __init__(self) -> None:
         self.echo = Echo()
         self.passes = Passes()
-        service = make_service(self.echo.routes())
+        self.cores = FakeCores()
+        service = make_service(self.echo.routes(), cores=self.cores)
         service.turns = RequestTurns(self.passes, service.now_ns, 10)  # type: ignore[arg-type]
         super().__init__(service)
         self.http: Recorded = Recorded(service, self.wire)
@@ -136,6 +138,16 @@ def lost_amid_a_stream(story: Story) -> None:
     story.http.lost()
 
 
+def given_to_its_core(story: Story) -> None:
+    story.http.receive(FAR)
+    story.http.lost()
+
+
+def not_taken_by_its_core(story: Story) -> None:
+    story.http.receive(FAR)
+    story.cores.given[0].stayed(11)
+
+
 def refused(story: Story) -> None:
     story.http.receive(b"no request\r\n\r\n")
 
@@ -158,6 +170,8 @@ PHASES_OF: list[tuple[Tell, list[Phase]]] = [
     (lost_before_the_answer, [HEAD, ANSWER, CLOSED]),
     (streamed, [HEAD, ANSWER, STREAMS, HEAD]),
     (lost_amid_a_stream, [HEAD, ANSWER, STREAMS, CLOSED]),
+    (given_to_its_core, [HEAD, LEAVING, CLOSED]),
+    (not_taken_by_its_core, [HEAD, LEAVING, HEAD, ANSWER, HEAD]),
     (refused, [HEAD, CLOSED]),
     (ended, [HEAD, CLOSED]),
 ]

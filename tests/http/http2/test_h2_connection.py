@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.amount import examples
 from tests.engine.fake_store import FakeLoop
-from tests.http.byte_stream import Echo, Peer, Response, make_service
+from tests.http.byte_stream import Echo, FakeCores, Peer, Response, make_service
 from tests.http.http2.h2_peer import H2Client, H2Peer, Seen, frame
 from topics.errors import RequestError
 from topics.http.access.keyring import parse_keys
@@ -36,6 +36,15 @@ def echo() -> Echo:
 @pytest.fixture
 def h2(echo: Echo) -> H2Peer:
     return H2Peer(make_service(echo.routes()))
+
+
+def test_a_request_for_a_topic_of_another_core_is_refused(echo: Echo) -> None:
+    cores = FakeCores()
+    h2 = H2Peer(make_service(echo.routes(), cores=cores))
+    far, near = (h2.client.begin("GET", f"/v0/topics/{name}") for name in ("far", "near"))
+    h2.server.receive(h2.client.take())
+    assert (h2.seen(far).response.code, h2.seen(near).response.json["name"]) == ("not_ready", "near")
+    assert cores.given == []
 
 
 # --- the choice of the protocol --------------------------------------------------------------------------------------

@@ -127,8 +127,9 @@ class Cores:
         ring = self.rings[core]
         loop = Loop(ring, ring.clock)
         handler = Lines(core, loop, self.executed[core], self.seen[core])
-        self.port = loop.listen("127.0.0.1", self.port, handler, shared=True).address[1]
-        box = loop.open_mailbox(mailbox(core), handler)
+        listener = loop.listen("127.0.0.1", self.port, handler, shared=True)
+        self.port = listener.address[1]
+        box = loop.open_mailbox(mailbox(core), listener)
         self.loops[core : core + 1] = [loop]
         self.mailboxes[core : core + 1] = [box]
 

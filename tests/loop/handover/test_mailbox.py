@@ -22,7 +22,7 @@ class Taking:
         self.loop, self.ring = fake_loop()
         self.handler = Recorder()
         self.listener = self.loop.listen("127.0.0.1", 0, self.handler, limits=LIMITS)
-        self.mailbox = self.loop.open_mailbox("/mine", self.handler, LIMITS)
+        self.mailbox = self.loop.open_mailbox("/mine", self.listener)
 
     def come(self, *mail: tuple[int, bytes]) -> list[tuple[object, ...]]:
         self.ring.mail.extend(mail)
@@ -123,6 +123,15 @@ def test_closing_cancels_the_poll_and_then_closes_the_mailbox(on: Taking) -> Non
     on.ring.complete(poll, -errno.ECANCELED)
     on.loop.run_pass(0)
     assert on.ring.one("close").arguments == (70,)
+
+
+def test_closing_takes_what_has_come(on: Taking) -> None:
+    on.ring.mail.append((20, MESSAGE))
+    on.mailbox.close()
+    on.loop.run_pass(0)
+    assert on.handler.take() == [("connected", 1), ("data", 1, b"asked")]
+    on.mailbox.close()
+    assert on.mailbox.taken == 1
 
 
 def test_the_end_of_a_loop_closes_its_mailboxes(on: Taking) -> None:

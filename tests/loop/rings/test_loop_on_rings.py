@@ -141,8 +141,7 @@ def test_a_connection_goes_through_a_mailbox_while_its_client_sends_and_loses_no
                 assert loop.give_away(conn, address, lambda: b"".join(parts), stayed.append)
 
     server.on_receive = give
-    box = loop.open_mailbox(address, server)
-    pair(loop, server, client)
+    box = loop.open_mailbox(address, pair(loop, server, client))
     for start in range(0, len(message), 5_000):
         client.conn.write(message[start : start + 5_000])
         loop.run_pass(0)

@@ -19,6 +19,7 @@ from topics.http.plan.body import Unpacking
 from topics.http.plan.call import Call, run
 from topics.http.plan.gatekeeping import (
     UNREAD_BODY_BYTES_MAX,
+    core_to_ask,
     ignores_body,
     judged_again,
     refusal_before_body,
@@ -39,7 +40,8 @@ HEAD, BODY, ANSWER, STREAM, CLOSED = Phase.HEAD, Phase.BODY, Phase.ANSWER, Phase
 _READS, _PAUSED, _ENDED = Intake.READS, Intake.PAUSED, Intake.ENDED
 _QUEUED = (Phase.HEAD_QUEUED, Phase.BODY_QUEUED)
 _TAKES_INPUT = (HEAD, BODY, *_QUEUED)
-_HOLDS_INPUT = (HEAD, ANSWER, STREAM, Phase.HEAD_QUEUED)
+_HOLDS_INPUT = (HEAD, ANSWER, STREAM, Phase.HEAD_QUEUED, Phase.LEAVING)
+_BUSY = (*_QUEUED, Phase.LEAVING)
 _BEFORE_ANSWER = PHASES.before(ANSWER)
 
 _CHUNKED_STEP_BYTES = 4096
@@ -152,8 +154,11 @@ class HttpConnection:
 
     @property
     def busy(self) -> bool:
-        """Whether a request waits for its turn. The service counts requests in progress."""
-        return self.phase in _QUEUED
+        """Whether a request waits for its turn, or for its core.
+
+        The service counts requests in progress.
+        """
+        return self.phase in _BUSY
 
     @property
     def patient(self) -> bool:
@@ -277,6 +282,8 @@ class HttpConnection:
             if plan.plain and stop <= size and service.gate is None:
                 at = stop
                 self._serve(plan, data[end:stop])
+            elif plan.core is not None and self._leaves(plan, end - at):
+                break
             else:
                 rest = self._begin(plan, data[end:])
                 at = size - len(rest)
@@ -293,6 +300,33 @@ class HttpConnection:
                 self._settle()
             elif self._intake is not _READS and self._waits:
                 self.wait_began()
+
+    def _leaves(self, plan: Plan, head_bytes: int) -> bool:
+        """Begin to give the connection to the core that owns the topic of the next request.
+
+        False: it stays, and the request is answered here.
+        """
+        cores, core = self.service.cores, core_to_ask(self.service, plan)
+        if cores is None or core is None:
+            return False
+        if not cores.give(self.transport, core, self._unread, lambda _error: self._stay(plan, head_bytes)):
+            return False
+        self._enter(Phase.LEAVING)
+        return True
+
+    def _unread(self) -> bytes:
+        return bytes(self._pending)
+
+    def _stay(self, plan: Plan, head_bytes: int) -> None:
+        """Refuse the request whose connection could not be given away, and continue."""
+        if self.phase is not Phase.LEAVING:
+            return
+        self._enter(HEAD)
+        data = self._take_pending()
+        self._running = True
+        rest = self._begin(plan, data[head_bytes:])
+        self._running = False
+        self._advance(rest)
 
     def _settle(self) -> None:
         """Close after the peer's end; pause or resume reading, so that unread answers are bounded.

@@ -26,6 +26,8 @@ class Phase(enum.Enum):
     """A handler or the lane has the request."""
     STREAM = "stream"
     """The answer is a stream that its handler will end."""
+    LEAVING = "leaving"
+    """The connection is given to the core that owns the topic of the next request."""
     CLOSED = "closed"
     """The connection is closed, or another protocol has it."""
 
@@ -42,12 +44,13 @@ class Intake(enum.Enum):
 
 PHASES = Transitions(
     {
-        Phase.HEAD: (Phase.HEAD_QUEUED, Phase.BODY, Phase.ANSWER, Phase.CLOSED),
+        Phase.HEAD: (Phase.HEAD_QUEUED, Phase.BODY, Phase.ANSWER, Phase.LEAVING, Phase.CLOSED),
         Phase.HEAD_QUEUED: (Phase.HEAD, Phase.CLOSED),
         Phase.BODY: (Phase.BODY_QUEUED, Phase.ANSWER, Phase.CLOSED),
         Phase.BODY_QUEUED: (Phase.BODY, Phase.CLOSED),
         Phase.ANSWER: (Phase.HEAD, Phase.STREAM, Phase.CLOSED),
         Phase.STREAM: (Phase.HEAD, Phase.CLOSED),
+        Phase.LEAVING: (Phase.HEAD, Phase.CLOSED),
         Phase.CLOSED: (),
     }
 )

@@ -45,6 +45,11 @@ def refusal_of(service: GatedService, plan: Plan) -> RequestError | None:
     return (gate(plan) if gate is not None else None) or plan.missing
 
 
+def core_to_ask(service: GatedService, plan: Plan) -> int | None:
+    """Return the other core that owns the topic, if nothing else refuses the request."""
+    return plan.core if plan.core is not None and refusal_of(service, plan) is plan.missing else None
+
+
 def judged_again(service: GatedService, plan: Plan) -> tuple[Plan, RequestError | None]:
     """Return the new plan and refusal of an admitted request whose key has changed (R-AUTH-10)."""
     plan = service.planner.again(plan)

@@ -9,6 +9,7 @@ head's digest, which costs the hashing.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from copy import copy
 from hashlib import sha256
 from itertools import islice
@@ -25,7 +26,7 @@ from topics.http.access.routes import Access, Body, Match, Route, RouteTable
 from topics.http.access.scope import Scope
 from topics.http.openapi.known_keys_of import query_names
 from topics.http.wire.compression import offers_gzip
-from topics.http.wire.error_answers import MethodNotAllowedError
+from topics.http.wire.error_answers import ElsewhereError, MethodNotAllowedError
 from topics.http.wire.h2_request import HeaderList, parse_header_list
 from topics.http.wire.parser import HeadParser
 from topics.http.wire.percent import percent_decoded
@@ -50,6 +51,11 @@ _JSON = b"application/json"
 _PREFLIGHT = Route("OPTIONS", "*", Scope.NONE, lambda call: call.reply(b"{}"), always=True, access=Access.PROBE)
 """The route of a browser's question whether a page may send a request, on any path (R-NET-10)."""
 _ASKS = b"access-control-request-method"
+_TOPIC = "/v0/topics/:topic"
+"""The beginning of the patterns of routes whose name is that of a topic."""
+
+Elsewhere = Callable[[str], int | None]
+"""Function that returns the core that owns a topic, if it is another one than this."""
 
 
 class Aim:
@@ -85,6 +91,13 @@ class Aim:
         """Set the decoded query, and forget the text, which contains a secret."""
         self._text, self._query = "", query
         return self
+
+    def look_elsewhere(self, elsewhere: Elsewhere) -> None:
+        """Set the refusal of a request for a topic that another core owns."""
+        if self.missing is None and self.route is not None and self.route.pattern.startswith(_TOPIC):
+            core = elsewhere(self.name)
+            if core is not None:
+                self.missing = ElsewhereError(core)
 
     def as_preflight(self) -> Aim:
         """Return the aim of a preflight of this path, which need not exist."""
@@ -126,6 +139,7 @@ class Plan:
         "answer_headers",
         "child",
         "content_length",
+        "core",
         "counted",
         "expects_continue",
         "forbidden",
@@ -172,6 +186,8 @@ class Plan:
         """Whether unknown keys and parameters are refused (2.5)."""
         if self.strict and self.missing is None:
             self.missing = _unknown_parameter(aim, verdict)
+        self.core = self.missing.core if isinstance(self.missing, ElsewhereError) else None
+        """The core that owns the topic, if it is another one: see `core_to_ask`."""
         self.foreign = foreign
         self.principal, self.counted, self.unauthorized, self.forbidden = verdict
         self.content_length = length
@@ -275,10 +291,12 @@ class Planner:
         max_head_fields: int = 100,
         max_body_bytes: int = 64 << 20,
         max_command_bytes: int = 0,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         """Set the limits; max_body_bytes and max_command_bytes may be 0 for no limit.
 
-        max_command_bytes applies to the bodies of routes that are not `large`.
+        max_command_bytes applies to the bodies of routes that are not `large`. elsewhere: None for
+        a server of one core, which owns all topics.
         """
         self.kept: dict[bytes, Plan] = {}
         """Plans by whole head. Connections read it; this class fills it."""
@@ -295,6 +313,7 @@ class Planner:
         self._parser = parser
         self._hosts = hosts
         self._guard = guard
+        self._elsewhere = elsewhere
         self._aims: dict[tuple[bytes, bytes], Aim] = {}
 
     def forget(self) -> None:
@@ -364,6 +383,8 @@ class Planner:
         fresh = aim is None
         if aim is None:
             aim = Aim(request, self._routes)
+            if self._elsewhere is not None:
+                aim.look_elsewhere(self._elsewhere)
         token = token_of(request.query) if request.query else None
         cors = self._hosts.cors_headers(request)
         if cors and request.method == "OPTIONS" and _ASKS in request.headers:

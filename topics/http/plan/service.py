@@ -32,6 +32,7 @@ from topics.http.streams.open_streams import OpenStreams, StreamLoop
 from topics.http.wire.compression import Compressor
 from topics.http.wire.parser import open_parser
 from topics.http.wire.response import ResponseWriter
+from topics.http.wire.transport import Transport
 
 _SERVED = 256
 
@@ -63,6 +64,20 @@ class Probes(Protocol):
 
     @property
     def scrapes(self) -> MetricsPages: ...
+
+
+class OtherCores(Protocol):
+    """The other cores of a server, which own topics, too."""
+
+    def elsewhere(self, topic: str) -> int | None:
+        """Return the core that owns a topic, if it is another one than this."""
+
+    def give(self, transport: Transport, core: int, unread: Callable[[], bytes], stayed: Callable[[int], None]) -> bool:
+        """Begin to give a connection to another core, between two requests. False: it stays.
+
+        unread(): called once; the bytes that were received and are not handled. After it the
+        connection is lost, or `stayed(errno)` is called, because it could not be given.
+        """
 
 
 class ServiceLoop(StreamLoop, Protocol):
@@ -97,8 +112,10 @@ class Service:
         open_websocket: Callable[[Any], None] = _no_websocket,
         access_log: AccessLog | None = None,
         watch_audience: Audience | None = None,
+        cores: OtherCores | None = None,
     ) -> None:
         """access_log: gets a line for each answer. watch_audience: that of streams of one topic.
+        cores: the other ones; None if there are none.
 
         open_websocket: handles the call of an upgrade whose path and method are valid.
         """
@@ -122,7 +139,9 @@ class Service:
             max_head_fields=config.max_head_fields,
             max_body_bytes=config.max_body_bytes,
             max_command_bytes=config.max_command_bytes,
+            elsewhere=None if cores is None else cores.elsewhere,
         )
+        self.cores = cores
         self.writer = ResponseWriter()
         gzip = config.gzip_level, config.gzip_min_bytes, config.gzip_max_bytes
         self.compressor = Compressor(*gzip, self._spend_reading)

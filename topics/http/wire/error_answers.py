@@ -74,6 +74,17 @@ class MethodNotAllowedError(RequestError):
         self.allow = allow
 
 
+class ElsewhereError(RequestError):
+    """A request for a topic of another core, if that core does not get its connection.
+
+    core: the one that owns the topic.
+    """
+
+    def __init__(self, core: int) -> None:
+        super().__init__("not_ready", "another core has the topic, and cannot take the request; try again in a second")
+        self.core = core
+
+
 def status_of(error: RequestError) -> int:
     return STATUS[error.code]
 

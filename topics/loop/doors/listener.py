@@ -44,10 +44,10 @@ class Listener:
         "_shedding",
         "_spare_fd",
         "_stopping",
-        "_streams",
         "_timer",
         "_traffic",
         "address",
+        "streams",
     )
 
     def __init__(self, clock: Clock, traffic: Traffic, streams: Streams, fd: int, address: tuple[str, int]) -> None:
@@ -55,7 +55,7 @@ class Listener:
         """Host and port bound. If port 0 was asked for, it is the one that the kernel chose."""
         self._clock = clock
         self._traffic = traffic
-        self._streams = streams
+        self.streams = streams
         self._fd = fd
         self._accept_data = 0
         self._spare_fd = -1
@@ -68,11 +68,11 @@ class Listener:
         self._arm()
 
     def __repr__(self) -> str:
-        return f"<Listener {self.address[0]}:{self.address[1]} {len(self._streams.connections)} connections>"
+        return f"<Listener {self.address[0]}:{self.address[1]} {len(self.streams.connections)} connections>"
 
     @property
     def connections(self) -> list[Connection]:
-        return list(self._streams.connections.values())
+        return list(self.streams.connections.values())
 
     @property
     def accepting(self) -> bool:
@@ -129,7 +129,7 @@ class Listener:
             traffic.stats.bogus_accepts += 1
             self._close_fd(fd)
             return
-        if self._stopping or self._streams.is_full:
+        if self._stopping or self.streams.is_full:
             self._refuse(fd)
         elif self._shedding:
             self._open_spare(lambda found: self._serve(fd, peer) if found and not self._stopping else self._refuse(fd))
@@ -139,10 +139,10 @@ class Listener:
     def _serve(self, fd: int, peer: tuple[str, int]) -> None:
         self._traffic.stats.accepts += 1
         self._back_off_ns = _BACK_OFF_NS_MIN
-        self._traffic.open(self._streams, fd, peer)
+        self._traffic.open(self.streams, fd, peer)
 
     def _refuse(self, fd: int) -> None:
-        self._traffic.refuse(self._streams, fd, self._on_refused)
+        self._traffic.refuse(self.streams, fd, self._on_refused)
 
     def _on_refused(self, fd: int) -> None:
         self._close_fd(fd)
@@ -164,7 +164,7 @@ class Listener:
                 "accept on %s:%d failed: %s; %d connections open, trying again in %d ms",
                 *self.address,
                 os.strerror(error),
-                len(self._streams.connections),
+                len(self.streams.connections),
                 self._back_off_ns // 1_000_000,
             )
         shed = error in _OUT_OF_DESCRIPTORS

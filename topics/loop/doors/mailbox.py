@@ -25,7 +25,7 @@ _LOG_EVERY_NS = 1_000_000_000
 
 
 class Mailbox:
-    """Takes connections until `close`. Those that wait in it then end without an answer."""
+    """Takes connections until `close`. Those that come after it end without an answer."""
 
     def __init__(self, clock: Clock, traffic: Traffic, streams: Streams, path: str) -> None:
         """Raises: OSError, there can be no socket at this path."""
@@ -44,10 +44,11 @@ class Mailbox:
         self._wait()
 
     def close(self) -> None:
-        """Take no more. Idempotent."""
+        """Take what has come, and no more. Idempotent."""
         if self._closing:
             return
         self._closing = True
+        self._take_some()
         traffic = self._traffic
         if self._poll:
             traffic.ring.queue_cancel(traffic.operations.expect(CONTROL, ignore), self._poll)
@@ -68,10 +69,13 @@ class Mailbox:
             self._lose(os.strerror(-res), 0)
             self._traffic.call_later(_POLL_AGAIN_NS, self._wait)
         else:
-            for _ in range(TAKEN_MAX):
-                if not self._take():
-                    break
+            self._take_some()
             self._wait()
+
+    def _take_some(self) -> None:
+        for _ in range(TAKEN_MAX):
+            if not self._take():
+                break
 
     def _take(self) -> bool:
         """Take the next connection. Return False if there is none."""
