@@ -569,6 +569,8 @@ class Connection:
 
         has_ended: the end of the peer's data came since `begin_leaving`.
         """
+        if not self._held:
+            self._held = None  # so that the next pause ends the receive, too
         if not was_paused:
             self.resume_reading()
         if has_ended and self.phase == OPEN and not self._held:

@@ -132,6 +132,20 @@ def test_one_that_cannot_be_sent_stays_and_reads_on_after_the_bytes_that_it_hold
     assert on.sent().unread == b"heldaway again", "it may try again"
 
 
+def test_one_that_stayed_without_bytes_held_ends_its_receive_at_the_next_attempt_too(on: Leaving) -> None:
+    on.ring.gives = -errno.EAGAIN
+    on.ask()
+    on.receive_ends()
+    on.run()
+    on.recv = on.ring.one("recv")
+    on.ring.gives, on.pending = 0, b""
+    cancel = on.ask()
+    assert cancel is not None
+    assert cancel.arguments == (on.recv.user_data,)
+    on.receive_ends()
+    assert on.sent().unread == b"away"
+
+
 def test_one_that_cannot_be_sent_gets_the_end_of_the_stream_that_came_meanwhile(on: Leaving) -> None:
     on.ring.gives = -errno.EAGAIN
     on.ask()
