@@ -12,6 +12,7 @@ import pytest
     [
         "one_write",
         "lone",
+        "grouped",
         "strict",
         "file_batches",
         "producers",
