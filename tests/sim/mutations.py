@@ -1337,8 +1337,10 @@ MUTANTS = (
     _one(
         "a dead letter's copy not synced",
         "engine/write/appender.py",
-        "self._core.clock.now_ms(), None, False, done, synced=True)",
-        "self._core.clock.now_ms(), None, False, done)",
+        "            now_ms = self._core.clock.now_ms()\n"
+        "            self._stage(topic, rows, flags_in(rows.spans), None, now_ms, None, False, done, synced=True)",
+        "            now_ms = self._core.clock.now_ms()\n"
+        "            self._stage(topic, rows, flags_in(rows.spans), None, now_ms, None, False, done)",
         "tests/contract/queues/test_queue_durability.py",
     ),
     _one(
@@ -2128,8 +2130,8 @@ MUTANTS = (
     _one(
         "jobs with delays staged before the directory is marked",
         "engine/write/format_wait.py",
-        "        if number < DIRECTORY_FORMAT and any_timed(spans):\n",
-        "        if number < 0:\n",
+        "        if flags & TIMES:\n",
+        "        if False:\n",
         _DELAYS,
     ),
     _one(
@@ -2335,8 +2337,8 @@ MUTANTS = (
     _one(
         "a dead letter deleted before its job is durable",
         "engine/write/appender.py",
-        "self._stage(topic, rows, None, now_ms, None, False, done, synced=True)",
-        "self._stage(topic, rows, None, now_ms, None, False, done, synced=False)",
+        "                self._stage(topic, rows, flags_in(rows.spans), None, now_ms, None, False, done, synced=True)",
+        "                self._stage(topic, rows, flags_in(rows.spans), None, now_ms, None, False, done, synced=False)",
         _REDRIVE,
     ),
     _one(

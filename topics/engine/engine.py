@@ -536,8 +536,10 @@ class Engine:
         self._forwarding.flush()
         self._scheduler.drain()
         core.turns.next_pass()
-        core.searches.next_pass()
-        core.usage.reclaim.next_pass()
+        if core.searches.has_begun:
+            core.searches.next_pass()
+        if core.usage.reclaim.has_begun:
+            core.usage.reclaim.next_pass()
         if core.turns:
             self._reads.trim()
         else:

@@ -10,7 +10,7 @@ USUAL = tuple(b"0.0" if us == 0 else b"%d.%03d" % (us // 1000, us % 1000) for us
 
 def milliseconds(ns: int) -> bytes:
     """Return nanoseconds as JSON milliseconds with three decimals; 0.0 for a negative duration."""
+    if 0 <= ns < USUAL_NS:
+        return USUAL[ns // 1000]
     us = ns // 1000
-    if 0 <= us < len(USUAL):
-        return USUAL[us]
     return b"%d.%03d" % (us // 1000, us % 1000) if us > 0 else b"0.0"

@@ -37,6 +37,8 @@ class StepQueue:
         self._waiting: deque[tuple[Iterator[None], Callable[[], None]]] = deque()
         self._continued = -1
         """The pass in which the waiting work was continued."""
+        self.has_begun = False
+        """Whether a work has begun in this pass, or waits: otherwise `next_pass` does nothing."""
 
     def __len__(self) -> int:
         """Return the number of works that are not done."""
@@ -49,6 +51,7 @@ class StepQueue:
     def run(self, work: Iterator[None], then: Callable[[], None] | None = None) -> None:
         """Begin work and call `then` when its last step is done, perhaps before this returns."""
         then = then or _nothing
+        self.has_begun = True
         if self._at_once:
             for _ in work:
                 pass
@@ -69,6 +72,7 @@ class StepQueue:
         if not self._waiting:
             self._left = self._a_pass
             self._passes = 0
+            self.has_begun = False
             return
         if self._continued == (number := self._timers.passes):
             return

@@ -28,7 +28,6 @@ from topics.store.format.topic_rows import place_rows
 from topics.store.wal.write_batch import Commit
 
 _PLACED_BYTES = PLACED.size
-_id_of = attrgetter("id")
 _index_of = attrgetter("index")
 
 Tags = list[bytes | None] | NDArray[np.uint32] | None
@@ -185,28 +184,28 @@ class Append(Operation[AppendCore]):
 
     def apply(self, commit: Commit) -> None:
         """Publish: extend indexes, show heads, apply caps, wake waiters, answer writers."""
-        core, file_id, first_seqs = self.core, self.file_id, self.first_seqs
+        core, topics, file_id, first_seqs = self.core, self.topics, self.file_id, self.first_seqs
+        usage, unsynced = core.usage, commit.unsynced
         if file_id:
             self.place(file_id, 0)
         else:
             self.place(commit.file_id, commit.base)
         # Copies by position name the file of the originals.
-        if not file_id or not core.usage.is_memory(file_id):
-            core.in_log.update(map(_id_of, self.topics))
+        is_logged = not file_id or not usage.is_memory(file_id)
         if self.delayed is not None and self.topic.queue is not None:
             self.topic.queue.hold_back(*self.delayed)
         if self.ends is not None:
             self.topic.note_ends(*self.ends)
             core.quiet_until_ms = min(core.quiet_until_ms, min(self.ends[1]) + 1)
-        publish_each(self.topics, first_seqs, self.counts, self.sizes, self.stamps)
-        unsynced = commit.unsynced
-        for topic, first in zip(self.topics, first_seqs, strict=True):
+        publish_each(topics, first_seqs, self.counts, self.sizes, self.stamps)
+        for topic, first in zip(topics, first_seqs, strict=True):
+            if is_logged:
+                core.in_log.add(topic.id)
             if unsynced is not None:
                 unsynced.setdefault(topic.id, first)
             if topic.waiters or topic.routers:
                 notify(core, topic)
         size = sum(self.sizes)
-        usage = core.usage
         usage.pending_bytes -= size
         usage.appended_bytes += size
         usage.appended_records += sum(self.counts)
@@ -225,11 +224,11 @@ class Append(Operation[AppendCore]):
 
         base: the file offset that their starts are relative to.
         """
-        if len(self.placed) == _PLACED_BYTES:
-            index_some(self.topic, self.first_seqs[0], 1, self.placed, 0, self.tags, file_id, base)
-            return
-        columns = (self.topics, self.first_seqs, self.counts, self.sizes)
-        index_rows(self.core.usage, *columns, self.placed, self.tags, file_id, base)
+        topics, first_seqs, counts = self.topics, self.first_seqs, self.counts
+        if len(topics) == 1:
+            index_some(topics[0], first_seqs[0], counts[0], self.placed, 0, self.tags, file_id, base)
+        else:
+            index_rows(self.core.usage, topics, first_seqs, counts, self.sizes, self.placed, file_id, base)
 
     def fail(self, error: TopicsError) -> None:
         """Fail the writes. The seqs are burned, because the frames may be found after a restart."""
@@ -305,17 +304,13 @@ def index_rows(  # noqa: PLR0917 - columns
     counts: Sequence[int],
     sizes: Sequence[int],
     placed: bytes | bytearray,
-    tags: Tags,
     file_id: int,
     base: int,
 ) -> None:
-    """Put rows into the indexes of topics; columns as in `Append`, tags only with one topic.
+    """Put rows without tags into the indexes of topics; columns as in `Append`.
 
     One call fills the columns of all indexes whose last chunk has room for all of a topic's rows.
     """
-    if tags is not None:
-        index_some(topics[0], first_seqs[0], counts[0], placed, 0, tags, file_id, base)
-        return
     columns, runs, left = extend_each(list(map(_index_of, topics)), first_seqs, counts, sizes, file_id)
     records, size = sum(counts), sum(sizes)
     if left:
@@ -328,7 +323,7 @@ def index_rows(  # noqa: PLR0917 - columns
         usage.bytes += size
         usage.placed(file_id, records)
     for at in left:
-        index_some(topics[at], first_seqs[at], counts[at], placed, starts[at], tags, file_id, base)
+        index_some(topics[at], first_seqs[at], counts[at], placed, starts[at], None, file_id, base)
 
 
 def index_some(  # noqa: PLR0917 - columns

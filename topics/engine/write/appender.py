@@ -33,12 +33,23 @@ from topics.engine.write.admission import (
 )
 from topics.engine.write.append import Append, AppendCore, append_to, notify, publish_lone
 from topics.engine.write.evictions import EvictionCore, has_to_wait, log_evictions
-from topics.engine.write.format_wait import FormatWait
+from topics.engine.write.format_wait import NEWER_FLAGS, FormatWait
 from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.reservations import reserve, reserve_ahead
 from topics.engine.write.retention import expire
 from topics.errors import TopicsError
-from topics.store.format.rows import Framed, Rows, any_delayed, any_timed, delays_in, tags_in, ttls_in
+from topics.store.format.rows import (
+    TAG,
+    TIMES,
+    Framed,
+    Rows,
+    any_delayed,
+    any_timed,
+    delays_in,
+    flags_in,
+    tags_in,
+    ttls_in,
+)
 from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.wal.commitment import AT_ONCE
@@ -205,12 +216,14 @@ class Appender:
         """See `Engine.append`."""
         if not self._format.is_newest and self._format_wait.join(request, done):
             return
-        topic = None if any_timed(request.rows.spans) else self._plain(request)
+        rows = request.rows
+        flags = flags_in(rows.spans)
+        topic = None if flags & TIMES else self._plain(request)
         try:
             if topic is not None and request.frames is None:
-                if not self._format.is_newest and self.waits_for_format(topic, request, done):
+                if flags & NEWER_FLAGS and not self._format.is_newest and self.waits_for_format(topic, request, done):
                     return
-                self._stage(topic, request.rows, request.node, self._core.clock.now_ms(), None, False, done)
+                self._stage(topic, rows, flags, request.node, self._core.clock.now_ms(), None, False, done)
             else:
                 self._append_checked(self._core.registry.named(request.topic), request, done)
         except TopicsError as error:
@@ -273,7 +286,8 @@ class Appender:
             if topic is None:
                 topic = self._lifecycle.create_for(AppendRequest(name, rows, config=DEFAULT))
             topic.stop_filling()
-            self._stage(topic, rows, None, self._core.clock.now_ms(), None, False, done, synced=True)
+            now_ms = self._core.clock.now_ms()
+            self._stage(topic, rows, flags_in(rows.spans), None, now_ms, None, False, done, synced=True)
             topic.stop_filling()
         except TopicsError as error:
             done(error)
@@ -294,7 +308,7 @@ class Appender:
                 now_ms = self._core.clock.now_ms()
                 check_admission(self._core, topic, rows, now_ms)
                 topic.stop_filling()
-                self._stage(topic, rows, None, now_ms, None, False, done, synced=True)
+                self._stage(topic, rows, flags_in(rows.spans), None, now_ms, None, False, done, synced=True)
                 topic.stop_filling()
             except TopicsError as error:
                 done(error)
@@ -346,7 +360,8 @@ class Appender:
             if not self._format.is_newest and self.waits_for_format(topic, request, done):
                 return
             if request.frames is None:
-                self._stage(topic, request.rows, request.node, now_ms, identity, created, done)
+                rows = request.rows
+                self._stage(topic, rows, flags_in(rows.spans), request.node, now_ms, identity, created, done)
             else:
                 self._stage_prebuilt(topic, request, request.frames, now_ms, identity, created, done)
         except TopicsError as error:
@@ -436,6 +451,7 @@ class Appender:
         self,
         topic: Topic,
         rows: Rows,
+        flags: int,
         node: bytes | None,
         now_ms: int,
         identity: Identity | None,
@@ -446,12 +462,12 @@ class Appender:
     ) -> None:
         """Give out seqs and put the frames into the log's filling batch.
 
+        flags: `flags_in` the rows.
         Raises: TopicsError; nothing is staged then.
         """
         core, count, first = self._core, rows.count, topic.next_seq
         ts, last = topic.stamp(now_ms), first + count - 1
         extension = b"" if identity is None else identity.begin(core, topic, rows, node, now_ms)
-        timed = any_timed(rows.spans)
         filling: TakesRows | None = topic.filling
         in_memory: Append | None = None
         if topic.stage_class == "ephemeral":
@@ -473,9 +489,10 @@ class Appender:
                 log_evictions(core, topic, topic.config, records=records, size=size)
         if identity is not None:
             done = self._begin(topic, identity, done)
-        if timed:
+        if flags & TIMES:
             filling.note_times(first, ts, delays_in(rows), ttls_in(rows))
-        filling.add((count, created, done), count, rows.size, framed, ts, tags_in(rows))
+        tags = tags_in(rows) if flags & TAG else None
+        filling.add((count, created, done), count, rows.size, framed, ts, tags)
         if in_memory is not None:
             in_memory.on_commit(AT_ONCE)
         elif last > topic.ample and topic.is_short(first):
@@ -514,7 +531,8 @@ class Appender:
         """
         now_ms = self._core.clock.now_ms()
         if request.frames is None:
-            self._stage(topic, request.rows, request.node, now_ms, identity, False, done)
+            rows = request.rows
+            self._stage(topic, rows, flags_in(rows.spans), request.node, now_ms, identity, False, done)
         else:
             self._stage_prebuilt(topic, request, request.frames, now_ms, identity, False, done)
 

@@ -17,8 +17,11 @@ from topics.engine.state.append_request import AppendRequest, Waiting
 from topics.engine.values.ports import FormatPort
 from topics.engine.values.results import AppendResult, Done
 from topics.errors import StorageError
-from topics.store.format.rows import any_bytes, any_timed
+from topics.store.format.rows import BYTES, TIMES, flags_in
 from topics.store.format.segment_format import DIRECTORY_FORMAT, SECOND_DIRECTORY_FORMAT
+
+NEWER_FLAGS = BYTES | TIMES
+"""Flags of rows that the first format has not: without them `lacks` is 0."""
 
 
 class FormatWait:
@@ -42,9 +45,10 @@ class FormatWait:
     def lacks(self, spans: bytes) -> int:
         """Return the format that the directory needs for these rows; 0 if it has it."""
         number = self.format.number
-        if number < DIRECTORY_FORMAT and any_timed(spans):
+        flags = flags_in(spans) if number < DIRECTORY_FORMAT else 0
+        if flags & TIMES:
             return DIRECTORY_FORMAT
-        return SECOND_DIRECTORY_FORMAT if number < SECOND_DIRECTORY_FORMAT and any_bytes(spans) else 0
+        return SECOND_DIRECTORY_FORMAT if flags & BYTES and number < SECOND_DIRECTORY_FORMAT else 0
 
     def join(self, request: AppendRequest, done: Done[AppendResult]) -> bool:
         """Queue a write after the waiting writes of its topic. Return False if there are none."""

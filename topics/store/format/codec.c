@@ -121,6 +121,13 @@ int64_t tp_frame_topics(char *dest, uint64_t at, uint64_t room, const char *buff
     return (int64_t)(at - begin);
 }
 
+uint32_t tp_row_flags(const char *rows, uint32_t count)
+{
+    uint32_t flags = 0;
+    for (const any_row *row = (const any_row *)rows, *end = row + count; row < end; row++) flags |= row->flags;
+    return flags;
+}
+
 /* Writes rows into the columns of one index, whose six addresses are given, from `first` on. */
 static uint64_t place_run(const uint64_t *columns, uint32_t first, const any_placed *entry, uint32_t count,
                           uint32_t file_id, uint32_t base)

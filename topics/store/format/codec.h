@@ -89,6 +89,9 @@ int64_t tp_frame_rows(char *dest, uint64_t at, uint64_t room, const char *buffer
                       uint32_t flags, const char *node, uint32_t node_len, uint32_t has_node, const char *ext,
                       uint32_t ext_len, uint64_t start, char *placed);
 
+/* Returns the flags that any of `count` rows (struct tp_row) has. */
+uint32_t tp_row_flags(const char *rows, uint32_t count);
+
 /* The next batch of lone writes to one topic, as long as nothing else happens: its place, what its
  * header and frames have, and its bounds. tp_frame_next moves all of this on. */
 struct tp_next_batch {

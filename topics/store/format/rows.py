@@ -55,7 +55,7 @@ DELAY, TTL, TIMES = lib.TP_ROW_DELAY, lib.TP_ROW_TTL, lib.TP_ROW_TIMES
 these, or before `data`, are the ttl; both flags.
 """
 TIME_BYTES: int = lib.TP_TIME_BYTES
-assert TIMES & 0xFF00 == TIMES, "`any_timed` reads one byte of the flags"
+assert (TAG | NODE | META | BYTES | TIMES) >> 16 == 0, "`flags_in` reads two bytes of one row's flags"
 
 ROW_BYTES = ROW.size
 BUFFER_MAX = (1 << 32) - 1
@@ -63,12 +63,8 @@ BUFFER_MAX = (1 << 32) - 1
 _FLAGS_AT = ROW_BYTES - 4
 _TIMES_AT = _FLAGS_AT + 1
 """The byte of the flags with DELAY and TTL, and no others."""
-_DELAY_BIT = DELAY >> 8
 _MANY = 32
 """Rows from which on columns are faster than rows one by one."""
-_FLAGS_WITHOUT_TAG = bytes(
-    flags for flags in range((TAG | NODE | META | BYTES) + 1) if not flags & ~(NODE | META | BYTES)
-)
 
 
 class Rows(NamedTuple):
@@ -167,25 +163,21 @@ class RowRecord(NamedTuple):
     ttl_ms: int = 0
 
 
+def flags_in(spans: bytes | memoryview) -> int:
+    """Return the flags that any of the packed rows has."""
+    if len(spans) == ROW_BYTES:
+        return spans[_FLAGS_AT] | spans[_TIMES_AT] << 8
+    return lib.tp_row_flags(spans if type(spans) is bytes else ffi.from_buffer(spans), len(spans) // ROW_BYTES)
+
+
 def any_tagged(spans: bytes | memoryview) -> bool:
-    """Return whether any of the packed rows has a tag; reads one byte per row."""
-    if len(spans) == ROW_BYTES:
-        return bool(spans[_FLAGS_AT] & TAG)
-    return bool(bytes(spans[_FLAGS_AT::ROW_BYTES]).strip(_FLAGS_WITHOUT_TAG))
-
-
-def any_bytes(spans: bytes | memoryview) -> bool:
-    """Return whether the data of any of the packed rows is bytes; reads one byte per row."""
-    if len(spans) == ROW_BYTES:
-        return bool(spans[_FLAGS_AT] & BYTES)
-    return not bytes(spans[_FLAGS_AT::ROW_BYTES]).isascii()
+    """Return whether any of the packed rows has a tag."""
+    return flags_in(spans) & TAG != 0
 
 
 def any_timed(spans: bytes | memoryview) -> bool:
-    """Return whether any of the packed rows has a delay or a ttl; reads one byte per row."""
-    if len(spans) == ROW_BYTES:
-        return bool(spans[_TIMES_AT])
-    return bool(bytes(spans[_TIMES_AT::ROW_BYTES]).strip(b"\0"))
+    """Return whether any of the packed rows has a delay or a ttl."""
+    return flags_in(spans) & TIMES != 0
 
 
 class RowTimes(NamedTuple):
@@ -198,7 +190,7 @@ class RowTimes(NamedTuple):
 
 def any_delayed(spans: bytes | memoryview) -> bool:
     """Return whether any of the packed rows has a delay."""
-    return any_timed(spans) and any(times & _DELAY_BIT for times in set(bytes(spans[_TIMES_AT::ROW_BYTES])))
+    return flags_in(spans) & DELAY != 0
 
 
 def delays_in(rows: Rows) -> RowTimes:
@@ -227,7 +219,7 @@ def _times_at(buffer: bytes | bytearray | memoryview, which: NDArray[np.intp], s
 
 def tags_in(rows: Rows) -> list[bytes | None] | None:
     """Return the tag of each row; None if no row has a tag."""
-    if not any_tagged(rows.spans):
+    if not flags_in(rows.spans) & TAG:
         return None
     buffer, tags = rows.buffer, list[bytes | None]()
     if rows.count >= _MANY:

@@ -361,7 +361,8 @@ class ShardedLog:
     @property
     def backlog_bytes(self) -> int:
         """Bytes staged or in flight, over all shards."""
-        return sum(wal.backlog_bytes for wal in self._wals)
+        wals = self._wals
+        return wals[0].backlog_bytes if len(wals) == 1 else sum([wal.backlog_bytes for wal in wals])
 
     @property
     def unsynced_bytes(self) -> int:

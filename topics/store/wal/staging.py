@@ -291,7 +291,8 @@ class Staging:
     @property
     def waiters(self) -> int:
         """Number of callbacks that wait for their batch."""
-        return len(self.filling.waiters) + sum(len(batch.waiters) for batch in self._closed)
+        filling = len(self.filling.waiters)
+        return filling + sum([len(batch.waiters) for batch in self._closed]) if self._closed else filling
 
     def _close_filling(self) -> None:
         self._closed.append(self.filling)
