@@ -44,6 +44,7 @@ class RealWorld(Harness):
         self.store = self.real_loop.run_task(opening)  # type: ignore[assignment]
         self.engine = Engine(self.loop, self.config, self.stored, self.store)
         self.real_loop.on_pass_end(self.engine.flush, 10)
+        self.real_loop.on_pass_end(self.engine.look_again, 25)
 
     def settle(self, error: Any = None) -> None:
         """Passes until nothing staged is left undecided."""

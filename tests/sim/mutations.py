@@ -11,6 +11,7 @@ _DELETES = "tests/sim/whole/scenarios/test_lasting_deletes.py"
 _CHECKPOINTS = "tests/sim/whole/scenarios/test_failing_checkpoints.py"
 _FORWARDED = "tests/sim/whole/scenarios/test_forwarded_records.py"
 _CARRIED = "tests/engine/routers/test_carried_steps.py"
+_IN_PLACE = "tests/store/wal/test_in_place.py"
 _WAITING = "tests/sim/whole/scenarios/test_waiting_readers.py"
 _FULL_DISKS = "tests/sim/whole/scenarios/test_full_disks.py"
 _RECOVERY = "tests/store/recovery/test_recovery.py"
@@ -931,6 +932,20 @@ MUTANTS = (
         "            self.service.again()  # later bytes run now, and the log has had its turn\n",
         "            pass\n",
         f"{_WAITING}::test_a_write_that_came_behind_one_of_the_lane_is_committed_without_another_reason_to_wake_up",
+    ),
+    _one(
+        "readers that a commit at the end of a pass has woken left to the next pass",
+        "engine/engine.py",
+        "            core.loop.again()\n",
+        "            pass\n",
+        f"{_IN_PLACE}::test_a_reader_that_waits_gets_what_a_server_commits_in_place_in_the_same_pass",
+    ),
+    _one(
+        "what callbacks of a commit stage left to the next pass, which may not come",
+        "store/wal/shard.py",
+        "            if not (state.is_only and self.staging.is_empty):\n",
+        "            if not state.is_only:\n",
+        f"{_IN_PLACE}::test_a_pass_with_a_commit_in_place_ends_once_unless_its_callbacks_stage_more",
     ),
     _one(
         "the end of a pass left out although more than one settled receive came",

@@ -93,14 +93,16 @@ from topics.store.wal.next_batch import Caller
 
 FLUSH_ORDER = 10
 """The engine's place among the hooks at the end of a pass: before the log's, which commits."""
+LOOK_ORDER = 25
+"""Its place after the log's."""
 _QUEUES_A_STEP = 1000
 
 
 class Engine:
     """The operations on topics, from the end of recovery on.
 
-    stored: what recovery has found. `flush` belongs to the loop's hooks at the end of a pass, at
-    `FLUSH_ORDER` (stored_engine.py).
+    stored: what recovery has found. `flush` and `look_again` belong to the loop's hooks at the end
+    of a pass, at `FLUSH_ORDER` and `LOOK_ORDER` (stored_engine.py).
     """
 
     def __init__(self, loop: LoopPort, config: Config, stored: StoredState, store: StorePort) -> None:
@@ -131,6 +133,8 @@ class Engine:
         """The archive of the log."""
         self._routers = RouterManager(core, self._lifecycle, forwarding)
         self._verifier = StateVerifier(core.registry, core.usage, core.files) if config.verify else None
+        self._has_asked = False
+        """Whether the end of this pass has asked for another one."""
         self._ends = StepQueue(loop, STEPS_A_PASS)
         """Waits that end because the engine does."""
         stored.usage.reclaim.take_turns()
@@ -548,11 +552,18 @@ class Engine:
             for topic in core.filled:
                 topic.stop_filling()
             core.filled = []
-        if core.awake or core.forwardable:
+        self._has_asked = bool(core.awake or core.forwardable)
+        if self._has_asked:
             # A read has caused these changes: their waiters get a pass of their own.
             another_pass(core.loop)
         if self._verifier is not None:
             self._verifier.check_pass()
+
+    def look_again(self) -> None:
+        """Have the pass end once more if its commits have woken readers or routers: see `flush`."""
+        core = self._core
+        if (core.awake or core.forwardable) and not self._has_asked:
+            core.loop.again()
 
     # --- files -------------------------------------------------------------------------------------------------------
     def with_synced_seq(self, state: TopicState) -> TopicState:

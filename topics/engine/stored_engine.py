@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from topics.common.histograms import Distribution, Histogram
 from topics.config import Config
-from topics.engine.engine import FLUSH_ORDER, Engine
+from topics.engine.engine import FLUSH_ORDER, LOOK_ORDER, Engine
 from topics.engine.recovery.engine_catalog import EngineCatalog
 from topics.engine.recovery.known_seqs import IdAndHead
 from topics.engine.shared.stored_state import StoredState
@@ -107,6 +107,7 @@ class StoredEngine:
         if store.log.is_frozen:
             engine.freeze()
         loop.on_pass_end(engine.flush, FLUSH_ORDER)
+        loop.on_pass_end(engine.look_again, LOOK_ORDER)
         return cls(engine, store, stored.registry)
 
     @property

@@ -12,6 +12,7 @@ from functools import partial
 import pytest
 from typing_extensions import Buffer
 
+from tests.engine.harness import records
 from tests.engine.real_world import RealWorld
 from tests.sim import Faults, SimStoppedError
 from tests.sim.world.ring_core import LATENCY_NS
@@ -66,6 +67,23 @@ def test_a_turn_of_the_loop_is_enough_and_asks_the_ring_for_nothing() -> None:
     world.loop.turn()
     assert write.acked
     assert world.loop.stats().passes == passes
+
+
+@pytest.mark.parametrize("stages_more", [False, True])
+def test_a_pass_with_a_commit_in_place_ends_once_unless_its_callbacks_stage_more(stages_more: bool) -> None:
+    world = LogWorld()
+    world.settle(world.write(fsync=False))
+    world.advance(2000)  # the next log file is ready
+    ends: list[int] = []
+    world.loop.on_pass_end(lambda: ends.append(world.loop.stats().passes), 10)
+    write = world.write(fsync=False)
+    if stages_more:
+        world.log.when_committed(write.topic_id, False, lambda _commit: ends.append(-1) or world.write(fsync=False))
+    world.passes(1)
+    assert write.acked
+    assert world.log.counters.in_place
+    assert [number > 0 for number in ends] == ([True, False, True] if stages_more else [True])
+    assert all(each.acked for each in world.writes)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -247,6 +265,20 @@ def test_an_engine_whose_commits_end_in_place_wakes_its_readers_and_closes() -> 
     world.checkpoint()
     world.restart(graceful=True)
     assert world.seqs() == list(range(1, 31))
+
+
+def test_a_reader_that_waits_gets_what_a_server_commits_in_place_in_the_same_pass() -> None:
+    world = RealWorld()
+    world.put("t", durability="disk")
+    world.append(0)
+    world.advance_ms(2000)  # the next log file is ready
+    for number in range(1, 5):
+        poll, write = world.start_diff(number, wait_ms=20_000), world.start_append(records(number))
+        world.real_loop.run_pass(0)
+        assert write.given
+        assert poll.given
+        assert len(poll.get().records) > 0
+    assert world.real_store.log.counters.in_place >= 4
 
 
 class OneSender(LogWorld):

@@ -263,7 +263,8 @@ class Shard:
             raise
         if choice.in_place:
             self._conclude(batch, self.in_place.commit(target, primitive))
-            self._loop.again()
+            if not (state.is_only and self.staging.is_empty):
+                self._loop.again()  # callbacks have staged more, or others wait for their turn
         else:
             self._write_through_ring(*target)
 
