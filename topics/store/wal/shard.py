@@ -303,7 +303,7 @@ class Shard:
         if batch.wants_sync and self._durable.unsynced:
             self._sync.start()
             return
-        self._answer((self.staging.take().waiters, AT_ONCE))
+        self._answer(self.staging.take().waiters, AT_ONCE)
         self._loop.again()
 
     def _write_through_ring(self, fd: int, blocks: memoryview, offset: int) -> None:
@@ -350,19 +350,20 @@ class Shard:
                 self._sync.report()
         waiters = batch.waiters
         self.staging.give_back(batch)
-        self._answer((waiters, commit))
+        self._answer(waiters, commit)
         if batch.prepared is not None:
             # releasing so much memory takes a turn, too
             self._loop.call_later(0, partial(_drop, batch))
 
-    def _answer(self, *ended: tuple[list[Done], Commit]) -> None:
-        """Run callbacks of batches that have ended, and have the next passes run the others.
+    def _answer(self, waiters: list[Done], commit: Commit) -> None:
+        """Run callbacks of a batch that has ended, and have the next passes run the others.
 
         Those that wait come first. Callers that drive the loop wait for all of them. Until the
         last, no other batch is sent.
         """
         waited = self._is_answering or bool(self._owed)
-        self._owed.extend(end for end in ended if end[0])
+        if waiters:
+            self._owe(waiters, commit)
         if not waited:
             self._answer_some()
 
@@ -370,35 +371,38 @@ class Shard:
         owed, left, answering_ns = self._owed, ANSWERS_A_PASS, self._clock.monotonic_ns()
         self._is_answering = True
         try:
-            while left > 0 and self._owes():
+            while left > 0 and (owed or self._fails_more()):
                 waiters, commit = owed.popleft()
                 if not self.state.has_callers:
                     if len(waiters) > left:
                         owed.appendleft((waiters[left:], commit))
                         del waiters[left:]
                     left -= len(waiters)
-                self._count_owed()
+                self._commitment.unanswered -= len(waiters)
                 for done in waiters:
                     done(commit)
         finally:
             self._is_answering = False
-            if self._owes():
+            if owed or self._fails_more():
                 self._loop.call_soon(partial(self._answer_others, self._loop.passes))
             else:
                 self._moved.set()
-            self._count_owed()
         self._counters.answer.add(self._clock.monotonic_ns() - answering_ns)
 
-    def _owes(self) -> bool:
-        """Return whether callbacks are due, after the last ones those of what fails with them."""
+    def _fails_more(self) -> bool:
+        """Fail what is staged, too, if a batch before it has failed; return whether it is owed."""
         failure = self._failure
-        if failure is not None and not self._owed:
-            self._failure = None
-            self._owed.extend((batch.waiters, failure) for batch in self.staging.take_all() if batch.waiters)
+        if failure is None:
+            return False
+        self._failure = None
+        for batch in self.staging.take_all():
+            if batch.waiters:
+                self._owe(batch.waiters, failure)
         return bool(self._owed)
 
-    def _count_owed(self) -> None:
-        self._commitment.unanswered = sum([len(waiters) for waiters, _commit in self._owed])
+    def _owe(self, waiters: list[Done], commit: Commit) -> None:
+        self._owed.append((waiters, commit))
+        self._commitment.unanswered += len(waiters)
 
     def _answer_others(self, number: int) -> None:
         """Continue in a pass after that of this number, whose tasks may follow its completions."""
@@ -439,13 +443,13 @@ class Shard:
     def _fail(self, batch: Batch, error: StorageError) -> None:
         """Fail a batch, and what is staged up to the last of its callbacks: it may build on it."""
         self._failure = commit = failed(error)
-        self._answer((batch.waiters, commit))
+        self._answer(batch.waiters, commit)
 
     def _fail_staged(self, error: StorageError) -> None:
         """Fail what is staged, once the batch in flight was answered."""
-        self._failure = failed(error)
+        self._failure = commit = failed(error)
         if self._commitment.batch is None:
-            self._answer()
+            self._answer([], commit)
 
     def _on_no_file(self, error: StorageError) -> None:
         """Fail what is staged: there is no next file.
