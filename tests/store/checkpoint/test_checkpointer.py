@@ -10,6 +10,7 @@ import pytest
 
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import StorageError
+from topics.store.checkpoint.segment_copy import SegmentCopy
 from topics.store.format.segment_format import SnapshotFile
 from topics.store.segments.manifest import StorePart, unpack_store_part
 
@@ -317,6 +318,39 @@ def test_a_checkpoint_rests_longer_the_shorter_the_log_is() -> None:
     bound.bytes = 0
     world.store.checkpointer._met_full_disk = True
     assert share() == 2
+
+
+def test_a_checkpoint_fills_more_segments_side_by_side_the_longer_the_log_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a worker of the kernel, and two of these leave a machine of two cores to its clients."""
+    mib = 1 << 20
+    running: set[SegmentCopy] = set()
+    most: list[int] = []
+    fill = SegmentCopy.fill
+
+    async def filled(copy: SegmentCopy) -> SegmentCopy:
+        running.add(copy)
+        most[-1] = max(most[-1], len(running))
+        try:
+            return await fill(copy)
+        finally:
+            running.remove(copy)
+
+    monkeypatch.setattr(SegmentCopy, "fill", filled)
+    for size in (0, 4, 5, 6):
+        config = small_config(
+            checkpoint_wal_bytes=4 * mib, max_log_bytes=16 * mib, segment_max_events=20, segment_bulk=1
+        )
+        world = StoreWorld(config=config).open()
+        world.create(1)
+        for _ in range(20):
+            world.append(1, 20, size=120)
+        world.store.checkpointer._log.bound.bytes = size * mib
+        most.append(0)
+        world.checkpoint()
+    assert most == [2, 2, 5, 8]
+    world.store.checkpointer._log.bound.bytes = 0
+    world.store.checkpointer.stop()
+    assert world.store.checkpointer._segments_at_a_time() == 8, "no other work runs beside it"
 
 
 def test_without_a_bound_of_the_log_a_checkpoint_is_urgent_once_another_is_due() -> None:

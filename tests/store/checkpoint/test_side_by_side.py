@@ -27,7 +27,8 @@ class World:
         self.ends: dict[int, Future[None]] = {}
         """The number of those that run."""
         self.taken: list[int] = []
-        self.line = Line(self.loop.spawn, most, self.taken.append)
+        self.most = most
+        self.line = Line(self.loop.spawn, lambda: self.most, self.taken.append)
 
     async def work(self, number: int) -> int:
         self.ends[number] = Future()
@@ -127,3 +128,16 @@ def test_a_result_that_cannot_be_taken_is_an_error_like_others() -> None:
     with pytest.raises(CorruptError, match="1"):
         task.result()
     assert not world.ends
+
+
+def test_more_run_at_a_time_from_the_moment_on_at_which_more_may() -> None:
+    world = World(most=1)
+    world.begin(1, 2, 3, 4)
+    assert set(world.ends) == {1}
+    world.most = 3
+    world.end(1)
+    assert set(world.ends) == {2, 3, 4}
+    world.most = 1
+    for number in (2, 3, 4):
+        world.end(number)
+    assert world.taken == [1, 2, 3, 4]

@@ -69,6 +69,12 @@ log = logging.getLogger(__name__)
 _LOOK_EVERY_NS = 1_000_000_000
 _CALM_REST_SHARE = 8
 """Length of a rest in lengths of the slice before it, while the log is short."""
+_CALM_SEGMENTS, _URGENT_SEGMENTS = 2, 8
+"""Segments that are filled side by side, while the log is short, and when the work is urgent.
+
+A kernel worker copies the bytes of each and waits for its syncs. More workers than a core can run
+take the cores from the loop and from its clients, even if the loop rests.
+"""
 _URGENT_PART = 0.5
 """Part of the way from a due checkpoint to delayed commits; at its end the work is urgent."""
 OnShown = Callable[[bool], None]
@@ -288,7 +294,15 @@ class Checkpointer:
             self._begin()
 
     def _rest_share(self) -> float:
-        """Return the length of the next rest in lengths of the slice before it.
+        """Return the length of the next rest in lengths of the slice before it."""
+        return _CALM_REST_SHARE - (_CALM_REST_SHARE - REST_SHARE) * self._urgency()
+
+    def _segments_at_a_time(self) -> int:
+        urgency = 1.0 if self._turns.is_short else self._urgency()
+        return _CALM_SEGMENTS + int((_URGENT_SEGMENTS - _CALM_SEGMENTS) * urgency)
+
+    def _urgency(self) -> float:
+        """Return how urgent the work is, from 0 to 1.
 
         A checkpoint has time while the log is no longer than where one begins. From there on it
         gets more of the loop, and all that it may have before commits are delayed for its sake.
@@ -296,9 +310,8 @@ class Checkpointer:
         due, delayed = self._log.sizes.checkpoint, self._log.bound.checkpoint_bytes
         way = (delayed or 2 * due) - due
         if way <= 0 or self._log.disk_full or self._met_full_disk:
-            return REST_SHARE
-        urgency = min(1.0, max(0.0, (self._log.bound.bytes - due) / (_URGENT_PART * way)))
-        return _CALM_REST_SHARE - (_CALM_REST_SHARE - REST_SHARE) * urgency
+            return 1.0
+        return min(1.0, max(0.0, (self._log.bound.bytes - due) / (_URGENT_PART * way)))
 
     async def _on_full_disk(self) -> None:
         """Release the reserve if a snapshot needs its space; the next attempt manages with less."""
@@ -515,7 +528,13 @@ class Checkpointer:
             clock=self._loop.clock,
             counters=self.counters,
         )
-        return Evacuation(context, turns=self._turns, loop=self._loop, all_shared=all_shared)
+        return Evacuation(
+            context,
+            turns=self._turns,
+            loop=self._loop,
+            segments_at_a_time=self._segments_at_a_time,
+            all_shared=all_shared,
+        )
 
     async def flag_deleted(self) -> None:
         """Flag the individually deleted records in segments and packs.

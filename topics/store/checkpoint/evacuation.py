@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 
 RUNS_MAX = 8
 """A topic with this many runs in packs has them merged into one run or into its first segment."""
-_SEGMENTS_AT_A_TIME = 8
 """Segments copied at a time, so that one has work while others wait for the disk or a pass."""
 _SYNCS_IN_FLIGHT = 64
 _WINDOW_ROWS = 16_384
@@ -50,9 +49,12 @@ class Evacuation:
         *,
         turns: TimeSlices,
         loop: Loop,
+        segments_at_a_time: Callable[[], int],
         all_shared: bool = False,
     ) -> None:
-        """all_shared: rows that share a frame are copied from wherever the frame is.
+        """segments_at_a_time: how many are filled side by side, by the urgency of the moment.
+
+        all_shared: rows that share a frame are copied from wherever the frame is.
 
         If not every shard begins another file, the frames that record these rows may be recycled
         before the shared frame is.
@@ -73,7 +75,7 @@ class Evacuation:
         self._readers = LiveFrameReaders(context, turns)
         self._begun: deque[SegmentCopy] = deque()
         """Copies that are not settled yet, in their order."""
-        self._copies = Line(loop.spawn, _SEGMENTS_AT_A_TIME, partial(_settle, self._begun, turns))
+        self._copies = Line(loop.spawn, segments_at_a_time, partial(_settle, self._begun, turns))
 
     # --- what goes where ---------------------------------------------------------------------------------------------
     async def copy(self, topic_ids: Iterable[int], from_files: NDArray[np.uint32]) -> None:
@@ -212,6 +214,8 @@ class Evacuation:
         if not self._catalog.exists(topic_id):
             return
         writer = SegmentCopy(self.context, self._readers, topic_id, share)
+        while self._copies.is_full:
+            await self._settle_next()
         self._begun.append(writer)
         await self._copies.begin(writer.fill())
         self._turns.resume()
@@ -219,10 +223,13 @@ class Evacuation:
     async def _end(self) -> None:
         """Settle all copies in progress, one at a time, with rests. Raises the first error."""
         while not self._copies.is_empty:
-            if self._turns.over:
-                await self._turns.rest()
-            await self._copies.next()
+            await self._settle_next()
         await self._copies.end()
+
+    async def _settle_next(self) -> None:
+        if self._turns.over:
+            await self._turns.rest()
+        await self._copies.next()
 
     async def _give_up(self, *errors: Exception) -> list[Exception]:
         """Take back the copies that are not settled.

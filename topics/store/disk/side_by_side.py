@@ -20,7 +20,7 @@ Spawn = Callable[[Coroutine[Any, Any, T]], Task[T]]
 
 
 class Line(Generic[T]):
-    """Coroutines begun one by one, of which `most` run at a time.
+    """Coroutines begun one by one, of which `most()` run at a time, by the answer of the moment.
 
     `take` gets each result, in that order.
 
@@ -28,7 +28,7 @@ class Line(Generic[T]):
     ended, the gravest error is raised.
     """
 
-    def __init__(self, spawn: Spawn[T], most: int, take: Callable[[T], None]) -> None:
+    def __init__(self, spawn: Spawn[T], most: Callable[[], int], take: Callable[[T], None]) -> None:
         self._spawn = spawn
         self._most = most
         self._take = take
@@ -38,7 +38,7 @@ class Line(Generic[T]):
     async def begin(self, coro: Coroutine[Any, Any, T]) -> None:
         """Begin a coroutine once there is room. Raises the error of one begun before it."""
         try:
-            while len(self._running) >= self._most:
+            while self.is_full:
                 await self.next()
             if self._failures or any(task.done and task.error is not None for task in self._running):
                 await self.end()
@@ -56,6 +56,11 @@ class Line(Generic[T]):
         failures, self._failures = self._failures, []
         if failures:
             raise gravest(failures)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no other coroutine begins before a running one has ended."""
+        return len(self._running) >= self._most()
 
     @property
     def is_empty(self) -> bool:
@@ -80,8 +85,8 @@ class Line(Generic[T]):
 async def side_by_side(
     spawn: Spawn[T], coros: Iterator[Coroutine[Any, Any, T]], most: int, take: Callable[[T], None]
 ) -> None:
-    """Run all coroutines as a Line."""
-    line = Line(spawn, most, take)
+    """Run all coroutines as a Line, `most` at a time."""
+    line = Line(spawn, lambda: most, take)
     try:
         for coro in coros:
             await line.begin(coro)

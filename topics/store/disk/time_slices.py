@@ -68,9 +68,13 @@ class TimeSlices:
         self._slices = 0
         """Number of slices that have ended."""
         self._is_short = not slice_ns
-        """Whether a rest is one pass, whatever the loop has to do."""
         self.given_ns = 0
         """Time of all rests beyond that of urgent work."""
+
+    @property
+    def is_short(self) -> bool:
+        """Whether a rest is one pass: there is no limit, or no other work (`hurry`)."""
+        return self._is_short
 
     @property
     def over(self) -> bool:
