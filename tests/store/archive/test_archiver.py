@@ -23,7 +23,7 @@ from tests.store.archive.archive_world import (
     wait,
 )
 from tests.store.repair.rebuilding import rebuilt
-from tests.store.store_world import StoreWorld, small_config
+from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.engine.recovery.archived_seqs import known_seqs
 from topics.errors import UsageError
 from topics.store.archive import archive_bases
@@ -174,6 +174,22 @@ def test_a_time_without_an_archive_is_a_hole_also_if_the_numbers_of_batches_do_n
     fill_few_batches(world)
     world = world.next_life(config=config)
     wait(world, 1000)
+    at = archived(world)
+    assert len(note(world).holes) == 1
+    assert held(restored(world, at)) == held(world)
+
+
+def test_a_log_file_that_a_person_removed_before_it_was_archived_is_a_hole() -> None:
+    """A checkpoint has copied what was in it, so the store misses nothing."""
+    world = filled()
+    break_target(world)
+    grow(world)
+    wait(world, 100)
+    world.close()
+    world.ring.disk.unlink(f"{DIRECTORY}/wal/shard-00/{sorted(waiting(world))[1]}")
+    world = world.next_life()
+    world.ring.faults.clear()
+    wait(world, 25_000)
     at = archived(world)
     assert len(note(world).holes) == 1
     assert held(restored(world, at)) == held(world)
