@@ -523,12 +523,12 @@ class _CallingClient(OwningClient):
 
     @property
     def _may_refuse(self) -> bool:
-        """Return the same; a crash may also come before the answers of a row of appends, of which
-        some were refused at once.
+        """Return the same; a crash or a reset may also come before the answers of a row of appends,
+        of which some were refused at once.
         """
-        return super()._may_refuse or any(
-            isinstance(operation, _Called) and operation.how == "nowait" for _topic, operation in self._in_flight
-        )
+        limbo = (operation for topic in self.shared.topics for operation in topic.limbo)
+        unanswered = (*(operation for _topic, operation in self._in_flight), *limbo)
+        return super()._may_refuse or any(isinstance(each, _Called) and each.how == "nowait" for each in unanswered)
 
     def _choose(self, topic: OwnedTopic) -> Operation:
         if self.rng.random() >= _FLUSHES or topic.tip is None:
