@@ -70,7 +70,7 @@ _LOOK_EVERY_NS = 1_000_000_000
 _CALM_REST_SHARE = 8
 """Length of a rest in lengths of the slice before it, while the log is short."""
 _CALM_SEGMENTS, _URGENT_SEGMENTS = 2, 8
-"""Segments that are filled side by side, while the log is short, and when the work is urgent.
+"""Segments that are filled side by side, and once the work is urgent or nothing else is done.
 
 A kernel worker copies the bytes of each and waits for its syncs. More workers than a core can run
 take the cores from the loop and from its clients, even if the loop rests.
@@ -298,8 +298,8 @@ class Checkpointer:
         return _CALM_REST_SHARE - (_CALM_REST_SHARE - REST_SHARE) * self._urgency()
 
     def _segments_at_a_time(self) -> int:
-        urgency = 1.0 if self._turns.is_short else self._urgency()
-        return _CALM_SEGMENTS + int((_URGENT_SEGMENTS - _CALM_SEGMENTS) * urgency)
+        is_urgent = self._turns.is_short or self._urgency() == 1.0
+        return _URGENT_SEGMENTS if is_urgent else _CALM_SEGMENTS
 
     def _urgency(self) -> float:
         """Return how urgent the work is, from 0 to 1.
