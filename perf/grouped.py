@@ -19,14 +19,9 @@ import tempfile
 from collections import Counter
 
 from perf.figures import PAYLOAD, commit_id, interpreter
-from perf.lone import Bytecodes, Passes
+from perf.lone import Bytecodes, Passes, received, served
 from perf.servers import http_request
-from topics.clock import SystemClock
-from topics.config import Config
-from topics.engine.stored_engine import StoredEngine
-from topics.engine.values.topic_config import make_config
 from topics.loop import Loop
-from topics.loop.choose import open_ring
 from topics.server.app import Server
 
 PASSES = 64
@@ -60,19 +55,8 @@ class Clients:
         if is_whole and passes.bytecodes:
             passes.traced_passes.append(Counter(passes.bytecodes))
         for client in self._sockets:
-            self._receive(client)
+            received(self._loop, client)
         return is_whole
-
-    def _receive(self, client: socket.socket) -> None:
-        client.settimeout(0.001)
-        while True:
-            try:
-                answer = client.recv(65_536)
-            except TimeoutError:
-                self._loop.run_pass(1_000_000)
-                continue
-            assert answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 201")), answer
-            return
 
     def close(self) -> None:
         for client in self._sockets:
@@ -81,17 +65,7 @@ class Clients:
 
 def measure(durability: str, connections: int, count: int) -> Bytecodes:
     """Return the bytecodes of the pass with the median of `count` passes."""
-    with tempfile.TemporaryDirectory(dir=".") as name:
-        config = Config(data_dir=f"{name}/data", port=0, host="127.0.0.1", spin_us="0")
-        ring, _ = open_ring(config, shared=False)
-        loop = Loop(ring, SystemClock())
-        server = Server(config, loop, StoredEngine.open)
-        server.start()
-        loop.run_until(lambda: server.engine is not None)
-        assert server.engine is not None
-        made: list[object] = []
-        server.engine.put_topic("bench", make_config(durability=durability), made.append)
-        loop.run_until(lambda: bool(made))
+    with tempfile.TemporaryDirectory(dir=".") as name, served(f"{name}/data", durability) as (loop, server):
         request = http_request("POST", "/v0/topics/bench", f'{{"records":[{{"data":{PAYLOAD}}}]}}'.encode())
         clients, passes = Clients(loop, server, request, connections), Passes()
         for _ in range(WARM):
@@ -100,7 +74,6 @@ def measure(durability: str, connections: int, count: int) -> Bytecodes:
             while len(passes.traced_passes) < count:
                 clients.write(passes)
         clients.close()
-        loop.close()
     traced = sorted(passes.traced_passes, key=Counter.total)
     return traced[len(traced) // 2]
 

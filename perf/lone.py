@@ -40,13 +40,12 @@ import topics
 from perf.figures import PAYLOAD, commit_id, interpreter
 from perf.servers import http_request
 from topics.bench.results.figure_text import spread
-from topics.clock import SystemClock
 from topics.config import Config
 from topics.engine.stored_engine import StoredEngine
 from topics.engine.values.topic_config import make_config
 from topics.errors import UsageError
 from topics.loop import Loop
-from topics.loop.choose import open_ring
+from topics.loop.choose import open_loop
 from topics.server.app import Server
 
 PASSES = 4000
@@ -202,20 +201,26 @@ def measure(row: str, effort: Effort) -> Figures:
         return of_row(effort, f"{name}/data")
 
 
+@contextmanager
+def served(directory: str, durability: str) -> Iterator[tuple[Loop, Server]]:
+    """Yield a loop and a server in this process that has the topic `bench` of a class."""
+    config = Config(data_dir=directory, port=0, host="127.0.0.1", spin_us="0")
+    with open_loop(config) as loop:
+        server = Server(config, loop, StoredEngine.open)
+        server.start()
+        loop.run_until(lambda: server.engine is not None)
+        assert server.engine is not None
+        made: list[object] = []
+        server.engine.put_topic("bench", make_config(durability=durability), made.append)
+        loop.run_until(lambda: bool(made))
+        yield loop, server
+
+
 def of_server(row: str, effort: Effort, directory: str) -> Figures:
     durability, path, body = ROWS[row]
-    config = Config(data_dir=directory, port=0, host="127.0.0.1", spin_us="0")
-    ring, _ = open_ring(config, shared=False)
-    loop = Loop(ring, SystemClock())
-    server = Server(config, loop, StoredEngine.open)
-    server.start()
-    loop.run_until(lambda: server.engine is not None)
-    assert server.engine is not None
-    made: list[object] = []
-    server.engine.put_topic("bench", make_config(durability=durability), made.append)
-    loop.run_until(lambda: bool(made))
     request, passes = http_request("POST", path, body.encode()), Passes()
-    with Client(loop, server.address) as client:
+    with served(directory, durability) as (loop, server), Client(loop, server.address) as client:
+        ring = loop.ring
         first = http_request("POST", "/v0/topics/bench", f'{{"records":[{{"data":{PAYLOAD}}}]}}'.encode())
         client.ask(first)
         for _ in range(20):
@@ -253,7 +258,6 @@ def of_server(row: str, effort: Effort, directory: str) -> Figures:
                 f"{NAMES[row]}: {taken} requests had the short pass, and {sent} were measured: run it again"
             )
         del answer_at_once.wait_single, answer_at_once.send_now, answer_at_once.write_now
-    loop.close()
     return figures
 
 
@@ -272,15 +276,20 @@ class Client:
 
     def ask(self, request: bytes) -> bytes:
         self._socket.sendall(request)
-        self._socket.settimeout(0.001)
-        while True:
-            self._loop.run_pass(1_000_000)
-            try:
-                answer = self._socket.recv(65536)
-            except TimeoutError:
-                continue
-            assert answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 201")), answer
-            return answer
+        return received(self._loop, self._socket)
+
+
+def received(loop: Loop, client: socket.socket) -> bytes:
+    """Return the answer to a request that was sent; the loop runs until it comes."""
+    client.settimeout(0.001)
+    while True:
+        try:
+            answer = client.recv(65536)
+        except TimeoutError:
+            loop.run_pass(1_000_000)
+            continue
+        assert answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 201")), answer
+        return answer
 
 
 def of_library(effort: Effort, directory: str) -> Figures:
