@@ -13,7 +13,7 @@ from collections.abc import Callable
 from topics.loop.connection import OPEN, Connection, Row
 from topics.loop.connection_table import ConnectionTable
 from topics.loop.doors.departures import Departures
-from topics.loop.operations import CONTROL, Operations
+from topics.loop.operations import CONTROL, Operations, ignore
 from topics.loop.ring import F_BUFFER, F_MORE, Ring, Send, Single
 from topics.loop.senders import Senders
 from topics.loop.stats import LoopStats
@@ -134,6 +134,10 @@ class Traffic:
         self.operations.sending[conn.send_data] = conn
         streams.connections[conn.id] = conn
         return conn
+
+    def close_fd(self, fd: int) -> None:
+        """Close a descriptor that belongs to no connection."""
+        self.ring.queue_close(self.operations.expect(CONTROL, ignore), fd)
 
     def refuse(self, streams: Streams, fd: int, then: Callable[[int], None]) -> None:
         """Send the refusal of a group to a descriptor, if there is one. `then` gets it to close."""

@@ -127,7 +127,7 @@ class Listener:
             peer = traffic.ring.peer_of(fd)
         except OSError:
             traffic.stats.bogus_accepts += 1
-            self._close_fd(fd)
+            self._traffic.close_fd(fd)
             return
         if self._stopping or self.streams.is_full:
             self._refuse(fd)
@@ -145,7 +145,7 @@ class Listener:
         self._traffic.refuse(self.streams, fd, self._on_refused)
 
     def _on_refused(self, fd: int) -> None:
-        self._close_fd(fd)
+        self._traffic.close_fd(fd)
         if self._shedding:
             self._open_spare(lambda _found: None)
 
@@ -188,7 +188,7 @@ class Listener:
             if res >= 0:
                 self._shedding = False
                 if self._stopping or self._spare_fd >= 0:
-                    self._close_fd(res)
+                    self._traffic.close_fd(res)
                 else:
                     self._spare_fd = res
             then(res >= 0)
@@ -209,8 +209,5 @@ class Listener:
     def _close_descriptors(self) -> None:
         for fd in (self._fd, self._spare_fd):
             if fd >= 0:
-                self._close_fd(fd)
+                self._traffic.close_fd(fd)
         self._fd = self._spare_fd = -1
-
-    def _close_fd(self, fd: int) -> None:
-        self._traffic.ring.queue_close(self._traffic.operations.expect(CONTROL, ignore), fd)

@@ -53,7 +53,7 @@ class Mailbox:
         if self._poll:
             traffic.ring.queue_cancel(traffic.operations.expect(CONTROL, ignore), self._poll)
         else:
-            self._close_fd(self._fd)
+            self._traffic.close_fd(self._fd)
 
     def _wait(self) -> None:
         if not self._closing:
@@ -64,7 +64,7 @@ class Mailbox:
     def _on_poll(self, res: int) -> None:
         self._poll = 0
         if self._closing:
-            self._close_fd(self._fd)
+            self._traffic.close_fd(self._fd)
         elif res < 0 and res != -errno.ECANCELED:
             self._lose(os.strerror(-res), 0)
             self._traffic.call_later(_POLL_AGAIN_NS, self._wait)
@@ -90,10 +90,10 @@ class Mailbox:
             carried = decoded(message)
         except DamagedMessageError as error:
             self._lose(str(error), 1)
-            self._close_fd(fd)
+            self._traffic.close_fd(fd)
             return True
         if streams.is_full:
-            traffic.refuse(streams, fd, self._close_fd)
+            traffic.refuse(streams, fd, self._traffic.close_fd)
         else:
             self.taken += 1
             traffic.take_up(streams, fd, carried.peer, carried.hand_overs, carried.unread)
@@ -105,6 +105,3 @@ class Mailbox:
         if now_ns - self._logged_ns >= _LOG_EVERY_NS:
             self._logged_ns = now_ns
             log.warning("a connection from another loop was not taken, %d so far: %s", self.lost, why)
-
-    def _close_fd(self, fd: int) -> None:
-        self._traffic.ring.queue_close(self._traffic.operations.expect(CONTROL, ignore), fd)
