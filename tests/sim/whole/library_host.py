@@ -569,9 +569,14 @@ class _CallingClient(OwningClient):
                 if rng.random() < 0.8:
                     write.key, write.key_is_old, write.part, write.meant = None, False, None, None
                 yield other, write
-        elif isinstance(operation, _Called) and self._has_streaks and len(self._in_flight) == 1:
-            for _ in range(self.row_max if rng.random() < _IN_A_STREAK else 0):
-                record = Record(self._text(self.rng.choice((0, 0, 30))), None)
+        elif (
+            isinstance(operation, _Called)
+            and self._has_streaks
+            and len(self._in_flight) == 1
+            and rng.random() < _IN_A_STREAK
+        ):
+            for _ in range(self.row_max):
+                record = Record(self._text(rng.choice((0, 0, 30))), None)
                 yield topic, _Called([record], None, None, durability=self.machine.config.durability)
 
 

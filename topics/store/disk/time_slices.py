@@ -67,14 +67,10 @@ class TimeSlices:
         self._working_since_ns = 0
         self._slices = 0
         """Number of slices that have ended."""
-        self._is_short = not slice_ns
+        self.is_short = not slice_ns
+        """Whether a rest is one pass: there is no limit, or no other work (`hurry`)."""
         self.given_ns = 0
         """Time of all rests beyond that of urgent work."""
-
-    @property
-    def is_short(self) -> bool:
-        """Whether a rest is one pass: there is no limit, or no other work (`hurry`)."""
-        return self._is_short
 
     @property
     def over(self) -> bool:
@@ -90,7 +86,7 @@ class TimeSlices:
 
         That pass is for signals, timers and reports to a service manager.
         """
-        self._is_short = True
+        self.is_short = True
         if self._slice_ns:
             self._slice_ns = max(self._slice_ns, _HURRIED_NS)
 
@@ -126,7 +122,7 @@ class TimeSlices:
         until_ns = rested_ns + int(self._rest_share() * used_ns)
         await self._loop.next_pass()
         now_ns = self._now_ns()
-        while now_ns < until_ns and not self._is_short:
+        while now_ns < until_ns and not self.is_short:
             arrivals = self._loop.arrivals
             await self._loop.sleep(min(_QUIET_NS, until_ns - now_ns))
             now_ns = self._now_ns()
