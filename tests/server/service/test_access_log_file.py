@@ -233,6 +233,7 @@ def test_standard_output_that_nothing_reads_holds_up_no_request_and_no_stop(io: 
     port_file = tmp_path / "port"
     arguments = ["--data-dir", str(tmp_path / "data"), "--port", "0", "--port-file", str(port_file), "--io", io]
     environment = {**os.environ, "TOPICS_ACCESS_LOG": "-", "TOPICS_ACCESS_LOG_BYTES": "4096"}
+    environment["TOPICS_ACCESS_LOG_EVERY_MS"] = "1"  # lines are lost for want of room in the pipe, and not of time
     server = subprocess.Popen(
         [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
