@@ -64,9 +64,12 @@ def be_patient(log: topics.Log) -> None:
 
 
 def go_quick(log: topics.Log, topic: str = "t", count: int = 1) -> None:
-    """Append 0 until some appends to the topic are quick."""
-    be_patient(log)
-    for _ in range(100):
+    """Append 0 until some appends to the topic are quick.
+
+    A background sync on a slow disk, or other programs, may keep many appends from being quick.
+    """
+    for _ in range(20_000):
+        be_patient(log)
         log.append(topic, [0])
         if quick(log) == count:
             return
