@@ -1,19 +1,21 @@
-"""Compare the table of goals before and after a change: `perf.peers` of two trees, in turns.
+"""Compare the table of goals before and after a change: `perf.peers` with servers of two trees, in turns.
 
     python -m perf.before_after BEFORE [--turns 7] [--seconds 2] [--only writes,latency,reads,topics,embedded,sustained]
 
 `topics bench compare` compares results of workloads that both trees know; this needs none of them in the older tree.
 
 BEFORE is a clone of this repository at an older commit, in which `make serve` has run once. Each turn runs one round of
-`perf.peers` in each tree, in alternating order, without the peers' sides; the rows of writes need redis-server all the
-same, since that table has them only beside Redis. A ratio is that of the medians, after divided by
-before; a row is worse if its ratio is by more than 3 % on the wrong side, and by more than the spread of either side:
-half the distance of its quartiles, in relation to its median.
+`perf.peers` for each tree, in alternating order, without the peers' sides; the rows of writes need redis-server all the
+same, since that table has them only beside Redis. Servers are of the tree, and the client is this one's for both; the
+rows of the library are measured by each tree itself. A ratio is that of the medians, after divided by before; a row is
+worse if its ratio is by more than 3 % on the wrong side, and by more than the spread of either side: half the distance
+of its quartiles, in relation to its median.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import statistics
 import subprocess
@@ -22,6 +24,7 @@ from pathlib import Path
 
 from perf.figures import commit_id
 from perf.peers import machine, spread
+from perf.servers import TREE
 
 Figures = dict[str, list[float]]
 """The figures of all turns, by the question of their row."""
@@ -42,13 +45,30 @@ with tempfile.TemporaryDirectory(dir=".") as name:
         peers.PARTS[part](OwnSide(1, Path(name)), seconds)
 """
 """A round of the table without the peers, for any commit that has `perf.peers`; arguments: seconds, parts."""
+THIS_TREE = Path(__file__).resolve().parents[1]
+IN_PROCESS = {"embedded"}
+"""Parts that run the library, in the process that measures it."""
 
 
 def run(tree: Path, seconds: float, only: str) -> dict[str, float]:
-    """Run one round of a tree's `perf.peers`; return its own figures by question."""
-    python = tree / ".venv" / "bin" / "python"
-    command = [str(python), "-c", OWN_SIDE, str(seconds), only]
-    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+    """Run one round of `perf.peers` for a tree; return its own figures by question."""
+    parts = only.split(",")
+    figures = {}
+    for measuring, chosen in (
+        (THIS_TREE, [part for part in parts if part not in IN_PROCESS]),
+        (tree, [part for part in parts if part in IN_PROCESS]),
+    ):
+        if chosen:
+            figures.update(run_parts(measuring, tree, seconds, chosen))
+    return figures
+
+
+def run_parts(measuring: Path, tree: Path, seconds: float, parts: list[str]) -> dict[str, float]:
+    """Run some parts by the script of one tree, with servers of another one, or of the same."""
+    python = measuring / ".venv" / "bin" / "python"
+    command = [str(python), "-c", OWN_SIDE, str(seconds), ",".join(parts)]
+    env = {**os.environ, TREE: str(tree)}
+    done = subprocess.run(command, cwd=measuring, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"perf.peers of {tree} failed: {done.stderr[-2000:]}")
     figures = {}
@@ -101,7 +121,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="one short turn")
     options = parser.parse_args()
     turns, seconds = (1, 0.2) if options.smoke else (options.turns, options.seconds)
-    trees = {"before": options.before.resolve(), "after": Path(__file__).resolve().parents[1]}
+    trees = {"before": options.before.resolve(), "after": THIS_TREE}
     figures: dict[str, Figures] = {"before": {}, "after": {}}
     for turn in range(turns):
         for side in ("before", "after") if turn % 2 == 0 else ("after", "before"):

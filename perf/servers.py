@@ -24,6 +24,8 @@ from topics.bench.results.bench_result import SHOWN
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE / "results" / "bin"
+TREE = "TOPICS_PERF_TREE"
+"""The variable with the source tree that servers run from, one with a `.venv`; unset: this one."""
 
 
 def free_port() -> int:
@@ -97,10 +99,17 @@ def start_topics(
     module: tuple[str, ...] = ("topics",),
 ) -> Server:
     """module: what `python -m` runs, a program that continues as `topics` does."""
-    port = free_port()
-    command = [sys.executable, "-m", *module, "serve", "--data-dir", str(directory), "--port", str(port), *options]
+    port, tree = free_port(), os.environ.get(TREE)
+    python = f"{tree}/.venv/bin/python" if tree else sys.executable
+    where = ("--data-dir", str(directory.resolve()), "--port", str(port))
     with (directory.parent / f"{directory.name}.log").open("ab") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **(env or {})})
+        process = subprocess.Popen(
+            [python, "-m", *module, "serve", *where, *options],
+            stdout=log,
+            stderr=log,
+            cwd=tree,
+            env={**os.environ, **(env or {})},
+        )
     server = Server(port, process)
     _wait_until_ready(server, ready_seconds)
     return server
