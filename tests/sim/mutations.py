@@ -965,8 +965,8 @@ MUTANTS = (
     _one(
         "the end of a pass left out although one of several handlers left work",
         "loop/traffic.py",
-        "return 0 < inputs == settled and",
-        "return 0 < settled and",
+        "is_settled = 0 < inputs == settled and",
+        "is_settled = 0 < settled and",
         "tests/loop/test_loop.py",
     ),
     _one(

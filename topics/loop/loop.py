@@ -73,7 +73,9 @@ class Loop:
         self._from_threads: deque[Callable[[], None]] = deque()
         self._tasks: set[Task[Any]] = set()
         self._mailboxes: list[Mailbox] = []
-        self._hooks: list[tuple[int, Callable[[], None]]] = [(SEND_ORDER, self._traffic.flush_sends)]
+        self._hooks: list[Callable[[], None]] = [self._traffic.flush_sends]
+        self._orders = [SEND_ORDER]
+        """The order of each hook."""
         self._untimed = _SAMPLED - 1
         """Passes that leave nothing to the hooks until the next of them that is timed."""
         self.interruptions = 0
@@ -221,7 +223,7 @@ class Loop:
             hooks = iter(self._hooks)
             while True:
                 try:
-                    for _, hook in hooks:
+                    for hook in hooks:
                         hook()
                     break
                 except Exception as error:
@@ -307,7 +309,9 @@ class Loop:
 
         The connections' sends are at 30.
         """
-        bisect.insort(self._hooks, (order, fn), key=lambda hook: hook[0])
+        at = bisect.bisect_right(self._orders, order)
+        self._orders.insert(at, order)
+        self._hooks.insert(at, fn)
 
     # --- for threads that drive the loop by turns (embedded logs) ---
     @property

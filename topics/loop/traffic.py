@@ -209,11 +209,11 @@ class Traffic:
             self.hold()
         resumed = self._take_resumed() if self.resumed else ()
         table = self.table
+        rows = 0 if table is None else table.count
         begun = self.stats.sends + len(self.sends)
         for streams in self._groups:
             inbox = streams.inbox
-            if inbox or (table is not None and table.count and streams.takes_rows):
-                rows = 0 if table is None else table.count
+            if inbox or (rows and streams.takes_rows):
                 if not self._was_offered or len(inbox) + rows > 1:
                     sender = 0
                     if len(inbox) + rows == 1:
@@ -236,7 +236,7 @@ class Traffic:
         for conn in resumed:
             self._tell(conn.on_held_delivered, "end_of_stream")
         self.closed_some = False
-        unusual = bool(resumed or self.ended or self.rearm or self.benched or self.drained)
+        is_settled = 0 < inputs == settled and not (resumed or self.ended or self.rearm or self.benched or self.drained)
         if self.ended:
             ended, self.ended = self.ended, []
             for conn, error in ended:
@@ -250,7 +250,7 @@ class Traffic:
             drained, self.drained = self.drained, []
             for conn in drained:
                 self._tell(conn.drained, "drained")
-        return 0 < inputs == settled and not (unusual or self.sends or self.staged)
+        return is_settled and not (self.sends or self.staged)
 
     def hold(self) -> None:
         """Have the connections hold the rows that arrived while they were paused."""

@@ -40,9 +40,8 @@ def in_place(seed: int = 0, **options: object) -> LogWorld:
 def is_owed_a_pass(world: LogWorld) -> bool:
     """Return whether something is staged that only a pass without a cause would write."""
     wal = world.log.shards[0]
-    held = (
-        wal._in_flight is not None or wal._window_timer is not None or wal._sync.running or wal.preallocation.preparing
-    )
+    commits = wal._commitment.batch is not None
+    held = commits or wal._window_timer is not None or wal._sync.running or wal.preallocation.preparing
     return not wal.staging.is_empty and not held and world.loop.ns_until_work() != 0
 
 

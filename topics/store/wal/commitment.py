@@ -155,17 +155,13 @@ class Commitment:
         end, used = self._end, batch.used
         file, header = end.file, end.header
         assert file is not None, "there is room in a file"
-        durable, now_ms = self._durable, self._clock.now_ms()
-        written, synced, chain = durable.written + 1, durable.synced, end.chain
-        size, frames, pointer = used - BATCH_HEADER_BYTES, batch.frames, batch.pointer
+        durable, size, now_ms = self._durable, used - BATCH_HEADER_BYTES, self._clock.now_ms()
+        sealed = batch.pointer, file.epoch, durable.written + 1, durable.synced, end.chain, size, batch.frames, now_ms
         if batch.prepared is None:
-            self._checksum = lib.tp_seal_batch(pointer, file.epoch, written, synced, chain, size, frames, now_ms)
+            self._checksum = lib.tp_seal_batch(*sealed)
             fresh = used
         else:
-            body_sum = batch.prepared.body_sum
-            self._checksum = lib.tp_seal_summed(
-                pointer, file.epoch, written, synced, chain, size, frames, now_ms, body_sum
-            )
+            self._checksum = lib.tp_seal_summed(*sealed, batch.prepared.body_sum)
             fresh = BATCH_HEADER_BYTES
         stored, position = file.stored, file.position
         data = memoryview(batch.memory)[:used]

@@ -166,7 +166,7 @@ class Shard:
     @property
     def backlog_bytes(self) -> int:
         """Bytes staged or in flight."""
-        in_flight = self._in_flight  # once: another thread may end it
+        in_flight = self._commitment.batch  # once: another thread may end it
         return self.staging.size + (in_flight.used if in_flight is not None else 0)
 
     def blocks(self, size: int, promised: int) -> str:
@@ -206,16 +206,12 @@ class Shard:
     @property
     def queue_depth(self) -> int:
         """Number of callbacks that wait for their batch."""
-        in_flight = self._in_flight
+        in_flight = self._commitment.batch
         return (
             self.staging.waiters
             + self._commitment.unanswered
             + (len(in_flight.waiters) if in_flight is not None else 0)
         )
-
-    @property
-    def _in_flight(self) -> Batch | None:
-        return self._commitment.batch
 
     # --- committing --------------------------------------------------------------------------------------------------
     def flush(self) -> None:
@@ -315,7 +311,7 @@ class Shard:
             self._files.write_nowait(fd, blocks, offset, self._on_results, dsync=primitive.is_dsync)
 
     def _on_results(self, write_res: int, sync_res: int = 0) -> None:
-        batch = self._in_flight
+        batch = self._commitment.batch
         assert batch is not None, "a completion came for a commit that was not submitted"
         self._conclude(batch, self._commitment.finish(write_res, sync_res))
 
@@ -325,16 +321,13 @@ class Shard:
         The rest of a short write is written through the ring, so this does not recur.
         """
         if isinstance(outcome, Commit):
-            self._moved.set()
             self._on_committed(batch, outcome)
         elif outcome is Verdict.REST:
             self._places.forget()
             self._write_through_ring(*self._commitment.rest())
         elif outcome is Verdict.FULL:
-            self._moved.set()
             self._on_write_full(batch)
         else:
-            self._moved.set()
             self._fail(batch, self._admission.read_only_error())
 
     def _on_committed(self, batch: Batch, commit: Commit) -> None:
@@ -371,7 +364,7 @@ class Shard:
         owed, left, answering_ns = self._owed, ANSWERS_A_PASS, self._clock.monotonic_ns()
         self._is_answering = True
         try:
-            while left > 0 and (owed or self._fails_more()):
+            while left > 0 and (owed or (self._failure is not None and self._fails_more())):
                 waiters, commit = owed.popleft()
                 if not self.state.has_callers:
                     if len(waiters) > left:
@@ -383,18 +376,16 @@ class Shard:
                     done(commit)
         finally:
             self._is_answering = False
-            if owed or self._fails_more():
+            if owed or (self._failure is not None and self._fails_more()):
                 self._loop.call_soon(partial(self._answer_others, self._loop.passes))
             else:
                 self._moved.set()
         self._counters.answer.add(self._clock.monotonic_ns() - answering_ns)
 
     def _fails_more(self) -> bool:
-        """Fail what is staged, too, if a batch before it has failed; return whether it is owed."""
-        failure = self._failure
-        if failure is None:
-            return False
-        self._failure = None
+        """Fail what is staged, too, as a batch before it failed; return whether it is owed."""
+        failure, self._failure = self._failure, None
+        assert failure is not None, "a batch failed"
         for batch in self.staging.take_all():
             if batch.waiters:
                 self._owe(batch.waiters, failure)
@@ -420,7 +411,7 @@ class Shard:
 
     def _fd_to_sync(self) -> int:
         """Return the file for a background sync, besides files that were left."""
-        if self._in_flight is not None and self._commitment.primitive.syncs:
+        if self._commitment.batch is not None and self._commitment.primitive.syncs:
             return COMMIT_SYNCS
         assert self._end.file is not None, "unsynced bytes are in a file"
         return self._end.file.stored.fd
