@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import NamedTuple
 
 from topics.common.values import arguments
@@ -25,6 +26,7 @@ from topics.store.archive.restore_point import END, point_at
 from topics.store.archive.timelines import (
     Timeline,
     check_one_line,
+    damaged_timelines,
     end_of,
     find_timelines,
     is_timeline,
@@ -44,6 +46,10 @@ _ATTEMPTS = 3
 """Restores that are tried while a server removes bases that it keeps no longer."""
 _LATEST_MS = 253_402_300_799_999
 """The end of the year 9999, the last one that a datetime has."""
+
+
+FetchRest = Callable[[str], None]
+"""Reads the log of a timeline, given by its path, and its bases."""
 
 
 class Restored(NamedTuple):
@@ -91,6 +97,22 @@ def restore(
     Raises: UsageError, there is no backup, the archive does not have that time, or `to` exists;
         CorruptError, what is needed is damaged; FormatError; StorageError. Nothing is at `to` then.
     """
+    return restore_copy(backup, to, at=at, upto=upto, skipped_seqs=skipped_seqs)
+
+
+def restore_copy(
+    backup: str | os.PathLike[str],
+    to: str | os.PathLike[str],
+    *,
+    at: int | datetime | None = None,
+    upto: tuple[str, int] | None = None,
+    skipped_seqs: int = SKIPPED_SEQS,
+    fetch_rest: FetchRest | None = None,
+) -> Restored:
+    """Restore as `restore` does, also from a directory that lacks the logs of other lines.
+
+    fetch_rest: has such a log be there, with its bases, before it is read; None: all are.
+    """
     source, target = os.path.realpath(arguments.path(backup, "backup")), _new_path(to)
     _check_apart(target)
     skipped_seqs = arguments.count("skipped_seqs", skipped_seqs, least=1, most=SKIPPED_SEQS_MAX)
@@ -115,7 +137,7 @@ def restore(
     for left in reversed(range(_ATTEMPTS)):
         siblings, findings = _beside(source, timelines)
         try:
-            made = _restore_archive(source, target, timelines, siblings, at_ms, upto, skipped_seqs)
+            made = _restore_archive(source, target, timelines, siblings, at_ms, upto, skipped_seqs, fetch_rest)
             return made._replace(damage="; ".join(filter(None, [made.damage, *findings])))
         except (TopicsError, OSError):
             with own_loop(Config()) as loop:
@@ -162,6 +184,7 @@ def _restore_archive(  # noqa: PLR0917 - the arguments of one call
     at_ms: int,
     upto: tuple[str, int] | None,
     skipped_seqs: int,
+    fetch_rest: FetchRest | None,
 ) -> Restored:
     check_one_line(source, timelines)
     with own_loop(Config()) as loop:
@@ -170,7 +193,7 @@ def _restore_archive(  # noqa: PLR0917 - the arguments of one call
         else:
             point = loop.run_task(point_of_record(loop, timelines, *upto, _heads))
         point = loop.run_task(with_ends(loop, point))
-        known, damage = loop.run_task(known_seqs(loop, siblings, point, _heads))
+        known, damage = loop.run_task(known_seqs(loop, siblings, point, _heads, partial(_whole, loop, fetch_rest)))
     with _making(target) as (loop, made):
         loop.run_task(copy_point(loop, point, made))
         continued = OwnTimeline("", line=line_of(point.timeline))
@@ -191,6 +214,15 @@ def _restore_archive(  # noqa: PLR0917 - the arguments of one call
         end_of(point.timeline),
         "; ".join([*point.timeline.findings, *left_out, *([damage] if damage else [])]),
     )
+
+
+async def _whole(loop: Loop, fetch_rest: FetchRest | None, timeline: Timeline) -> Timeline:
+    """Return a timeline of another line with its log and bases."""
+    if fetch_rest is None:
+        return timeline
+    fetch_rest(timeline.path)
+    (whole,), _damage = await damaged_timelines(loop, timeline.path)
+    return whole
 
 
 def _new_path(to: str | os.PathLike[str]) -> str:

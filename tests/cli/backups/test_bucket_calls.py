@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,12 @@ from tests.cli.backups.copied_places import OPTIONS, URL, send
 from tests.cli.backups.memory_bucket import MemoryBucket
 from tests.cli.backups.small_disk import small_disk
 from tests.cli.commands.command_runs import run
+from tests.embedded.conftest import SMALL
 from topics.cli.backups.bucket import BucketOptions, in_thread
 from topics.cli.backups.bucket_calls import fetched, with_bucket
 from topics.cli.backups.copy_command import copy_backup
 from topics.cli.backups.fetch_copy import BucketCopy, look_at_copy
+from topics.embedded.restore_call import restore_copy
 from topics.errors import CorruptError, StorageError, UsageError
 
 KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
@@ -100,6 +103,45 @@ def test_an_error_of_a_restore_names_places_of_the_bucket(
         said.append(str(caught.value))
         assert not os.listdir(tmp_path)
     assert said == [f"{URL}/T/log is what `topics verify {URL}` finds"] * 2
+
+
+def archive_one(archive: Path, data: Path, topic: str) -> str:
+    """Archive a log with one topic; return the name of its timeline."""
+    with topics.open(data, **SMALL, archive_dir=str(archive), archive_every_ms=10) as log:
+        log.append(topic, [{"n": number} for number in range(100)])
+    return (data / "archive").read_text().split()[0]
+
+
+def test_logs_of_other_servers_are_read_only_if_they_have_a_topic_in_common(
+    bucket: MemoryBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restore from a bucket read the logs of all of them, and leaves out the same seqs without."""
+    archive = tmp_path / "archive"
+    own = archive_one(archive, tmp_path / "data", "orders")
+    bare = archive_one(archive, tmp_path / "bare", "parts")
+    shutil.copytree(tmp_path / "data", tmp_path / "copied")
+    (tmp_path / "copied" / "archive").unlink()
+    related = archive_one(archive, tmp_path / "copied", "orders")
+    assert len({own, bare, related}) == 3
+    send(bucket, archive)
+
+    async def looked(_url: str, options: BucketOptions, **beside: bool) -> BucketCopy:
+        buckets = {URL: bucket}
+        return await look_at_copy(f"{URL}/{own}", options, lambda url, _: buckets.get(url, MemoryBucket()), **beside)
+
+    monkeypatch.setattr("topics.cli.backups.bucket_calls.look_at_copy", looked)
+    bucket.calls.clear()
+    with fetched(URL, str(tmp_path / "new"), OPTIONS, None, all_bases=False) as copy:
+        restore_copy(copy.path, tmp_path / "new", skipped_seqs=1, fetch_rest=copy.fetch_rest)
+    read = {key.split("/")[1] for call, key in bucket.calls if call == "get" and key.startswith("logs/")}
+    assert read == {own, related}
+    topics.restore(archive / own, tmp_path / "same", skipped_seqs=1)
+    new_seqs = []
+    for made in ("new", "same"):
+        with topics.open(tmp_path / made, **SMALL) as log:
+            new_seqs.append(log.append("orders", [{}]).first_seq)
+    assert new_seqs[0] == new_seqs[1] > 200
+    assert sorted(os.listdir(tmp_path)) == ["archive", "bare", "copied", "data", "new", "same"]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from topics.cli.backups.bucket_manifest import REMEDY, BucketManifest, ManifestK
 from topics.cli.backups.fetch_copy import fetch, look_at_copy, needed_parts, unlogged_parts
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.store.backup.backup_files import pack_description
+from topics.store.format.log_format import wal_file_no
 
 UPTO_MAX = 253_402_300_799_999
 """The latest time of a note."""
@@ -95,6 +96,24 @@ def test_a_restore_of_a_time_reads_one_base_and_the_log_after_it(
     (note,) = archives[1].glob("*/archive.json")
     at_ms = msgspec.json.decode(note.read_bytes())["upto_ms"]
     assert restored(bucket, tmp_path / "new", at_ms) == list(range(10))
+
+
+def test_a_restore_of_a_time_reads_nothing_of_its_timeline_before_its_base(
+    archives: list[Path], bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    """It read the first base, and all of the log after that."""
+    for stage in archives[:3]:
+        send(bucket, stage)
+    whole = look(bucket)
+    last, (log,) = whole.backups[-1], whole.logs
+    _, needed = needed_parts(whole, last.backup().taken_ms, all_bases=False)
+    assert [base.path for base in needed.backups] == [last.path]
+    (read,) = needed.logs
+    begins = last.backup().first_log_files[0]
+    assert {wal_file_no(Path(path).name) for path in read.files} >= {begins}
+    assert all((wal_file_no(Path(path).name) or 0) >= begins for path in read.files)
+    assert len(read.files) < len(log.files)
+    assert restored(bucket, tmp_path / "new", log.note().upto_ms) == list(range(15))
 
 
 def test_a_restore_of_the_end_reads_all_of_the_other_timelines(archives: list[Path], bucket: MemoryBucket) -> None:

@@ -27,7 +27,7 @@ BELOW: dict[str, set[str]] = {
     "server": {"http", "ws", "engine", "store", "loop", "uring"},
     "bench": {"embedded"},
     "bridge": {"client"},
-    "cli": {"server", "http", "pipelines", "bench", "bridge", "engine", "store", "loop", "uring", "client"},
+    "cli": {"server", "http", "pipelines", "bench", "bridge", "embedded", "engine", "store", "loop", "uring", "client"},
 }
 INSIDE: dict[str, dict[str, set[str]]] = {
     "common": {"values": {"topic_names"}},

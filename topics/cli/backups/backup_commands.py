@@ -110,7 +110,7 @@ def restore(  # noqa: PLR0917 - options of a command
     ] = None,
 ) -> None:
     """Make a data directory of a backup or an archive, and verify every checksum on the way."""
-    import topics  # noqa: PLC0415 - `topics --help` should not load the engine
+    from topics.embedded.restore_call import restore_copy  # noqa: PLC0415 - `topics --help` should not load the engine
 
     if at is not None and seq is not None:
         raise UsageError("--at and --seq name two ends: leave out one of them")
@@ -124,7 +124,7 @@ def restore(  # noqa: PLR0917 - options of a command
     here = nullcontext(FetchedCopy(source, "", ""))
     reading = fetched(source, to, options, at_ms, all_bases=seq is not None) if is_bucket else here
     with options_named(_OPTIONS), reading as copy:
-        made = topics.restore(copy.path, to, at=at_ms, upto=upto, skipped_seqs=skip)
+        made = restore_copy(copy.path, to, at=at_ms, upto=upto, skipped_seqs=skip, fetch_rest=copy.fetch_rest)
     if is_bucket:
         made = made._replace(backup=source, damage="; ".join(filter(None, [copy.damage, copy.in_bucket(made.damage)])))
     print(

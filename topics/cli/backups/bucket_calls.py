@@ -9,13 +9,21 @@ import shutil
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
 
 import typer
 
 from topics.cli.backups.bucket import BucketOptions
-from topics.cli.backups.fetch_copy import fetch, look_at_copy, missing_parts, needed_parts, unlogged_parts
+from topics.cli.backups.fetch_copy import (
+    BucketCopy,
+    fetch,
+    look_at_copy,
+    missing_parts,
+    needed_parts,
+    rest_of,
+    unlogged_parts,
+)
 from topics.cli.backups.given_paths import room_at
 from topics.cli.backups.verify_copy import VerifiedCopy, verify_copy
 from topics.cli.exit_codes import INTERRUPTED
@@ -122,6 +130,8 @@ class FetchedCopy(NamedTuple):
     """That of which `root` is a copy."""
     damage: str = ""
     """The parts that the bucket has not, one sentence each."""
+    fetch_rest: Callable[[str], None] | None = None
+    """Reads the log of a timeline, given by its path here, of which only the first base is."""
 
     def in_bucket(self, text: str) -> str:
         """Return a text with the places in the bucket for those in the directory."""
@@ -144,6 +154,12 @@ def fetched(url: str, to: str, options: BucketOptions, at_ms: int | None, *, all
             "has left it, or restore to another path"
         )
 
+    def fetch_rest(copy: BucketCopy, path: str) -> None:
+        rest = rest_of(copy, os.path.relpath(path, os.path.realpath(directory)))
+        os.unlink(f"{path}/{rest.logs[0].kind}")  # a timeline that has it is there as a whole
+        with room():
+            run_to_end(fetch(rest, directory, options))
+
     async def run() -> FetchedCopy:
         copy = await look_at_copy(url, options, beside=True)
         path, needed = needed_parts(copy, at_ms, all_bases=all_bases)
@@ -151,13 +167,13 @@ def fetched(url: str, to: str, options: BucketOptions, at_ms: int | None, *, all
         made.append(directory)
         await fetch(needed, directory, options)
         root = os.path.realpath(directory)
-        return FetchedCopy(
-            f"{root}/{path}".rstrip("/"), root, copy.bucket.url, "; ".join(missing_parts(copy) + unlogged_parts(copy))
-        )
+        damage = "; ".join(missing_parts(copy) + unlogged_parts(copy))
+        return FetchedCopy(f"{root}/{path}".rstrip("/"), root, copy.bucket.url, damage, partial(fetch_rest, copy))
 
     made: list[str] = []
+    room = partial(room_at, directory, "make room there, or restore to another disk: it is needed twice")
     try:
-        with room_at(directory, "make room there, or restore to another disk: it is needed twice"):
+        with room():
             found = run_to_end(run())
         try:
             yield found

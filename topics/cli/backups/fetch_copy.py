@@ -25,8 +25,8 @@ from topics.errors import CorruptError, UsageError
 from topics.store.archive.archive_note import BASES
 from topics.store.archive.archived_log import archived_name
 from topics.store.archive.restore_point import END, RestorePoint, point_at
-from topics.store.archive.timelines import Base, Timeline, check_one_line, noted_bases
-from topics.store.archive.unbroken_log import unbroken_parts
+from topics.store.archive.timelines import Base, Timeline, check_one_line, line_of, noted_bases, of_other_lines
+from topics.store.archive.unbroken_log import log_spans, unbroken_parts
 from topics.store.backup.backup_files import is_timeline_name
 from topics.store.backup.backup_manifest import PARTIAL, backup_age
 
@@ -119,9 +119,10 @@ def missing_bases(copy: BucketCopy, log: BucketManifest) -> list[str]:
 
 
 def needed_parts(copy: BucketCopy, at_ms: int | None, *, all_bases: bool) -> tuple[str, BucketCopy]:
-    """Return the path of what a restore restores, and the parts that it needs.
+    """Return the path of what a restore restores, and the parts that it needs at first.
 
-    Those of all timelines count for the seqs that are left out.
+    Those of all timelines of its line count for the seqs that are left out. Of other lines it needs
+    the first base, which shows whether it needs the rest (`rest_of`).
     at_ms: the time; None for the end. all_bases: for a restore up to a record.
     Raises: UsageError, CorruptError, as the restore.
     """
@@ -138,16 +139,32 @@ def needed_parts(copy: BucketCopy, at_ms: int | None, *, all_bases: bool) -> tup
     chosen = [timelines[path] for path in sorted(restored)]
     check_one_line(copy.bucket.url, chosen)
     point = None if all_bases else point_at(chosen, END if at_ms is None else at_ms)
+    line = next((line_of(each) for each in reversed(chosen) if each.bases), "")
+    others = of_other_lines(list(timelines.values()), line) if line else []
     backups, logs = [], []
     for log in copy.logs:
         timeline = timelines[log.path]
-        wanted = timeline.bases if point is None else _wanted_bases(timeline, point)
-        paths = {base.path for base in wanted}
-        bases = [base for base in copy.backups if f"{copy.bucket.url}/{base.path}" in paths]
+        if timeline in others:
+            backups += _manifests_of(copy, timeline.bases[:1])
+            logs.append(BucketManifest.of(log.path, log.kind, log.description, {}))
+            continue
+        bases = _manifests_of(copy, timeline.bases if point is None else _wanted_bases(timeline, point))
         backups += bases
         logs.append(_log_after(log, bases))
     root = restored[0] if len(restored) == 1 else ""
     return root, copy._replace(backups=backups, logs=logs)
+
+
+def rest_of(copy: BucketCopy, path: str) -> BucketCopy:
+    """Return the parts of a timeline of another line that a restore needs for its seqs."""
+    (log,) = (log for log in copy.logs if log.path == path)
+    bases = _manifests_of(copy, _wanted_bases(_timeline(copy, log)))
+    return copy._replace(backups=bases, logs=[_log_after(log, bases)])
+
+
+def _manifests_of(copy: BucketCopy, bases: list[Base]) -> list[BucketManifest]:
+    paths = {base.path for base in bases}
+    return [base for base in copy.backups if f"{copy.bucket.url}/{base.path}" in paths]
 
 
 def _timeline(copy: BucketCopy, log: BucketManifest) -> Timeline:
@@ -158,16 +175,18 @@ def _timeline(copy: BucketCopy, log: BucketManifest) -> Timeline:
     return Timeline(f"{url}/{log.path}", note, noted_bases(bases, note), missing_bases(copy, log))
 
 
-def _wanted_bases(timeline: Timeline, point: RestorePoint) -> list[Base]:
-    """Return the bases that a restore to a point reads.
+def _wanted_bases(timeline: Timeline, point: RestorePoint | None = None) -> list[Base]:
+    """Return the bases that a restore to a point reads; None: one to a point of another timeline.
 
-    What a timeline knows of seqs begins with its first base, and after each hole.
+    What a timeline knows of seqs begins with its first base, or with that of the point, and after
+    each hole.
     """
-    is_own = timeline.path == point.timeline.path
-    if is_own and point.at_ms == END:
-        return [point.base]
     firsts = [part.bases[0] for part in unbroken_parts(timeline) if part.bases]
-    return [*firsts, *timeline.bases[:1], *timeline.bases[-1:], *([point.base] if is_own else [])]
+    if point is None or timeline.path != point.timeline.path:
+        return [*firsts, *timeline.bases[:1], *timeline.bases[-1:]]
+    bases = [span.base for span in log_spans(timeline)]
+    bases = bases[bases.index(point.base) :]
+    return [base for base in bases if base in (*firsts, bases[0], bases[-1])]
 
 
 def _log_after(log: BucketManifest, bases: list[BucketManifest]) -> BucketManifest:

@@ -5,7 +5,7 @@ A restore to a time gives out no seq again that the archive has, of whatever tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -16,12 +16,19 @@ from topics.loop.loop import Loop
 from topics.store.archive.find_record import WantedRecord, find_record
 from topics.store.archive.restore_archive import scan_after, scan_without_base
 from topics.store.archive.restore_point import RestorePoint
-from topics.store.archive.timelines import Timeline, end_of, line_of
+from topics.store.archive.timelines import Timeline, end_of, line_of, of_other_lines
 from topics.store.archive.unbroken_log import log_spans, unbroken_parts
 
 HeadsOf = Callable[[str], Mapping[str, IdAndHead]]
 """Returns the topics of a base, whose path is given, by their names."""
+WholeOf = Callable[[Timeline], Awaitable[Timeline]]
+"""Returns a timeline with its log and bases, of which only the first one was there."""
 _SPANS_SHOWN = 3
+
+
+async def as_it_is(timeline: Timeline) -> Timeline:
+    """Return a timeline of an archive that is there as a whole."""
+    return timeline
 
 
 async def point_of_record(
@@ -60,7 +67,7 @@ def _bounds(timelines: list[Timeline]) -> str:
 
 
 async def known_seqs(
-    loop: Loop, timelines: list[Timeline], point: RestorePoint, heads_of: HeadsOf
+    loop: Loop, timelines: list[Timeline], point: RestorePoint, heads_of: HeadsOf, whole_of: WholeOf = as_it_is
 ) -> tuple[KnownSeqs, str]:
     """Return the seqs that the archive knows, and the damage in the log after the point.
 
@@ -69,13 +76,11 @@ async def known_seqs(
     those of other lines that have a topic in common with them: a data directory was copied. The
     logs of other servers are not read.
 
-    point: with its ends.
+    point: with its ends. whole_of: called before the log of another line is read.
     Raises: CorruptError, a base is damaged; FormatError, OSError.
     """
     known, damage = KnownSeqs(), list[str]()
-    # A note without its line is one that is damaged, too.
-    lines = {line_of(point.timeline), ""}
-    others = [each for each in timelines if line_of(each) not in lines and each.note.line not in lines]
+    others = of_other_lines(timelines, line_of(point.timeline))
     for timeline in timelines:
         if timeline not in others:
             found = await _take_timeline(loop, timeline, point, heads_of, known)
@@ -85,7 +90,7 @@ async def known_seqs(
     first_heads = {each.path: _first_heads(each, heads_of) for each in others}
     while related := [each for each in others if _is_related(known, first_heads[each.path])]:
         for timeline in related:
-            await _take_timeline(loop, timeline, point, heads_of, known)
+            await _take_timeline(loop, await whole_of(timeline), point, heads_of, known)
         others = [each for each in others if each not in related]
     return known, "; ".join(damage)
 

@@ -141,6 +141,14 @@ def line_of(timeline: Timeline) -> str:
     return timeline.note.line or os.path.basename(timeline.path)
 
 
+def of_other_lines(timelines: list[Timeline], line: str) -> list[Timeline]:
+    """Return those timelines that are of another line.
+
+    A note that names none is damaged, and its timeline may be of this one.
+    """
+    return [timeline for timeline in timelines if timeline.note.line not in {line, ""}]
+
+
 def check_one_line(path: str, timelines: list[Timeline]) -> None:
     """Check that the timelines are of one line. Raises: UsageError, with the timelines."""
     if len({line_of(timeline) for timeline in timelines if timeline.bases}) > 1:
