@@ -101,6 +101,7 @@ def test_a_pipe_in_a_backup_is_damage(backups: Path, tmp_path: Path) -> None:
         ),
         (["verify", ""], "BACKUP is '', which is no path: name a directory"),
         (["verify", "/dev/null"], "BACKUP is '/dev/null', which is no directory: name a directory"),
+        (["verify", "n" * 256], f"BACKUP is '{'n' * 256}': File name too long: name a directory"),
         (["mirror", "http://h", "--to", ""], "--to is '', which is no path: name a directory"),
         (
             ["mirror", "http://h", "--to", "/dev/null"],

@@ -473,6 +473,10 @@ def test_a_restore_into_what_it_would_become_a_part_of_is_refused(archive: Archi
             topics.restore(source, tmp_path / "other" / "new")
     with pytest.raises(UsageError, match="cannot be made: .*: name a path where you may write"):
         topics.restore(source, "/proc/new")
+    (tmp_path / "loop").symlink_to("loop")
+    for nowhere in ("loop", "n" * 300):
+        with pytest.raises(UsageError, match="cannot be made: .*(many|long).*: name a path where you may"):
+            topics.restore(source, tmp_path / nowhere / "new")
     assert not (source / "new").exists()
     assert not (tmp_path / "other" / "new").exists()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,8 +26,13 @@ def check_new_path(option: str, path: str) -> None:
 
 
 def check_directory_path(option: str, path: str) -> None:
-    """Raises: UsageError, the path is empty, or that of something else than a directory."""
+    """Raises: UsageError, nothing can have the path, or it is that of no directory."""
     check_new_path(option, path)
+    try:
+        os.stat(path)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENAMETOOLONG} and not os.path.lexists(path):
+            raise UsageError(f"{option} is {path!r}: {error.strerror}: name a directory") from error
     if os.path.lexists(path) and not os.path.isdir(path):
         raise UsageError(f"{option} is {path!r}, which is no directory: name a directory")
 

@@ -5,9 +5,9 @@ Each of them takes what is in it for a part of itself, or for damage.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
-from contextlib import suppress
 
 from topics.store.backup.backup_files import NOTE_NAME, is_timeline_name
 from topics.store.backup.backup_manifest import MANIFEST_NAME
@@ -60,8 +60,14 @@ def holder(path: str, is_one: Callable[[str], bool]) -> str:
 def _has_entry(path: str, is_one: Callable[[str], bool], list_directory: Callable[[str], list[str]]) -> bool:
     """Return whether a directory has an entry of such a name.
 
-    One that this user may not list, such as /home of some systems, counts as one without.
+    One that this user may not list, such as /home of some systems, counts as one without. So does a
+    path that can be that of no directory: what is made there fails, and names the path.
     """
-    with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+    try:
         return any(map(is_one, list_directory(path)))
-    return False
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return False
+    except OSError as error:
+        if error.errno not in {errno.ELOOP, errno.ENAMETOOLONG}:
+            raise
+        return False
