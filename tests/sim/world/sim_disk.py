@@ -20,6 +20,8 @@ class SimDirectory:
     def __init__(self) -> None:
         self.live: dict[str, Node] = {}
         self.durable: dict[str, Node] = {}
+        self.device = 0
+        """The device that is mounted here; 0: none is."""
 
 
 Node = SimFile | SimDirectory
@@ -93,6 +95,12 @@ class SimDisk:
                 raise _error(errno.ENOENT, path)
             node = found
         return node
+
+    def device_of(self, path: str) -> int:
+        """The device that a path is on: that of the nearest mount point at or above it."""
+        parts = _parts(path)
+        nodes = [self.find("/".join(parts[:count])) for count in range(len(parts) + 1)]
+        return next((node.device for node in reversed(nodes) if isinstance(node, SimDirectory) and node.device), 0)
 
     def open(self, path: str, flags: int) -> Node:
         """The node, created or cut as the flags ask. The caller counts `opens` of a file."""

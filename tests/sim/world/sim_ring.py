@@ -254,7 +254,7 @@ class SimRing:
         is_file = isinstance(node, SimFile)
         kind = stat.S_IFREG | 0o600 if is_file else stat.S_IFDIR | 0o700
         size, changed_ns = (len(node.live), node.changed) if isinstance(node, SimFile) else (0, 0)
-        ten = (kind, id(node), 0, 1, os.geteuid(), os.getegid(), size, 0, 0, 0)
+        ten = (kind, id(node), self.disk.device_of(path), 1, os.geteuid(), os.getegid(), size, 0, 0, 0)
         return os.stat_result(ten, {"st_mtime_ns": changed_ns})
 
     def allocate(self, fd: int, size: int) -> None:

@@ -420,6 +420,70 @@ def test_an_archive_whose_disk_is_mounted_late_has_no_gap(restarts: bool) -> Non
     assert held(restored(world, at)) == held(world)
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_mount_point_without_its_disk_is_no_archive(restarts: bool) -> None:
+    """The log was archived in the directory below, in another timeline: there was a gap that is refused."""
+    world = StoreWorld(config=archive_config(archive_every_ms=50))
+    disk = SimDirectory()
+    disk.device = 7
+    world.ring.disk.root.live[ARCHIVE] = world.ring.disk.root.durable[ARCHIVE] = disk
+    world.open().create(1)
+    archived(world)
+    if restarts:
+        world.close()
+    put_another_disk(world, None)
+    if restarts:
+        world = StoreWorld(world.ring.next_life(power_cut=False), config=world.config).open()
+    grow(world)
+    wait(world, 1000)
+    assert stats(world).error.startswith(f"{ARCHIVE} was the mount point of a disk, and is none now: mount it, or name")
+    assert stats(world).failures > 0
+    below = put_another_disk(world, disk)
+    assert below.live == {}
+    at = archived(world)
+    assert (note(world).holes, stats(world).holes) == ((), 0)
+    assert len(timeline_names(world.loop.files, ARCHIVE)) == 1
+    assert held(restored(world, at)) == held(world)
+
+
+def test_a_disk_that_is_mounted_over_an_archive_is_reported_and_counts_as_a_hole(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """From then on the directory below is no archive, also after a restart."""
+    world = filled(archive_every_ms=50)
+    disk = SimDirectory()
+    disk.device = 7
+    put_another_disk(world, disk)
+    wait(world, 1000)
+    at = archived(world)
+    assert "a disk may have been mounted over it, which hides what was archived before" in caplog.text
+    assert stats(world).holes == 1
+    expected = held(world)
+    world.close()
+    put_another_disk(world, None)
+    world = StoreWorld(world.ring.next_life(power_cut=False), config=world.config).open()
+    wait(world, 1000)
+    assert "was the mount point of a disk" in stats(world).error
+    put_another_disk(world, disk)
+    assert held(restored(world, at)) == expected
+
+
+def test_another_directory_is_an_archive_also_if_the_one_before_was_a_mount_point() -> None:
+    world = filled(archive_every_ms=50)
+    disk = SimDirectory()
+    disk.device = 7
+    put_another_disk(world, disk)
+    archived(world)
+    world.close()
+    put_another_disk(world, None)
+    config = replace(world.config, archive_dir="elsewhere")
+    world = StoreWorld(world.ring.next_life(power_cut=False), config=config)
+    world.ring.disk.root.live["elsewhere"] = SimDirectory()
+    world.open()
+    wait(world, 1000)
+    assert (stats(world).error, stats(world).lag_ms < 500) == ("", True)
+
+
 def test_an_archive_that_was_removed_begins_anew() -> None:
     world = filled()
     put_another_disk(world, None)

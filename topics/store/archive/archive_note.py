@@ -14,8 +14,10 @@ line only, because logs of several servers may share an archive.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable
 from typing import NamedTuple
+from urllib.parse import quote, unquote_to_bytes
 
 import msgspec
 
@@ -39,6 +41,7 @@ BASES = "bases"
 LOG = "log"
 _LOST = "lost"
 _NEW = "new"
+_MOUNT = "mount="
 _REMEDY = f"Name another timeline of the archive, or one of its {BASES} as a backup; `topics verify` shows all damage"
 NOTE_VERSION = 1
 
@@ -123,6 +126,8 @@ class OwnTimeline(NamedTuple):
     """Whether the archive has no note of it yet."""
     line: str = ""
     """The name of the first timeline of its line; "": it is the first itself."""
+    mount: str = ""
+    """The archive's directory, if it was a mount point: it is not used while it is none."""
 
 
 async def own_timeline(files: FileCalls, data_dir: str) -> OwnTimeline | None:
@@ -133,12 +138,16 @@ async def own_timeline(files: FileCalls, data_dir: str) -> OwnTimeline | None:
         return None
     words = [*text.split(), "", ""]
     name, line = (word if is_timeline_name(word) else "" for word in words[:2])
-    return OwnTimeline(name, _LOST in words, _NEW in words, line) if name or line else None
+    quoted = next((word.removeprefix(_MOUNT) for word in words if word.startswith(_MOUNT)), "")
+    mount = os.fsdecode(unquote_to_bytes(quoted))
+    return OwnTimeline(name, _LOST in words, _NEW in words, line, mount) if name or line else None
 
 
 async def name_timeline(files: FileCalls, data_dir: str, timeline: OwnTimeline) -> None:
     """Have a data directory name its timeline, durably. Raises: OSError."""
     marks = [_NEW] if timeline.is_new else [_LOST] if timeline.has_lost else []
+    if timeline.mount:
+        marks.append(_MOUNT + quote(os.fsencode(timeline.mount)))
     text = " ".join([timeline.name or "-", timeline.line or timeline.name, *marks])
     await replace_file(files, f"{data_dir}/{TIMELINE_NAME}", text.encode())
 

@@ -69,7 +69,7 @@ class ArchiveStats(NamedTuple):
     copied_bytes: int
     failures: int
     holes: int
-    """Holes of the timeline, those of earlier processes included."""
+    """Holes of the timeline, those of earlier processes included, and between those of this one."""
     error: str
     """Why the last step failed; "" if it did not."""
 
@@ -97,6 +97,10 @@ class Archiver:
         self._note = ArchiveNote()
         self._line = ""
         """The name of the first timeline of this log's line."""
+        self._mount = ""
+        """The archive's directory, if it is a mount point."""
+        self._breaks = 0
+        """Timelines that were begun because nothing could be added to the one before."""
         self._made_ms = loop.clock.now_ms()
         self._restorable_ns = loop.clock.monotonic_ns()
         """Loop time at which all that had been written could be restored; before, the start's."""
@@ -119,7 +123,8 @@ class Archiver:
         since_ms = (clock.monotonic_ns() - self._restorable_ns) // 1_000_000
         lag_ms = max(since_ms, clock.now_ms() - (self._restorable_ms or self._made_ms))
         failures = self._failures + self._bases.failures
-        return ArchiveStats(note.upto_ms, lag_ms, self._waiting.bytes, copied, failures, len(note.holes), self._error)
+        holes = len(note.holes) + self._breaks
+        return ArchiveStats(note.upto_ms, lag_ms, self._waiting.bytes, copied, failures, holes, self._error)
 
     @property
     def bases(self) -> tuple[str, ...]:
@@ -294,7 +299,7 @@ class Archiver:
         """Find the timeline of the data directory, or begin one; note losses of a start."""
         files, config = self._files, self._config
         own = await own_timeline(files, config.data_dir)
-        self._line = own.line or own.name if own is not None else ""
+        self._line, self._mount = (own.line or own.name, own.mount) if own is not None else ("", "")
         note = None
         if own is not None and own.name and not own.is_new:
             timeline = f"{config.archive_dir}/{own.name}"
@@ -303,19 +308,23 @@ class Archiver:
             except CorruptError as error:
                 log.error("%s", error)
             if note is None:
-                await self._check_mounted(own.name)
-                await self._begin_timeline(timeline, "has no note, as on a disk that was replaced or is not mounted")
+                await self._check_there(own.name)
+                await self._begin_timeline(timeline, await self._why_lost())
                 own = await own_timeline(files, config.data_dir)
         if own is None or not own.name:
             others = await files.to_thread(timeline_names, files, config.archive_dir)
             own = OwnTimeline(new_timeline(self._loop, others), is_new=True, line=self._line)
             await name_timeline(files, config.data_dir, own)
         timeline, self._line = f"{config.archive_dir}/{own.name}", own.line or own.name
-        if note is None:
+        if is_new := note is None:
+            await self._check_mounted()
             note = ArchiveNote(line=self._line)
             await self._make_timeline(timeline)
             await write_note(files, timeline, note)
-            await self._name(own.name)
+        if (mount := await self._mount_point()) != self._mount or is_new:
+            self._mount, own = mount, own._replace(is_new=False, mount=mount)
+            await name_timeline(files, config.data_dir, own)
+        if is_new:
             self._waiting.given_up.clear()  # before its first base
         self._leave_copy()
         self._note, self._equal_ms = note, note.upto_ms
@@ -327,7 +336,27 @@ class Archiver:
         self._copy = copy
         return copy
 
-    async def _check_mounted(self, timeline: str) -> None:
+    async def _mount_point(self) -> str:
+        """Return the archive's directory if it is a mount point, else "". Raises: OSError."""
+        archive, lstat = self._config.archive_dir, self._loop.ring.lstat
+        here, above = [await self._files.to_thread(lstat, f"{archive}/{name}") for name in (".", "..")]
+        return archive if here.st_dev != above.st_dev else ""
+
+    async def _check_mounted(self) -> None:
+        """Raises: StorageError, the archive's directory is that below its disk; OSError."""
+        archive = self._config.archive_dir
+        if self._mount == archive and not await self._mount_point():
+            remedy = "mount it, or name another directory to begin another timeline"
+            raise StorageError(f"{archive} was the mount point of a disk, and is none now: {remedy}")
+
+    async def _why_lost(self) -> str:
+        """Return why the archive has no timeline of this log. Raises: StorageError, OSError."""
+        await self._check_mounted()
+        if not self._mount and await self._mount_point():
+            return "has no note: a disk may have been mounted over it, which hides what was archived before"
+        return "has no note, as on a disk that was replaced or is not mounted"
+
+    async def _check_there(self, timeline: str) -> None:
         """Raises: StorageError, not even the archive's directory is there, which had a timeline."""
         archive = self._config.archive_dir
         try:
@@ -354,8 +383,10 @@ class Archiver:
     async def _begin_timeline(self, timeline: str, why: str) -> None:
         """Begin another timeline, because nothing can be added to this one."""
         log.error("%s %s: the log continues in another timeline", timeline, why)
-        begun = OwnTimeline(new_timeline(self._loop, [os.path.basename(timeline)]), is_new=True, line=self._line)
+        name = new_timeline(self._loop, [os.path.basename(timeline)])
+        begun = OwnTimeline(name, is_new=True, line=self._line, mount=self._mount)
         await name_timeline(self._files, self._config.data_dir, begun)
+        self._breaks += 1
         self._leave_copy()
 
     async def _note_given_up(self, timeline: str) -> None:
@@ -374,7 +405,9 @@ class Archiver:
 
     async def _name(self, timeline: str) -> None:
         """Have the data directory name its timeline, without word of losses."""
-        await name_timeline(self._files, self._config.data_dir, OwnTimeline(timeline, line=self._line))
+        await name_timeline(
+            self._files, self._config.data_dir, OwnTimeline(timeline, line=self._line, mount=self._mount)
+        )
 
     def _leave_copy(self) -> None:
         if self._copy is not None:
