@@ -292,6 +292,48 @@ def test_a_clock_that_is_ahead_for_a_while_removes_nothing_of_the_archive() -> N
         assert held(restored(world, at)) == expected
 
 
+@pytest.mark.parametrize("bases_ahead", [1, 2, 5])
+def test_bases_of_a_clock_that_is_ahead_remove_nothing_that_is_not_old(bases_ahead: int) -> None:
+    """The second one was believed: all that the archive kept until then was removed."""
+    world = filled(archive_base_every_ms=3000, archive_retain_ms=20_000)
+    moments = []
+    for _ in range(10):
+        world.append(1, 3)
+        moments.append((archived(world), held(world), world.ring.clock.monotonic_ns()))
+        wait(world, 3100)
+    world.ring.clock.step_wall_ms(86_400_000)
+    for _ in range(bases_ahead):
+        wait(world, 3100)
+    world.ring.clock.step_wall_ms(-86_400_000)
+    wait(world, 7000)
+    now_ns = world.ring.clock.monotonic_ns()
+    kept = [(at, expected) for at, expected, made_ns in moments if now_ns - made_ns < 20_000_000_000]
+    removed = [at for at, _expected, made_ns in moments if now_ns - made_ns > 40_000_000_000]
+    for at, expected in kept:
+        assert held(restored(world, at)) == expected
+    for at in removed:
+        with pytest.raises(UsageError, match="not in the archive|the archive begins at"):
+            restored(world, at)
+
+
+def test_timelines_of_before_stay_until_the_current_one_has_all_that_is_kept() -> None:
+    """A clock that is ahead made them look old."""
+    world = filled(archive_every_ms=50, archive_base_every_ms=3000, archive_retain_ms=20_000)
+    disk = put_another_disk(world, None)
+    wait(world, 4000)
+    archived(world)
+    (before,) = disk.live
+    current = world.ring.disk.root.live[ARCHIVE]
+    assert isinstance(current, SimDirectory)
+    current.live[before] = current.durable[before] = disk.live[before]
+    world.ring.clock.step_wall_ms(86_400_000)
+    wait(world, 8000)
+    assert before in timeline_names(world.loop.files, ARCHIVE)
+    world.ring.clock.step_wall_ms(-86_400_000)
+    wait(world, 30_000)
+    assert before not in timeline_names(world.loop.files, ARCHIVE)
+
+
 def named_bases(world: StoreWorld) -> tuple[list[str], list[str]]:
     """The bases that the archive states, and those that are there."""
     state = world.store.archive.state

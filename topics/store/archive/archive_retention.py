@@ -39,9 +39,11 @@ async def remove_old_timelines(loop: Loop, current: str, line: str, before_ms: i
                 await remove_durably(loop.files, timeline)
 
 
-async def remove_old(loop: Loop, timeline: str, before_ms: int) -> None:
+async def remove_old(loop: Loop, timeline: str, before_ms: int, retain_ms: int = 0, apart_ms: int = 0) -> int | None:
     """Remove bases that no restore to a time from `before_ms` on needs, and the log before them.
 
+    retain_ms, apart_ms: how old a base is by those after it, too, and how far apart they are made.
+    Return: Unix ms of the first base that is kept as of then; None: all of them are kept.
     Raises: StorageError, OSError.
     """
     files, root = loop.files, f"{timeline}/{BASES}"
@@ -52,15 +54,15 @@ async def remove_old(loop: Loop, timeline: str, before_ms: int) -> None:
         # A damaged one is kept as long as others of its age.
         with suppress(CorruptError, FileNotFoundError):
             manifests[name] = await read_manifest(files, f"{root}/{name}")
-    # The newest base before the time.
-    kept = next((name for name in reversed(manifests) if manifests[name].taken_ms <= before_ms), None)
+    kept = _first_kept(manifests, before_ms, retain_ms, apart_ms)
     if kept is None:
-        return
+        return None
+    kept_ms = manifests[kept].taken_ms
     first_files = manifests[kept].first_log_files
     # A base of before the clock was set back may have a later time; its log is removed.
     old = [*names[: names.index(kept)], *(name for name in manifests if _is_before(manifests[name], first_files))]
     if not old:
-        return
+        return kept_ms
     for name in dict.fromkeys(old):
         log.info("%s/%s is removed: the archive keeps a newer base (TOPICS_ARCHIVE_RETAIN_MS)", root, name)
         await remove_durably(files, f"{root}/{name}")
@@ -70,6 +72,25 @@ async def remove_old(loop: Loop, timeline: str, before_ms: int) -> None:
             number = wal_file_no(name)
             if number is not None and number < first:
                 await unlink_if_there(files, f"{directory}/{name}")
+    return kept_ms
+
+
+def _first_kept(bases: Mapping[str, BackupManifest], before_ms: int, retain_ms: int, apart_ms: int) -> str | None:
+    """Return the newest base before the time that is as old by the bases after it.
+
+    A clock that is ahead makes all bases look old, and it may be set right later. So the time from
+    one base to the next counts up to `apart_ms` only, and one more is kept if it was longer.
+    """
+    age_ms, is_ahead, later_ms = 0, False, 0
+    for name in reversed(list(bases)):
+        taken_ms = bases[name].taken_ms
+        gap_ms = max(0, later_ms - taken_ms)  # 0 if a clock was set back
+        is_ahead = is_ahead or gap_ms > apart_ms + apart_ms // 4
+        age_ms += min(gap_ms, apart_ms) if apart_ms else gap_ms
+        if taken_ms <= before_ms and age_ms >= retain_ms + (apart_ms if is_ahead else 0):
+            return name
+        later_ms = taken_ms
+    return None
 
 
 def _is_before(base: BackupManifest, first_files: Mapping[int, int]) -> bool:

@@ -251,7 +251,6 @@ class Archiver:
         finally:
             ends.release()
         base, holes, hole = self._bases.made, self._note.holes, self._note.open_hole
-        last_base_ms = self._bases.last_ms
         # The clock may have been set back since.
         upto_ms = max(ends.upto_ms, self._note.upto_ms, base.taken_ms if base is not None else 0)
         if base is not None and hole is not None:
@@ -270,20 +269,16 @@ class Archiver:
         whole = {(source.shard, source.number) for source in ends.sources if source.whole}
         await self._waiting.remove(lambda shard, number: (shard, number) in whole)
         if base is not None and self._config.archive_retain_ms:
-            before_ms = self._believed_ms(ends.upto_ms, last_base_ms) - self._config.archive_retain_ms
-            await remove_old_timelines(self._loop, copy.timeline, self._line, before_ms)
-            await remove_old(self._loop, copy.timeline, before_ms)
+            await self._remove_old(copy.timeline, ends.upto_ms)
         await self._bases.list_names(copy.timeline)
         self._bases.begin_if_due(copy.timeline, self._note)
 
-    def _believed_ms(self, now_ms: int, last_base_ms: int) -> int:
-        """Return the time for which the archive keeps what is recent.
-
-        A clock that is far ahead is not believed before the next base: what would be removed is
-        gone once it was set right. After a long stop this keeps old bases for one base more.
-        """
-        every_ms = self._config.archive_base_every_ms
-        return min(now_ms, last_base_ms + 2 * every_ms) if last_base_ms and every_ms else now_ms
+    async def _remove_old(self, timeline: str, now_ms: int) -> None:
+        """Remove what is too old. Timelines of before stay until this one has all that is kept."""
+        retain_ms, apart_ms = self._config.archive_retain_ms, self._config.archive_base_every_ms
+        kept_ms = await remove_old(self._loop, timeline, now_ms - retain_ms, retain_ms, apart_ms)
+        if kept_ms is not None:
+            await remove_old_timelines(self._loop, timeline, self._line, kept_ms)
 
     async def _is_as_noted(self, timeline: str) -> bool:
         """Return whether the target has the note that was written last.

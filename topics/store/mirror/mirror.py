@@ -38,8 +38,8 @@ from topics.store.mirror.promotion import note_promotion, promotion_of
 
 _FOLLOWED_VERSION = 1
 _REMEDY = "Begin a mirror in another directory; `topics promote` uses this one as it is"
-_BASES_APART_MS = 2 * 86_400_000
-"""A base is believed to be made at most so long after the one before: a server makes one a day."""
+_BASES_APART_MS = 86_400_000
+"""A server makes a base a day."""
 _BASE_NAME = re.compile(r"[0-9TZ-]{20,40}", re.ASCII)
 
 
@@ -338,23 +338,8 @@ class Mirror:
 
     async def _remove_old(self) -> None:
         assert self._note is not None, "a note was written"
-        upto_ms = self._note.upto_ms
-        if self._retain_ms:
-            upto_ms = min(upto_ms, await self._believed_ms())
+        before_ms = self._note.upto_ms - self._retain_ms
         try:
-            await remove_old(self._loop, self._path, upto_ms - self._retain_ms)
+            await remove_old(self._loop, self._path, before_ms, self._retain_ms, _BASES_APART_MS)
         except StorageError as error:
             self._waits_for = f"room: {error}"
-
-    async def _believed_ms(self) -> int:
-        """Return the latest time that is believed, by the last two bases.
-
-        The clock of the server may be ahead for a while, and the note stays ahead after that.
-        """
-        root = f"{self._path}/{BASES}"
-        believed_ms = 1 << 62
-        for name in backup_names(self._files, root)[-2:]:
-            with contextlib.suppress(CorruptError, FormatError, FileNotFoundError):
-                taken_ms = (await read_manifest(self._files, f"{root}/{name}")).taken_ms
-                believed_ms = min(believed_ms, taken_ms + _BASES_APART_MS)
-        return believed_ms
