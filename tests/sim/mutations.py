@@ -1491,6 +1491,13 @@ MUTANTS = (
     ),
     # --- routers -----------------------------------------------------------------------------------------------------
     _one(
+        "a log closed before its routers are at their end",
+        "engine/stored_engine.py",
+        "        self.engine.end_routers(lambda: ended.set_result(None))\n        await ended\n",
+        "",
+        "tests/sim/whole/test_rebuilt.py",
+    ),
+    _one(
         "hops lost at a checkpoint",
         "engine/recovery/engine_catalog.py",
         "        if image.hops:",

@@ -1,11 +1,12 @@
 """After the last life: all snapshots are lost, and a rebuild finds the records from the segments
 and packs.
 
-The process before it was stopped well, so that everything is in segments and packs. All live
-records exist again, and no others: none that was deleted, and none of a deleted topic. A file
-states a topic's config and floors at the time it was written (docs/operations.md): only records
-below a floor may return, and a cap or a ttl that was raised or switched off since, or that has
-become one that rejects writes, may remove records, up to the floor that this leaves.
+The process before it was stopped as a server is: its routers are at their end before the last
+checkpoint (R-LIFE-7), so that everything is in segments and packs. All live records exist again,
+and no others: none that was deleted, and none of a deleted topic. A file states a topic's config
+and floors at the time it was written (docs/operations.md): only records below a floor may return,
+and a cap or a ttl that was raised or switched off since, or that has become one that rejects
+writes, may remove records, up to the floor that this leaves.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def _stopped(ring: SimRing, config: Config) -> _Found:
     stored = loop.run_task(StoredEngine.open(loop, config, directory=lock_directory(ring, config)))
     at_start = _rows(stored)
     stored.engine.begin_shutdown()
-    loop.run_task(stored.store.close())
+    loop.run_task(stored.close())
     return _Found(at_start, _rows(stored))
 
 
