@@ -1059,7 +1059,7 @@ MUTANTS = (
     _one(
         "a batch sent before all callbacks of the one before it ran",
         "store/wal/commitment.py",
-        "return self.batch is not None or self.unanswered > 0",
+        "return self.batch is not None or bool(self.owed)",
         "return self.batch is not None",
         "tests/store/wal/test_shard.py",
     ),
@@ -2027,16 +2027,16 @@ MUTANTS = (
     _one(
         "a record of bytes staged before the directory is marked",
         "engine/write/format_wait.py",
-        "        self._waiting[request.topic] = [(request, done)]\n        self.format.when_raised("
+        "        self.waiting[request.topic] = [(request, done)]\n        self.format.when_raised("
         "needed, partial(self._on_raised, request.topic, append))\n        return True",
-        "        self._waiting[request.topic] = []\n        self.format.when_raised("
+        "        self.waiting[request.topic] = []\n        self.format.when_raised("
         "needed, partial(self._on_raised, request.topic, append))\n        return False",
         _BYTES,
     ),
     _one(
         "a refused write of bytes raises the format of the directory",
         "engine/write/appender.py",
-        "        if not self._format.is_newest and self._format_wait.join(request, done):\n",
+        "        if self._format_wait.waiting and self._format_wait.join(request, done):\n",
         "        wait = self._format_wait\n"
         "        if wait.join(request, done) or (\n"
         "            wait.lacks(request.rows.spans) and wait.hold(request, done, self.append)\n"

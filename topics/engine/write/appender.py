@@ -214,7 +214,7 @@ class Appender:
 
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None:
         """See `Engine.append`."""
-        if not self._format.is_newest and self._format_wait.join(request, done):
+        if self._format_wait.waiting and self._format_wait.join(request, done):
             return
         rows = request.rows
         flags = flags_in(rows.spans)

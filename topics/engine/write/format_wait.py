@@ -30,7 +30,7 @@ class FormatWait:
     def __init__(self, directory_format: FormatPort, held: HeldAppends) -> None:
         self.format = directory_format
         self._held = held
-        self._waiting: dict[str, Waiting] = {}
+        self.waiting: dict[str, Waiting] = {}
         """Waiting writes by topic."""
 
     @property
@@ -40,7 +40,7 @@ class FormatWait:
 
     def concerns(self, spans: bytes) -> bool:
         """Return whether a write of these rows may have to wait, before the newest format."""
-        return bool(self._waiting or self.lacks(spans))
+        return bool(self.waiting or self.lacks(spans))
 
     def lacks(self, spans: bytes) -> int:
         """Return the format that the directory needs for these rows; 0 if it has it."""
@@ -51,8 +51,11 @@ class FormatWait:
         return SECOND_DIRECTORY_FORMAT if flags & BYTES and number < SECOND_DIRECTORY_FORMAT else 0
 
     def join(self, request: AppendRequest, done: Done[AppendResult]) -> bool:
-        """Queue a write after the waiting writes of its topic. Return False if there are none."""
-        waiting = self._waiting.get(request.topic)
+        """Queue a write after the waiting writes of its topic. Return False if there are none.
+
+        So it is asked only while any write waits.
+        """
+        waiting = self.waiting.get(request.topic)
         if waiting is None:
             return False
         waiting.append(self._held_write(request, done))
@@ -71,7 +74,7 @@ class FormatWait:
         """
         needed = self.lacks(request.rows.spans)
         request, done = self._held_write(request, done)
-        self._waiting[request.topic] = [(request, done)]
+        self.waiting[request.topic] = [(request, done)]
         self.format.when_raised(needed, partial(self._on_raised, request.topic, append))
         return True
 
@@ -85,7 +88,7 @@ class FormatWait:
     def _on_raised(
         self, topic: str, append: Callable[[AppendRequest, Done[AppendResult]], None], error: StorageError | None
     ) -> None:
-        for request, done in self._waiting.pop(topic):
+        for request, done in self.waiting.pop(topic):
             if error is not None and request.violation is None and self.lacks(request.rows.spans):
                 done(error)
             else:

@@ -246,8 +246,8 @@ class Lane:
         scanned.upto_bytes[0 : 4 * count] = bytes(4 * count)
         requests, coming = 0, NOTHING_COMES
         if groups:
-            _topic, first, last_count, *_rest = GROUP.unpack_from(scanned.group_bytes, (groups - 1) * GROUP.size)
-            requests = first + last_count
+            last = scanned.groups[groups - 1]
+            requests = last.first + last.count
             coming = self._drop_unusual_topics(buffer, groups)
             self._columns.scan(
                 ffi.cast("unsigned char *", data),

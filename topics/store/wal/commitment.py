@@ -8,6 +8,7 @@ moves on after the answer (`move_on`).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 
 from typing_extensions import Buffer
@@ -32,7 +33,17 @@ from topics.store.wal.log_bound import LogBound
 from topics.store.wal.log_end import LogEnd
 from topics.store.wal.next_batch import NextPlace, Unpublished
 from topics.store.wal.wal_files import WalFile
-from topics.store.wal.write_batch import Batch, Commit, Durability, Prepared, Primitive, Verdict, judge, rest_begins
+from topics.store.wal.write_batch import (
+    Batch,
+    Commit,
+    Done,
+    Durability,
+    Prepared,
+    Primitive,
+    Verdict,
+    judge,
+    rest_begins,
+)
 from topics.store.wal.write_latch import WriteLatch
 
 _REST_ATTEMPTS_MAX = 64
@@ -86,9 +97,9 @@ class Commitment:
         "_written",
         "batch",
         "ended_ns",
+        "owed",
         "primitive",
         "submitted_ns",
-        "unanswered",
     )
 
     def __init__(
@@ -113,8 +124,8 @@ class Commitment:
         self._on_failed = on_failed
         self.batch: Batch | None = None
         """The batch in flight, or None."""
-        self.unanswered = 0
-        """Number of callbacks of the last batch that later passes run."""
+        self.owed: deque[tuple[list[Done], Commit]] = deque()
+        """Callbacks of batches that have ended, which this pass or later ones run."""
         self.primitive = Primitive.BARE
         """The primitive of this commit, or of the last one until the next is prepared."""
         self.submitted_ns = 0
@@ -136,7 +147,7 @@ class Commitment:
     @property
     def is_busy(self) -> bool:
         """Whether a batch is in flight, or was and is not answered."""
-        return self.batch is not None or self.unanswered > 0
+        return self.batch is not None or bool(self.owed)
 
     def prepare_piece(self, batch: Batch, mirror: TailBuffer) -> bool:
         """Do a piece of `prepare` for a large batch; False: call again in another pass."""

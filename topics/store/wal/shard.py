@@ -14,7 +14,6 @@ and wal_files.py has the files.
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -69,8 +68,6 @@ class Shard:
         self._places = MeasuredPlaces(loop)
         self._moved = Event()
         """Set whenever an operation ended that `drain` may wait for."""
-        self._owed: deque[tuple[list[Done], Commit]] = deque()
-        """Callbacks of batches that have ended, which this pass or later ones run."""
         self._is_answering = False
         self._failure: Commit | None = None
         """The end of what is staged, once all of `_owed` ran; None: it is committed as usual."""
@@ -109,6 +106,7 @@ class Shard:
             bound=parts.bound,
             on_failed=self._latch,
         )
+        self._owed = commitment.owed
         self.state = ShardState(
             loop.clock,
             settings if directory.direct_works else settings._replace(commit=Primitive.LINK.value),
@@ -207,11 +205,8 @@ class Shard:
     def queue_depth(self) -> int:
         """Number of callbacks that wait for their batch."""
         in_flight = self._commitment.batch
-        return (
-            self.staging.waiters
-            + self._commitment.unanswered
-            + (len(in_flight.waiters) if in_flight is not None else 0)
-        )
+        depth = self.staging.waiters + (len(in_flight.waiters) if in_flight is not None else 0)
+        return depth + sum(len(waiters) for waiters, _commit in self._owed) if self._owed else depth
 
     # --- committing --------------------------------------------------------------------------------------------------
     def flush(self) -> None:
@@ -356,7 +351,7 @@ class Shard:
         """
         waited = self._is_answering or bool(self._owed)
         if waiters:
-            self._owe(waiters, commit)
+            self._owed.append((waiters, commit))
         if not waited:
             self._answer_some()
 
@@ -371,7 +366,6 @@ class Shard:
                         owed.appendleft((waiters[left:], commit))
                         del waiters[left:]
                     left -= len(waiters)
-                self._commitment.unanswered -= len(waiters)
                 for done in waiters:
                     done(commit)
         finally:
@@ -388,12 +382,8 @@ class Shard:
         assert failure is not None, "a batch failed"
         for batch in self.staging.take_all():
             if batch.waiters:
-                self._owe(batch.waiters, failure)
+                self._owed.append((batch.waiters, failure))
         return bool(self._owed)
-
-    def _owe(self, waiters: list[Done], commit: Commit) -> None:
-        self._owed.append((waiters, commit))
-        self._commitment.unanswered += len(waiters)
 
     def _answer_others(self, number: int) -> None:
         """Continue in a pass after that of this number, whose tasks may follow its completions."""
