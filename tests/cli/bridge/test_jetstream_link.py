@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 
@@ -109,5 +110,23 @@ def test_a_refusal_that_nats_py_reports_beside_the_call_is_the_calls_own() -> No
     try:
         with pytest.raises(nats_errors.APIError, match="maximum messages exceeded"):
             link.run(late())
+    finally:
+        link.close()
+
+
+def test_the_first_refusal_ends_a_wait_for_answers_at_once() -> None:
+    """It took half a minute, and the reason was that of the last one: wrong last sequence."""
+    link = JetStreamLink(NatsPlace(Answering(b"PONG").url, {}))
+    full = nats_errors.APIError(code=503, err_code=10077, description="maximum messages exceeded")
+    late = nats_errors.APIError(code=400, err_code=10071, description="wrong last sequence: 50")
+
+    async def refused() -> None:
+        for error in (full, late):
+            await link.nats._error_cb(error)
+        await link.until_closed(asyncio.Event().wait())
+
+    try:
+        with pytest.raises(nats_errors.APIError, match="maximum messages exceeded"):
+            link.run(refused())
     finally:
         link.close()

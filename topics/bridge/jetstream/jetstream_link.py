@@ -89,6 +89,9 @@ class JetStreamLink:
         """The last error of a try to connect: the one raised after them all has no text."""
         self.closed = asyncio.Event()
         """Set in the loop once the connection is gone."""
+        self._refused = asyncio.Event()
+        self._refusals: list[Exception] = []
+        """nats-py reports those of publications beside the calls, whose answers are never done."""
         try:
             self.nats: Any = self.run(self._connect(), connect_s)
         except BaseException:
@@ -130,16 +133,22 @@ class JetStreamLink:
             raise self._down(error) from error
 
     async def until_closed(self, call: Coroutine[Any, Any, R]) -> R:
-        """Await a call; raise as soon as the connection is gone. Raises: TargetDownError."""
-        waiting, gone = asyncio.ensure_future(call), asyncio.ensure_future(self.closed.wait())
+        """Await a call; raise as soon as the connection is gone, or a publication was refused.
+
+        Raises: TargetDownError; an APIError, the first refusal.
+        """
+        waiting = asyncio.ensure_future(call)
+        every = [waiting, *(asyncio.ensure_future(each.wait()) for each in (self.closed, self._refused))]
         try:
-            await asyncio.wait({waiting, gone}, return_when=asyncio.FIRST_COMPLETED)
-            if not waiting.done():
-                raise TargetDownError(f"{self.url} has closed the connection")
-            return waiting.result()
+            await asyncio.wait(every, return_when=asyncio.FIRST_COMPLETED)
+            if waiting.done():
+                return waiting.result()
+            if self._refusals:
+                raise self._refusals[0]
+            raise TargetDownError(f"{self.url} has closed the connection")
         finally:
-            gone.cancel()
-            waiting.cancel()
+            for each in every:
+                each.cancel()
 
     def close(self) -> None:
         """Close the connection. Idempotent."""
@@ -163,9 +172,13 @@ class JetStreamLink:
 
     async def _connect(self) -> Any:
         import nats  # noqa: PLC0415 - an optional package
+        import nats.js.errors  # noqa: PLC0415
 
         async def on_error(error: Exception) -> None:
             self._told = error
+            if isinstance(error, nats.js.errors.APIError):
+                self._refusals.append(error)
+                self._refused.set()
 
         async def on_closed() -> None:
             self.closed.set()
