@@ -125,6 +125,7 @@ bridge: venv ## a bridge to Kafka and NATS, killed; KILLS=n, SIDE=nats
 	$(BIN)/python -m pip install -q --disable-pip-version-check "confluent-kafka>=2.4" "nats-py>=2.7"
 	@if command -v mvn >/dev/null && ! test -d $(VENV)/kafka; then mvn -q -B -f tests/long/bridge/kafka.xml \
 		dependency:copy-dependencies -DoutputDirectory=$(abspath $(VENV))/kafka || rm -rf $(VENV)/kafka; fi
+	$(if $(filter kafka,$(SIDE)),,$(BIN)/python -m tests.long.bridge.full_stream)
 	$(BIN)/python -m tests.long.bridge.bridge_rounds --kills $(KILLS) $(if $(SIDE),--side $(SIDE)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 mirror: venv ## backups, and a server and its mirror, killed after every operation and at random; N=n, KILLS=n

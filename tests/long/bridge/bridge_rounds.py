@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -172,7 +172,7 @@ def check_here(url: str, broker: Broker, names: list[str], numbers: Counter[str]
     return compared
 
 
-def check(url: str, broker: Broker, names: list[str], numbers: Counter[str]) -> int:
+def check(url: str, broker: Broker, names: list[str], numbers: Mapping[str, int]) -> int:
     """Compare both sides. Return how many records were compared. Raises: AssertionError."""
     there = broker.contents(names)
     compared = 0
