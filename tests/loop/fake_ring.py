@@ -115,6 +115,9 @@ class FakeRing:
         self.sent_now.append((fd, bytes(data)))
         return res
 
+    def stream_pair(self) -> tuple[int, int]:
+        return 71, 72
+
     def open_mailbox(self, path: str) -> int:
         return 70
 

@@ -139,7 +139,7 @@ class ConnectionHost(Protocol):
     @property
     def departures(self) -> ConnectionDepartures: ...
 
-    def send_now(self, conn: Connection, data: bytes) -> bytes | memoryview: ...
+    def send_now(self, conn: Connection, data: bytes | memoryview) -> bytes | memoryview: ...
 
     def hold(self) -> None: ...
 
@@ -240,7 +240,7 @@ class Connection:
         return f"<Connection {self.id} {self.peer[0]}:{self.peer[1]} {phase}>"
 
     # --- what a handler calls ----------------------------------------------------------------------------------------
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Stage bytes. All bytes of a pass are sent in one send, or several if some are large.
 
         Bytes are dropped silently once the connection is closing. While one connection sends, or

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from topics.clock import Clock
 from topics.loop.connection import Connection
 from topics.loop.connection_table import ConnectionTable
+from topics.loop.doors.hand_over_message import pair_message
 from topics.loop.doors.listener import Listener
 from topics.loop.doors.mailbox import Mailbox
 from topics.loop.files import Files
@@ -396,15 +397,32 @@ class Loop:
         self.ring.queue_connect(self._operations.expect(CONTROL, on_connected), host, port)
         return future
 
-    def open_mailbox(self, path: str, listener: Listener) -> Mailbox:
+    def open_mailbox(self, path: str, listener: Listener, pairs: StreamHandler | None = None) -> Mailbox:
         """Take connections that other loops give away (blocking; start-up only).
 
-        They join those that the listener accepts.
+        They join those that the listener accepts. pairs: gets the connections of `open_pair` of
+        other loops, with the number of each loop as the port of `peer`; None: there are none.
         Raises: OSError, there can be no socket at this path.
         """
-        mailbox = Mailbox(self.clock, self._traffic, listener.streams, path)
+        streams = None if pairs is None else self._traffic.group_of(pairs, _DEFAULT_LIMITS)
+        mailbox = Mailbox(self.clock, self._traffic, listener.streams, path, streams)
         self._mailboxes.append(mailbox)
         return mailbox
+
+    def open_pair(self, mailbox: str, number: int, handler: StreamHandler) -> Connection:
+        """Return a connection to the loop that has a mailbox, which it takes from there.
+
+        mailbox: the path. number: of this loop, for the other one.
+        Raises: OSError, it has no room, no loop has it open, or descriptors have run out.
+        """
+        traffic = self._traffic
+        here, there = self.ring.stream_pair()
+        error = -self.ring.send_descriptor(mailbox, there, pair_message(number))
+        traffic.close_fd(there)
+        if error:
+            traffic.close_fd(here)
+            raise OSError(error, os.strerror(error), mailbox)
+        return traffic.open(traffic.group_of(handler, _DEFAULT_LIMITS), here, ("", number))
 
     def give_away(
         self, conn: Connection, mailbox: str, unread: Callable[[], bytes], stayed: Callable[[int], None]

@@ -108,6 +108,12 @@ class Ring(Protocol):
         address: a path, or "@" and an abstract name. -EAGAIN: the receiver takes none now.
         """
 
+    def stream_pair(self) -> tuple[int, int]:
+        """Return two non-blocking Unix stream sockets that are connected to each other.
+
+        Raises: OSError, of EMFILE if two descriptors are not free.
+        """
+
     def open_mailbox(self, path: str) -> int:
         """Bind a Unix socket that takes descriptors (blocking; start-up only). Return its own one.
 

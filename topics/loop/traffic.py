@@ -282,7 +282,7 @@ class Traffic:
                 self.stats.sends += 1
                 left -= conn.send_piece() + _SEND_COUNTS_BYTES
 
-    def send_now(self, conn: Connection, data: bytes) -> bytes | memoryview:
+    def send_now(self, conn: Connection, data: bytes | memoryview) -> bytes | memoryview:
         """Send at once the first write to the pass's only sender, and the first to one other
         connection.
 

@@ -83,6 +83,10 @@ class BlockingCalls:
             return -(error.errno or errno.EINVAL)
         return 0
 
+    def stream_pair(self) -> tuple[int, int]:
+        one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        return one.detach(), other.detach()
+
     def open_mailbox(self, path: str) -> int:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as mailbox:
             with contextlib.suppress(FileNotFoundError):

@@ -10,7 +10,7 @@ import pytest
 from tests.loop.fake_ring import fake_loop
 from tests.loop.handlers import Recorder
 from topics.loop import Connection, StreamLimits
-from topics.loop.doors.hand_over_message import Carried, encoded
+from topics.loop.doors.hand_over_message import Carried, encoded, pair_message
 from topics.loop.doors.mailbox import TAKEN_MAX
 
 LIMITS = StreamLimits(max_connections=2, refusal=b"full")
@@ -142,3 +142,31 @@ def test_the_end_of_a_loop_closes_its_mailboxes(on: Taking) -> None:
     on.loop.close()
     assert on.ring.closed
     assert on.loop.operations_in_flight == 0
+
+
+def test_one_end_of_a_pair_gets_a_handler_of_its_own() -> None:
+    loop, ring = fake_loop()
+    clients, cores = Recorder(), Recorder()
+    loop.open_mailbox("/mine", loop.listen("127.0.0.1", 0, clients), cores)
+    ring.mail.append((20, pair_message(3)))
+    ring.complete(ring.one("poll"), 1)
+    loop.run_pass(0)
+    assert (cores.take(), clients.take()) == ([("connected", 1)], [])
+    assert cores.conn.peer == ("", 3)
+
+
+def test_without_a_handler_for_it_one_end_of_a_pair_is_lost(on: Taking) -> None:
+    assert on.come((20, pair_message(3))) == []
+    assert on.mailbox.lost == 1
+
+
+def test_a_pair_is_opened_by_a_datagram_and_one_that_cannot_be_sent_leaves_no_descriptor() -> None:
+    loop, ring = fake_loop()
+    handler = Recorder()
+    conn = loop.open_pair("/theirs", 2, handler)
+    assert ring.given == [("/theirs", 72, pair_message(2))]
+    assert (conn.fd, handler.take()) == (71, [("connected", 1)])
+    ring.gives = -errno.ECONNREFUSED
+    with pytest.raises(OSError, match="/theirs"):
+        loop.open_pair("/theirs", 2, handler)
+    assert sorted(call.arguments[0] for call in ring.queued if call.name == "close") == [71, 72, 72]

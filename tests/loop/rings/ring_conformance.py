@@ -611,6 +611,22 @@ class RingConformance:
         pair.client_receives(1)
         assert pair.client.ended
 
+    def test_a_pair_carries_bytes_both_ways_also_if_one_end_came_in_a_mailbox(self, pair: Pair) -> None:
+        address = pair.world.directory + "/mailbox"
+        mailbox = pair.ring.open_mailbox(address)
+        one, other = pair.ring.stream_pair()
+        assert pair.ring.send_descriptor(address, other, b"x") == 0
+        pair.ring.queue_close(CANCEL, other)
+        assert pair.driver.res(CANCEL) == 0
+        came, _ = pair.ring.take_descriptor(mailbox, 16)
+        pair.ring.queue_sends([(SEND, one, b"there")])
+        assert pair.driver.res(SEND) == 5
+        assert pair.driver.receive_all(RECEIVE, came, 5) == b"there"
+        assert pair.ring.send_now(came, b"and back") == 8
+        assert pair.driver.receive_all(FILE, one, 8) == b"and back"
+        with pair.world.no_descriptors(), pytest.raises(OSError, match="files"):
+            pair.ring.stream_pair()
+
     def test_no_end_of_a_message_leaves_a_descriptor_open_or_closes_one_that_is_used(self, pair: Pair) -> None:
         ring, world, address = pair.ring, pair.world, pair.world.directory + "/mailbox"
         before = world.descriptors()

@@ -250,6 +250,12 @@ class SimNetwork:
         here._travel(listener.on_connection)
         return here
 
+    def pair(self) -> tuple[Endpoint, Endpoint]:
+        """Two sides that are connected."""
+        one, other = Endpoint(self, ("", 0)), Endpoint(self, ("", 0))
+        one.peer, other.peer = other, one
+        return one, other
+
     def pieces(self, data: bytes) -> list[bytes]:
         """Cut by the seed if asked for: usually whole, at times byte by byte at the start."""
         if not self.split or len(data) < 2 or self.rng.random() < 0.3:

@@ -41,6 +41,15 @@ class SimSockets:
         listener = self._network.listen(host, port, backlog, keepalive_ms, shared=shared)
         return self._core.new_fd_now(Handle(listener)), listener.address
 
+    def stream_pair(self) -> tuple[int, int]:
+        one, other = (Handle(endpoint) for endpoint in self._network.pair())
+        fd = self._core.new_fd_now(one)
+        try:
+            return fd, self._core.new_fd_now(other)
+        except OSError:
+            self._core.close_fd(fd)
+            raise
+
     def open_mailbox(self, path: str) -> int:
         mailbox = self._network.mailboxes[path] = SimMailbox(self._network, path)
         return self._core.new_fd_now(Handle(mailbox))

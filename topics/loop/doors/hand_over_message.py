@@ -4,6 +4,9 @@ A header (magic, format, hand-overs, length of the address, port, length of the 
 client's address, then what was received of it and not handled. The kernel delivers a datagram whole
 or not at all, and only this user may send one. So the lengths are checked, and bytes have no
 checksum. Numbers have the byte order of the machine that both loops run on.
+
+Another datagram is shorter than that header: it carries one end of a pair of sockets, between the
+loops themselves.
 """
 
 from __future__ import annotations
@@ -21,6 +24,10 @@ UNREAD_BYTES_MAX = 128 << 10
 The kernel takes some 208 KiB in a datagram.
 """
 MESSAGE_BYTES_MAX = _HEADER.size + _PEER_BYTES_MAX + UNREAD_BYTES_MAX
+
+
+_PAIR = struct.Struct("=4sBH")
+_PAIR_MAGIC = b"TPPR"
 
 
 class DamagedMessageError(ValueError):
@@ -60,3 +67,16 @@ def decoded(message: bytes) -> Carried:
     except UnicodeDecodeError as error:
         raise DamagedMessageError("the address of its client is not UTF-8") from error
     return Carried((host, port), hand_overs, message[start:])
+
+
+def pair_message(number: int) -> bytes:
+    """Return the datagram beside one end of a pair of sockets. number: of the sending loop."""
+    return _PAIR.pack(_PAIR_MAGIC, _FORMAT, number)
+
+
+def pair_number(message: bytes) -> int | None:
+    """Return the number of the loop that has sent one end of a pair; None: it is none."""
+    if len(message) != _PAIR.size:
+        return None
+    magic, found, number = _PAIR.unpack(message)
+    return int(number) if (magic, found) == (_PAIR_MAGIC, _FORMAT) else None

@@ -11,7 +11,7 @@ import logging
 import os
 
 from topics.clock import Clock
-from topics.loop.doors.hand_over_message import MESSAGE_BYTES_MAX, DamagedMessageError, decoded
+from topics.loop.doors.hand_over_message import MESSAGE_BYTES_MAX, DamagedMessageError, decoded, pair_number
 from topics.loop.operations import CONTROL, ignore
 from topics.loop.streams import Streams
 from topics.loop.traffic import Traffic
@@ -27,12 +27,16 @@ _LOG_EVERY_NS = 1_000_000_000
 class Mailbox:
     """Takes connections until `close`. Those that come after it end without an answer."""
 
-    def __init__(self, clock: Clock, traffic: Traffic, streams: Streams, path: str) -> None:
-        """Raises: OSError, there can be no socket at this path."""
+    def __init__(self, clock: Clock, traffic: Traffic, streams: Streams, path: str, pairs: Streams | None) -> None:
+        """pairs: get one end of each pair that another loop has opened.
+
+        Raises: OSError, there can be no socket at this path.
+        """
         self.path = path
         self._clock = clock
         self._traffic = traffic
         self._streams = streams
+        self._pairs = pairs
         self._fd = traffic.ring.open_mailbox(path)
         self._poll = 0
         """user_data of the poll; 0: none is in flight."""
@@ -85,6 +89,10 @@ class Mailbox:
             return False
         if fd < 0:
             self._lose(os.strerror(-fd), 1)
+            return True
+        number = pair_number(message)
+        if number is not None and self._pairs is not None:
+            traffic.open(self._pairs, fd, ("", number))
             return True
         try:
             carried = decoded(message)
