@@ -74,10 +74,12 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "plan": {"access", "openapi", "streams", "wire"},
         "http1": {"access", "plan", "wire"},
         "http2": {"access", "plan", "wire"},
+        "relay": {"access", "plan", "wire"},
         "handlers": {"access", "openapi", "pages", "plan", "streams", "wire"},
         "lane": {"access", "handlers", "http1", "plan", "protocol_choice", "wire"},
     },
     "loop": {"portable": {"ring"}, "doors": {"connection", "operations", "ring", "streams", "timers", "traffic"}},
+    "server": {"cores": set()},
     "bridge": {
         "jetstream": {"carried", "incoming", "record_messages", "topic_source"},
         "kafka": {"carried", "incoming", "record_messages", "topic_source"},

@@ -1,0 +1,1 @@
+"""Requests that another core answers: the connection stays, and request and answer are relayed."""
