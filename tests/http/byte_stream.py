@@ -15,7 +15,9 @@ from topics.http.access.routes import Body, Route, RouteTable
 from topics.http.access.scope import Scope
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.plan.call import Call
+from topics.http.plan.plan import Plan
 from topics.http.plan.service import Service
+from topics.http.relay.relayed_head import relayed_route
 from topics.http.wire.stream import Stream
 
 
@@ -158,6 +160,8 @@ class Echo:
                 Route("PUT", "/v0/topics/:topic", Scope.ADMIN, self.echo, Body.JSON_OR_EMPTY, large=True),
                 Route("POST", "/v0/topics/:topic/delete", Scope.DELETE, self.echo, Body.JSON, large=True),
                 Route("GET", "/v0/topics", Scope.READ, self.echo),
+                Route("POST", "/v0/topics/:topic/claim", Scope.READ, self.park, Body.JSON_OR_EMPTY),
+                Route("POST", "/v0/topics/:topic/diff", Scope.READ, self.wait, Body.JSON_OR_EMPTY),
                 Route("GET", "/park", Scope.READ, self.park),
                 Route("GET", "/wait", Scope.READ, self.wait),
                 Route("GET", "/stream", Scope.READ, self.stream, stream=True),
@@ -176,11 +180,15 @@ class Given(NamedTuple):
 
 
 class FakeCores:
-    """Core 1 has the topics whose names begin with "far". The test decides whether it gets their connections."""
+    """Core 1 has the topics whose names begin with "far". The test decides whether it gets their connections.
 
-    def __init__(self) -> None:
+    relay: has that core answer a call; None: requests are refused.
+    """
+
+    def __init__(self, relay: Callable[[Call], None] | None = None) -> None:
         self.given: list[Given] = []
         self.gives = True
+        self._relay = relay
 
     def elsewhere(self, topic: str) -> int | None:
         return 1 if topic.startswith("far") else None
@@ -189,6 +197,11 @@ class FakeCores:
         if self.gives:
             self.given.append(Given(core, unread, stayed))
         return self.gives
+
+    def relayed(self, plan: Plan) -> Plan:
+        if plan.core is None or plan.route is None or self._relay is None:
+            return plan
+        return plan.as_relayed(relayed_route(plan.route, self._relay))
 
 
 def make_service(

@@ -178,6 +178,7 @@ LATER = {
     ("http/handlers/reader_endpoints.py", "on_disconnect"): "likewise",
     ("http/handlers/record_endpoints.py", "on_disconnect"): "likewise",
     ("http/handlers/wait_endpoint.py", "on_disconnect"): "likewise",
+    ("http/relay/asked_core.py", "on_disconnect"): "a call, while it waits on another core",
     ("pipelines/engines.py", "on_request"): "a request to stop, while Spark runs",
 }
 """Functions that are set on another object, each for a part of its life: what they are set on, and when."""

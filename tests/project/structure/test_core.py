@@ -58,7 +58,10 @@ KNOW_THE_SERVICE = {
     "http/lane/lane.py": "the lane is both, as columns",
     "http/lane/lane_answers.py": "likewise",
     "http/protocol_choice.py": "makes connections",
+    "http/relay/asking_core.py": "makes calls of requests of another core",
     "server/app.py": "builds it",
+    "server/cores/neighbours.py": "passes it on",
+    "server/cores/relays.py": "likewise",
     "server/handler.py": "makes the first state of a connection",
     "server/websocket.py": "a session is a connection",
 }

@@ -282,7 +282,7 @@ class HttpConnection:
             if plan.plain and stop <= size and service.gate is None:
                 at = stop
                 self._serve(plan, data[end:stop])
-            elif plan.core is not None and self._leaves(plan, end - at):
+            elif plan.core is not None and (plan := self._elsewhere(plan, end - at)) is None:
                 break
             else:
                 rest = self._begin(plan, data[end:])
@@ -301,24 +301,25 @@ class HttpConnection:
             elif self._intake is not _READS and self._waits:
                 self.wait_began()
 
-    def _leaves(self, plan: Plan, head_bytes: int) -> bool:
+    def _elsewhere(self, plan: Plan, head_bytes: int) -> Plan | None:
         """Begin to give the connection to the core that owns the topic of the next request.
 
-        False: it stays, and the request is answered here.
+        Return the plan with which the request continues here, if the connection stays.
         """
         cores, core = self.service.cores, core_to_ask(self.service, plan)
         if cores is None or core is None:
-            return False
-        if not cores.give(self.transport, core, self._unread, lambda _error: self._stay(plan, head_bytes)):
-            return False
+            return plan
+        relayed = cores.relayed(plan)
+        if not cores.give(self.transport, core, self._unread, lambda _error: self._stay(relayed, head_bytes)):
+            return relayed
         self._enter(Phase.LEAVING)
-        return True
+        return None
 
     def _unread(self) -> bytes:
         return bytes(self._pending)
 
     def _stay(self, plan: Plan, head_bytes: int) -> None:
-        """Refuse the request whose connection could not be given away, and continue."""
+        """Begin the request whose connection could not be given away, and continue."""
         if self.phase is not Phase.LEAVING:
             return
         self._enter(HEAD)
@@ -588,6 +589,11 @@ class HttpConnection:
             self._next()
         else:
             self._close()
+
+    def drop(self) -> None:
+        """Close without the answer to the request in progress."""
+        self._call = None
+        self._close()
 
     def taken(self) -> None:
         """Note that the lane has taken requests and will call `answer` once for all of them."""

@@ -508,6 +508,11 @@ class Http2Connection:
             self._forget(stream)
             self._settle()
 
+    def drop(self, stream: Http2Stream) -> None:
+        """Reset a stream whose answer is unknown. Its request may have been executed."""
+        self._reset(stream, ErrorCodes.INTERNAL_ERROR)
+        self._settle()
+
     def _take_body(self, stream: Http2Stream) -> bytes | bytearray | memoryview:
         body: bytes | bytearray | memoryview = b"" if stream.body is None else stream.body.take()
         if len(body) <= self.service.step_bytes:

@@ -46,6 +46,8 @@ class StreamHost(Protocol):
 
     def wait_began(self, stream: Http2Stream) -> None: ...
 
+    def drop(self, stream: Http2Stream) -> None: ...
+
     def write(self, stream: Http2Stream, data: bytes) -> None: ...
 
     def end(self, stream: Http2Stream) -> None: ...
@@ -160,6 +162,10 @@ class Http2Stream:
 
     def upgrade(self, head: bytes, open_upgraded: OpenUpgraded) -> None:
         raise AssertionError("HTTP/2 has no upgrade")
+
+    def drop(self) -> None:
+        self.call = None
+        self._connection.drop(self)
 
     def wait_began(self) -> None:
         self._connection.wait_began(self)

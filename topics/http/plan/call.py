@@ -68,6 +68,9 @@ class Exchange(Protocol):
     def upgrade(self, head: bytes, open_upgraded: OpenUpgraded) -> None:
         """Send the 101, instead of `respond`, where `upgrades`; the opened protocol takes over."""
 
+    def drop(self) -> None:
+        """End the request without an answer, instead of `respond`, as the client can see."""
+
     def wait_began(self) -> None:
         """Treat a wait that the handler has begun in a later pass like one that began at once."""
 
@@ -212,6 +215,22 @@ class Call:
     def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
         """Answer with a body that is not JSON. headers: whole lines."""
         self._respond(status, body, content_type, headers + self.plan.all_headers)
+
+    def pass_on(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
+        """Answer as another core has: with what this one has to add."""
+        if content_type != JSON:
+            self.respond(status, body, content_type, headers)
+        elif headers or status >= 400:
+            self._respond(status, body, JSON, headers + self.plan.answer_headers)
+        else:
+            self.reply(body, status)
+
+    def drop(self) -> None:
+        """End the request without an answer, because it is unknown whether it was executed."""
+        exchange = self._exchange
+        if exchange is not None:
+            self._head_ready(0)
+            exchange.drop()
 
     def _respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
         exchange = self._exchange

@@ -9,11 +9,10 @@ head's digest, which costs the hashing.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
 from copy import copy
 from hashlib import sha256
 from itertools import islice
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 
@@ -21,7 +20,7 @@ from topics.engine.json.known_keys import unknown_key
 from topics.errors import RequestError
 from topics.http.access.guard import AccessVerdict, Guard
 from topics.http.access.origin import PREFLIGHT_HEADERS, HostRule
-from topics.http.access.principal import UNAUTHENTICATED
+from topics.http.access.principal import UNAUTHENTICATED, Principal
 from topics.http.access.routes import Access, Body, Match, Route, RouteTable
 from topics.http.access.scope import Scope
 from topics.http.openapi.known_keys_of import query_names
@@ -54,8 +53,18 @@ _ASKS = b"access-control-request-method"
 _TOPIC = "/v0/topics/:topic"
 """The beginning of the patterns of routes whose name is that of a topic."""
 
-Elsewhere = Callable[[str], int | None]
-"""Function that returns the core that owns a topic, if it is another one than this."""
+
+class Elsewhere(Protocol):
+    """The other cores of a server, as plans see them."""
+
+    def elsewhere(self, topic: str) -> int | None:
+        """Return the core that owns a topic, if it is another one than this."""
+
+    def relayed(self, plan: Plan) -> Plan:
+        """Return the plan with which the core that owns the topic answers a request.
+
+        It is the plan itself, if nothing is to be relayed.
+        """
 
 
 class Aim:
@@ -92,10 +101,15 @@ class Aim:
         self._text, self._query = "", query
         return self
 
+    @property
+    def is_of_topic(self) -> bool:
+        """Whether the path leads to a route of the one topic that it names."""
+        return self.missing is None and self.route is not None and self.route.pattern.startswith(_TOPIC)
+
     def look_elsewhere(self, elsewhere: Elsewhere) -> None:
         """Set the refusal of a request for a topic that another core owns."""
-        if self.missing is None and self.route is not None and self.route.pattern.startswith(_TOPIC):
-            core = elsewhere(self.name)
+        if self.is_of_topic:
+            core = elsewhere.elsewhere(self.name)
             if core is not None:
                 self.missing = ElsewhereError(core)
 
@@ -185,7 +199,7 @@ class Plan:
         self.strict = b"prefer" in headers and is_strict(headers[b"prefer"])
         """Whether unknown keys and parameters are refused (2.5)."""
         if self.strict and self.missing is None:
-            self.missing = _unknown_parameter(aim, verdict)
+            self.missing = _unknown_parameter(aim, verdict.principal)
         self.core = self.missing.core if isinstance(self.missing, ElsewhereError) else None
         """The core that owns the topic, if it is another one: see `core_to_ask`."""
         self.foreign = foreign
@@ -225,6 +239,16 @@ class Plan:
         last.keep_alive = False
         return last
 
+    def as_relayed(self, route: Route) -> Plan:
+        """Return the plan of the same request, admitted to the core that owns the topic.
+
+        route: has that core answer.
+        """
+        relayed = copy(self)
+        relayed.route = route
+        relayed.missing = _unknown_parameter(self._aim, self.principal) if self.strict else None
+        return relayed
+
     @property
     def is_let_in(self) -> bool:
         """Whether the head passes all checks: Host, Origin, key, rights, path and method."""
@@ -246,10 +270,10 @@ class Plan:
         return RequestError("unsupported_media_type", "the body must come as Content-Type: application/json")
 
 
-def _unknown_parameter(aim: Aim, verdict: AccessVerdict) -> RequestError | None:
+def _unknown_parameter(aim: Aim, principal: Principal) -> RequestError | None:
     """Return the refusal of an unknown query parameter, once the key is known to be valid."""
     route = aim.route
-    if route is None or verdict.principal is UNAUTHENTICATED:
+    if route is None or principal is UNAUTHENTICATED:
         return None
     names = query_names(route)
     unknown = next((name for name in aim.query if name not in names), None)
@@ -365,6 +389,8 @@ class Planner:
         if plan is None:
             request = parse_header_list(fields, whole, self.max_head_bytes, self.max_head_fields)
             plan, keep = self._make(request, sum(len(name) + len(value) for name, value in fields))
+            if self._elsewhere is not None:
+                plan = self._elsewhere.relayed(plan)  # a connection of HTTP/2 is not given away
             if keep is Keep.OPEN:
                 _keep(self._kept_lists, (fields, whole), plan, _KEPT_PLANS)
             elif keep is Keep.SECRET:

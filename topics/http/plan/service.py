@@ -26,7 +26,7 @@ from topics.http.plan.engine_api import EngineApi
 from topics.http.plan.failure_turns import FailureTurns
 from topics.http.plan.gatekeeping import Gate
 from topics.http.plan.in_flight import InFlight
-from topics.http.plan.plan import Plan, Planner
+from topics.http.plan.plan import Elsewhere, Plan, Planner
 from topics.http.plan.request_turns import RequestTurns
 from topics.http.streams.open_streams import OpenStreams, StreamLoop
 from topics.http.wire.compression import Compressor
@@ -66,11 +66,8 @@ class Probes(Protocol):
     def scrapes(self) -> MetricsPages: ...
 
 
-class OtherCores(Protocol):
+class OtherCores(Elsewhere, Protocol):
     """The other cores of a server, which own topics, too."""
-
-    def elsewhere(self, topic: str) -> int | None:
-        """Return the core that owns a topic, if it is another one than this."""
 
     def give(self, transport: Transport, core: int, unread: Callable[[], bytes], stayed: Callable[[int], None]) -> bool:
         """Begin to give a connection to another core, between two requests. False: it stays.
@@ -139,7 +136,7 @@ class Service:
             max_head_fields=config.max_head_fields,
             max_body_bytes=config.max_body_bytes,
             max_command_bytes=config.max_command_bytes,
-            elsewhere=None if cores is None else cores.elsewhere,
+            elsewhere=cores,
         )
         self.cores = cores
         self.writer = ResponseWriter()

@@ -1,0 +1,288 @@
+"""The requests of this core's connections that one other core answers.
+
+    waiting   not sent: there is no room, or the pass has not ended
+    asked     given to the socket; the other core has perhaps begun it
+    answered  by the number of the request, once
+
+If the other core dies, those that wait were provably not taken and are refused. Those that were
+given to the socket are in doubt: they get no answer.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from topics.http.plan.call import Call
+from topics.http.plan.failure_turns import FailureTurns
+from topics.http.relay.relay_message import (
+    ANSWERS,
+    REQUESTS,
+    ROWS_MAX,
+    TEXT_BYTES_MAX,
+    DamagedRelayError,
+    RelayDecoder,
+    RelayRow,
+    encoded,
+)
+from topics.http.relay.relayed_head import encoded_head
+from topics.http.wire.error_answers import ElsewhereError
+
+ASK = 1
+CANCEL = 2
+WAITS = 1
+"""The request waits: it ends with its client."""
+NONE = 0
+"""There is no answer: the request was cancelled, or its answer is unknown."""
+STATUS_MIN = 100
+
+IN_FLIGHT_MAX = 4096
+"""Most requests that wait or were asked, for each other core. Others are refused.
+
+The end of all of them at once takes 32 passes of `FailureTurns`.
+"""
+NOT_BEGUN_BYTES = 4 << 20
+"""Bytes that were sent and not begun. With more of them no request is sent until some are begun.
+
+A connection sends at most one request more than that, of at most the largest body.
+"""
+BEGIN_NS = 10_000_000_000
+"""Time in which another core begins at least one of the requests that it was sent.
+
+A pass lasts 20 ms at most. One that takes so long is taken for dead.
+"""
+
+
+class Pair(Protocol):
+    """The socket to another core."""
+
+    over_high_water: bool
+
+    def write(self, data: bytes | memoryview) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+class WatchTimer(Protocol):
+    """A timer that can be cancelled."""
+
+    def cancel(self) -> None: ...
+
+
+CallLater = Callable[[int, Callable[[], None]], WatchTimer]
+
+
+class AskedCore:
+    """One other core, as the requests see it that it has to answer."""
+
+    def __init__(
+        self,
+        core: int,
+        connect: Callable[[], Pair | None],
+        due: Callable[[Callable[[], None]], None],
+        call_later: CallLater,
+        failures: FailureTurns,
+    ) -> None:
+        """connect(): returns a new socket to the core; None: it has none. due(flush): has `flush`
+        called at the end of the pass.
+        """
+        self._core = core
+        self._connect = connect
+        self._due = due
+        self._call_later = call_later
+        self._failures = failures
+        self._waiting: deque[Call] = deque()
+        self._asked: _Asked | None = None
+        self.relayed = 0
+        """Requests that were sent."""
+        self.in_doubt = 0
+        """Requests that were sent, and got no answer."""
+
+    def ask(self, call: Call) -> None:
+        """Have the other core answer a call whose body is whole and decompressed."""
+        asked = 0 if self._asked is None else len(self._asked.calls)
+        if len(self._waiting) + asked >= IN_FLIGHT_MAX or len(call.body) >= TEXT_BYTES_MAX // 2:
+            call.fail(ElsewhereError(self._core))
+            return
+        call.held_bytes = len(call.body)
+        self._waiting.append(call)
+        self._due(self.flush)
+
+    def flush(self) -> None:
+        """Send the requests of the pass, as far as there is room, in one message."""
+        waiting = self._waiting
+        while waiting and waiting[0].answered:
+            waiting.popleft()  # its client has left
+        asked = self._asked
+        if asked is None:
+            if not waiting:
+                return
+            pair = self._connect()
+            if pair is None:
+                self._refuse_waiting()
+                return
+            asked = self._asked = _Asked(pair, self._note_due)
+        rows = asked.cancelled()
+        while waiting and len(rows) < ROWS_MAX and asked.has_room:
+            call = waiting.popleft()
+            if not call.answered:
+                self.relayed += 1
+                rows.append(asked.row_of(call))
+        if rows:
+            asked.send(rows)
+            asked.watch(self._call_later, self._note_dead)
+        if asked.has_cancelled or (waiting and asked.has_room):
+            self._note_due()
+
+    def receive(self, data: memoryview) -> None:
+        """Take bytes of the other core. Raises: DamagedRelayError, the pair has to end."""
+        if self._asked is not None:
+            self.in_doubt += self._asked.receive(data)
+            if self._waiting:
+                self._note_due()
+
+    def drained(self) -> None:
+        """Continue to send: the other core has taken what was sent."""
+        self._note_due()
+
+    def lost(self, pair: object) -> None:
+        """Refuse what the other core has not got, and end what is in doubt without an answer."""
+        asked = self._asked
+        if asked is None or asked.pair is not pair:
+            return
+        self._asked = None
+        asked.stop_watching()
+        for call in asked.calls.values():
+            self.in_doubt += not call.answered
+            self._failures.answer(call.drop)
+        self._refuse_waiting()
+
+    def _note_due(self) -> None:
+        self._due(self.flush)
+
+    def _note_dead(self, asked: _Asked) -> None:
+        asked.pair.abort()
+        self.lost(asked.pair)
+
+    def _refuse_waiting(self) -> None:
+        waiting = list(self._waiting)
+        self._waiting.clear()
+        for call in waiting:
+            call.held_bytes = 0
+            self._failures.answer(partial(call.fail, ElsewhereError(self._core)))
+
+
+class _Asked:
+    """The requests that were given to one socket, by their number."""
+
+    def __init__(self, pair: Pair, due: Callable[[], None]) -> None:
+        self.pair = pair
+        self._due = due
+        self._decoder = RelayDecoder(ANSWERS)
+        self.calls: dict[int, Call] = {}
+        """The calls without an answer."""
+        self._cancelled: list[int] = []
+        self._sent = 0
+        """Number of the last request that was sent."""
+        self._begun = 0
+        """Number of the last request that the other core has begun."""
+        self._sizes: deque[int] = deque()
+        """Bytes of each request that was sent and not begun."""
+        self._not_begun_bytes = 0
+        self._timer: WatchTimer | None = None
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another request may be sent."""
+        is_small = self._not_begun_bytes < NOT_BEGUN_BYTES and len(self._sizes) < ROWS_MAX
+        return is_small and not self.pair.over_high_water
+
+    @property
+    def has_cancelled(self) -> bool:
+        return bool(self._cancelled)
+
+    def cancelled(self) -> list[RelayRow]:
+        """Return rows of requests whose clients have left, as many as a message may have."""
+        rows = [RelayRow(number, CANCEL, b"", b"") for number in self._cancelled[:ROWS_MAX]]
+        del self._cancelled[:ROWS_MAX]
+        return rows
+
+    def row_of(self, call: Call) -> RelayRow:
+        """Return the row of a request, which is sent next."""
+        self._sent += 1
+        row = RelayRow(self._sent, ASK, encoded_head(call.plan), call.body)
+        self.calls[self._sent] = call
+        self._sizes.append(len(row.body))
+        self._not_begun_bytes += len(row.body)
+        call.body, call.held_bytes = b"", 0
+        return row
+
+    def send(self, rows: list[RelayRow]) -> None:
+        for part in encoded(REQUESTS, 0, rows):
+            self.pair.write(part)
+
+    def _cancel(self, number: int) -> None:
+        """Have the other core end a request that waits, because its client has left."""
+        if number in self.calls:
+            self._cancelled.append(number)
+            self._due()
+
+    def receive(self, data: memoryview) -> int:
+        """Take bytes of the other core. Return how many requests it has left without an answer.
+
+        Raises: DamagedRelayError, the pair has to end.
+        """
+        in_doubt = 0
+        for message in self._decoder.feed(data):
+            self._note_begun(message.begun)
+            for row in message.rows:
+                call = self.calls.get(row.number)
+                if call is None or WAITS < row.code < STATUS_MIN:
+                    raise DamagedRelayError(f"{row.code} of request {row.number}, which waits for no such answer")
+                if row.code == WAITS:
+                    self._wait(row.number, call)
+                    continue
+                del self.calls[row.number]
+                if row.code == NONE:
+                    in_doubt += not call.answered
+                    call.drop()
+                else:
+                    content_type, _, headers = row.head.partition(b"\0")
+                    call.pass_on(row.code, bytes(row.body), content_type, headers)
+        return in_doubt
+
+    def _wait(self, number: int, call: Call) -> None:
+        if call.answered:
+            self._cancel(number)
+        else:
+            call.on_disconnect = partial(self._cancel, number)
+            call.settle_wait()
+
+    def _note_begun(self, begun: int) -> None:
+        if not self._begun <= begun <= self._sent:
+            raise DamagedRelayError(f"{begun} requests were begun, after {self._begun} and of {self._sent}")
+        for _ in range(begun - self._begun):
+            self._not_begun_bytes -= self._sizes.popleft()
+        self._begun = begun
+
+    def watch(self, call_later: CallLater, note_dead: Callable[[_Asked], None]) -> None:
+        """Have the core taken for dead if it begins nothing for `BEGIN_NS`."""
+        if self._timer is not None or not self._sizes:
+            return
+        begun = self._begun
+
+        def look() -> None:
+            self._timer = None
+            if self._sizes and self._begun == begun:
+                note_dead(self)
+            else:
+                self.watch(call_later, note_dead)
+
+        self._timer = call_later(BEGIN_NS, look)
+
+    def stop_watching(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

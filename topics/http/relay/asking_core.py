@@ -1,0 +1,261 @@
+"""The requests that another core has relayed to this one: run as local ones, without a socket."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from topics.errors import RequestError
+from topics.http.plan.call import Call, run
+from topics.http.plan.gatekeeping import refusal_of
+from topics.http.plan.plan import Plan
+from topics.http.plan.service import Service
+from topics.http.relay.asked_core import ASK, CANCEL, NONE, WAITS
+from topics.http.relay.relay_message import (
+    ANSWERS,
+    REQUESTS,
+    ROWS_MAX,
+    DamagedRelayError,
+    Part,
+    RelayDecoder,
+    RelayRow,
+    encoded,
+)
+from topics.http.relay.relayed_head import RelayedPlans
+from topics.http.wire.error_answers import ElsewhereError, envelope, extra_headers, status_of
+from topics.http.wire.response import JSON
+from topics.http.wire.stream import Stream
+from topics.http.wire.upgrade import OpenUpgraded
+
+MESSAGE_BYTES = 1 << 20
+"""Bodies of answers after which a message ends, and another one begins."""
+
+
+class AnsweringPair(Protocol):
+    """The socket to the core that asks."""
+
+    over_high_water: bool
+    peer: tuple[str, int]
+
+    def write(self, data: bytes | memoryview) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+
+class RelayedCall(Call):
+    """A call of another core's connection, which writes the access log."""
+
+    __slots__ = ()
+
+    def _head_ready(self, status: int, size: int | None = None) -> None:
+        self._exchange = self.on_disconnect = None
+        service, plan = self.service, self.plan
+        service.in_flight.leave(plan.counted)
+        if status:
+            service.answered.of(plan.route).add(status, service.now_ns() - self.started_ns)
+
+
+class RelayedExchange:
+    """The destination of one answer: a row of the next message."""
+
+    upgrades = False
+
+    __slots__ = ("_answering", "_has_waited", "_number", "received_bytes")
+
+    def __init__(self, answering: AskingCore, number: int, received_bytes: int) -> None:
+        self._answering = answering
+        self._number = number
+        self._has_waited = False
+        self.received_bytes = received_bytes
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        return self._answering.peer
+
+    def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
+        self._answering.answer(RelayRow(self._number, status, content_type + b"\0" + headers, body))
+
+    def respond_in_parts(self, parts: Sequence[bytes], headers: bytes) -> None:
+        self.respond(200, b"".join(parts), JSON, headers)
+
+    def open_stream(
+        self,
+        status: int,
+        content_type: bytes,
+        headers: bytes,
+        on_drained: Callable[[], None],
+        on_disconnect: Callable[[], None],
+    ) -> Stream:
+        raise AssertionError("a stream is not relayed")
+
+    def upgrade(self, head: bytes, open_upgraded: OpenUpgraded) -> None:
+        raise AssertionError("an upgrade is not relayed")
+
+    def drop(self) -> None:
+        self._answering.answer(RelayRow(self._number, NONE, b"", b""))
+
+    def wait_began(self) -> None:
+        if not self._has_waited:
+            self._has_waited = True
+            self._answering.note_wait(self._number)
+
+
+class AskingCore:
+    """One core that asks this one.
+
+    Its requests are begun in their order, within the time of a pass. `begun` of the answers says
+    how many were, so that the other core knows what is no longer in the way of more.
+    """
+
+    def __init__(
+        self,
+        service: Service,
+        pair: AnsweringPair,
+        plans: RelayedPlans,
+        elsewhere: Callable[[str], int | None],
+        due: Callable[[Callable[[], None]], None],
+    ) -> None:
+        """due(flush): has `flush` called at the end of the pass."""
+        self._service = service
+        self._pair = pair
+        self._plans = plans
+        self._elsewhere = elsewhere
+        self._due = due
+        self._decoder = RelayDecoder(REQUESTS)
+        self._received = 0
+        """Number of the last request."""
+        self._begun = 0
+        self._told = 0
+        """`begun` of the last message."""
+        self._waiting: deque[tuple[int, Plan, Part]] = deque()
+        self._calls: dict[int, Call] = {}
+        self._answers: deque[RelayRow] = deque()
+        self._has_turn = False
+        """Whether a turn is waited for."""
+        self._is_paused = False
+        self._has_ended = False
+
+    @property
+    def peer(self) -> tuple[str, int]:
+        return self._pair.peer
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+    def receive(self, data: memoryview) -> None:
+        """Take bytes of the other core. Raises: DamagedRelayError, the pair has to end.
+
+        Nothing of a message with damage to one of its heads is executed.
+        """
+        for message in self._decoder.feed(data):
+            asked: list[tuple[int, Plan, Part]] = []
+            for row in message.rows:
+                if row.code == ASK:
+                    if row.number != self._received + len(asked) + 1:
+                        raise DamagedRelayError(f"request {row.number} follows {self._received + len(asked)}")
+                    asked.append((row.number, self._plans.plan(row.head), row.body))
+                elif row.code != CANCEL or not 0 < row.number <= self._received:
+                    raise DamagedRelayError(f"{row.code} of request {row.number}")
+            self._received += len(asked)
+            self._waiting += asked
+            for row in message.rows:
+                if row.code == CANCEL:
+                    self._cancel(row.number)
+        self._work()
+
+    def _cancel(self, number: int) -> None:
+        """End a request whose client has left, unless it was answered meanwhile."""
+        call = self._calls.pop(number, None)
+        if call is not None:
+            call.abandon()
+            self.answer(RelayRow(number, NONE, b"", b""))
+
+    def _work(self) -> None:
+        """Begin requests, as far as the pass has time and the other core takes answers."""
+        turns = self._service.turns
+        while self._waiting and not self._has_turn and not self._pair.over_high_water and not self._has_ended:
+            if turns.over:
+                self._has_turn = True
+                turns.wait(self._on_turn)
+                break
+            self._begin(*self._waiting.popleft())
+            turns.charge()
+        if self._pair.over_high_water and not self._is_paused:
+            self._is_paused = True
+            self._pair.pause_reading()
+        if self._begun != self._told:
+            self._due(self.flush)
+
+    def _on_turn(self) -> None:
+        self._has_turn = False
+        self._service.turns.begin()
+        self._work()
+
+    def _begin(self, number: int, plan: Plan, body: Part) -> None:
+        service = self._service
+        self._begun = number
+        refusal = refusal_of(service, plan)
+        if refusal is None and (core := self._elsewhere(plan.name)) is not None:
+            refusal = ElsewhereError(core)  # never further: two cores may disagree about a slot
+        if refusal is not None:
+            self._refuse(number, plan, refusal)
+            return
+        if len(body) <= service.step_bytes:
+            body = bytes(body)
+        exchange = RelayedExchange(self, number, len(body))
+        call = self._calls[number] = RelayedCall(service, exchange, plan, body, service.now_ns())
+        run(call)
+        if call.on_disconnect is not None:
+            exchange.wait_began()
+
+    def _refuse(self, number: int, plan: Plan, error: RequestError) -> None:
+        service, status = self._service, status_of(error)
+        service.refused_total += 1
+        service.answered.of(plan.route).count(status)
+        self.answer(RelayRow(number, status, JSON + b"\0" + extra_headers(error), envelope(error)))
+
+    # --- answers -----------------------------------------------------------------------------------------------------
+    def answer(self, row: RelayRow) -> None:
+        """Add an answer to the next message. The pair may have ended meanwhile."""
+        self._calls.pop(row.number, None)
+        if not self._has_ended:
+            self._answers.append(row)
+            self._due(self.flush)
+
+    def note_wait(self, number: int) -> None:
+        """Report to the other core that a request waits."""
+        if number in self._calls:
+            self._answers.append(RelayRow(number, WAITS, b"", b""))
+            self._due(self.flush)
+
+    def flush(self) -> None:
+        """Send the answers of the pass, and how many requests were begun."""
+        answers, pair = self._answers, self._pair
+        while (answers or self._begun != self._told) and not self._has_ended:
+            rows: list[RelayRow] = []
+            size = 0
+            while answers and len(rows) < ROWS_MAX and size < MESSAGE_BYTES:
+                rows.append(answers.popleft())
+                size += len(rows[-1].body)
+            self._told = self._begun
+            for part in encoded(ANSWERS, self._begun, rows):
+                pair.write(part)
+
+    def drained(self) -> None:
+        """Continue: the other core has taken answers."""
+        if self._is_paused:
+            self._is_paused = False
+            self._pair.resume_reading()
+        self._work()
+
+    def lost(self, _pair: object) -> None:
+        """End what waits for a client that is no longer there. What was begun is completed."""
+        self._has_ended = True
+        self._waiting.clear()
+        self._answers.clear()
+        calls, self._calls = list(self._calls.values()), {}
+        for call in calls:
+            self._service.failures.answer(call.abandon)
