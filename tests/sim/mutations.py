@@ -49,6 +49,7 @@ _SEQS = "tests/engine/recovery/test_archived_seqs.py"
 _RECORDS = "tests/embedded/calls/test_restore_call.py"
 _CORES = "tests/store/cores/test_set_cores.py"
 _NEIGHBOURS = "tests/server/service/test_neighbours.py"
+_RELAYS = "tests/server/service/test_relays.py"
 _HAND_OVERS = "tests/loop/handover/test_hand_overs.py"
 _QUICK = "tests/embedded/appends/test_quick_appends.py"
 _ACCESS_LOGS = "tests/server/service/test_access_log_lives.py"
@@ -2692,9 +2693,44 @@ MUTANTS = (
     ),
     _one(
         "a topic served by a core that does not own it",
-        "server/neighbours.py",
+        "server/cores/neighbours.py",
         "return None if owner == self._core else owner",
         "return None",
         _NEIGHBOURS,
+    ),
+    _one(
+        "a relayed answer given to another request",
+        "http/relay/asked_core.py",
+        "call = self.calls.get(row.number)",
+        "call = next(reversed(self.calls.values()), None)",
+        _RELAYS,
+    ),
+    _one(
+        "a relayed request in doubt refused",
+        "http/relay/asked_core.py",
+        "self._failures.answer(call.drop)",
+        "self._failures.answer(partial(call.fail, ElsewhereError(self._core)))",
+        _RELAYS,
+    ),
+    _one(
+        "a relayed request executed twice",
+        "http/relay/asking_core.py",
+        "            self._waiting += asked\n",
+        "            self._waiting += asked + asked[:1]\n",
+        _RELAYS,
+    ),
+    _one(
+        "relayed requests in another order than they came",
+        "http/relay/asked_core.py",
+        "            call = waiting.popleft()\n",
+        "            call = waiting.pop()\n",
+        _RELAYS,
+    ),
+    _one(
+        "a relayed request executed by a core that does not own its topic",
+        "http/relay/asking_core.py",
+        "refusal is None and (core := self._elsewhere(plan.name)) is not None",
+        "refusal is None and (core := None) is not None",
+        _RELAYS,
     ),
 )

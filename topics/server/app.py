@@ -27,11 +27,11 @@ from topics.loop.streams import StreamLimits
 from topics.loop.tasks import Cancelled, Task
 from topics.server.access_log_file import AccessLogFile
 from topics.server.backend import Backend, OpenBackend, ServedEngine
+from topics.server.cores.neighbours import Neighbours
 from topics.server.gate import Gate, ServerState
 from topics.server.handler import HttpHandler
 from topics.server.keys_file import read_keys_file, with_keys_of_file
 from topics.server.metrics_page import MetricsValues, ServerMetrics
-from topics.server.neighbours import Neighbours
 from topics.server.port_file import shown_address, write_port_file
 from topics.server.process_numbers import ReadProcess
 from topics.server.scrapes import Scrapes
@@ -141,7 +141,7 @@ class Server:
             raise
         self.mailbox: Mailbox | None = None
         if neighbours is not None:
-            self.mailbox = loop.open_mailbox(neighbours.mailbox, self.listener)
+            self.mailbox = neighbours.join(self.service, self.listener)
         self.service.hosts.listens_on(self.address[0])
         self._sweep = Sweep(loop, config, self.service, self._up_to_date_connections)
 

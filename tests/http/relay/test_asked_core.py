@@ -1,4 +1,4 @@
-"""Requests that one core asks another one: in order, bounded, and with one end for each request, also if the other one dies."""
+"""Requests that one core asks another one: in order, bounded, each with one end, also if the other one dies."""
 
 from __future__ import annotations
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from topics.http.plan.plan import Plan
+from topics.http.plan.service import Service
+from topics.loop.doors.listener import Listener
+from topics.loop.doors.mailbox import Mailbox
 from topics.loop.loop import Loop
+from topics.server.cores.relays import Relays
 from topics.store.cores.slot_map import SlotMap
 
 
@@ -21,11 +26,16 @@ class Neighbours:
         self._slots = slots
         self._core = core
         self._mailboxes = mailboxes
+        self.relays: Relays | None = None
+        """The requests that are relayed from and to this core; None until `join`."""
 
-    @property
-    def mailbox(self) -> str:
-        """The path of this core's mailbox."""
-        return self._mailboxes[self._core]
+    def join(self, service: Service, listener: Listener) -> Mailbox:
+        """Take connections and requests of the other cores from now on. Return the mailbox.
+
+        Raises: OSError, there can be none at its path.
+        """
+        relays = self.relays = Relays(self._loop, service, self._core, self._mailboxes, self.elsewhere)
+        return self._loop.open_mailbox(self._mailboxes[self._core], listener, relays.answering)
 
     def elsewhere(self, topic: str) -> int | None:
         """Return the core that owns a topic, if it is another one than this."""
@@ -35,3 +45,7 @@ class Neighbours:
     def give(self, transport: Any, core: int, unread: Callable[[], bytes], stayed: Callable[[int], None]) -> bool:
         """Begin to give a connection of the loop to another core; see `Loop.give_away`."""
         return self._loop.give_away(transport, self._mailboxes[core], unread, stayed)
+
+    def relayed(self, plan: Plan) -> Plan:
+        """Return the plan with which the core that owns the topic answers a request."""
+        return plan if self.relays is None else self.relays.relayed(plan)
