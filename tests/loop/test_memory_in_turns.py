@@ -138,6 +138,20 @@ def test_bytes_that_are_let_go_of_are_dropped_in_steps_whose_size_grows_with_the
     assert held < 70, "what comes in each pass does not pile up"
 
 
+def test_memory_that_is_let_go_of_keeps_its_bytes_while_others_have_it(passes: Passes, returns: MemoryReturns) -> None:
+    """A sender lets go of each piece that was sent, and has the others still."""
+    memory = page_aligned(LARGE_BYTES)
+    memory[:] = bytes([7]) * LARGE_BYTES
+    view = memoryview(memory)
+    let_go(view[:100])
+    passes.run()
+    assert bytes(view[:200]) == bytes([7]) * 200
+    view.release()
+    del memory
+    assert len(returns) == 1
+    passes.run()
+
+
 def test_bytes_that_many_let_go_of_wait_once(passes: Passes, returns: MemoryReturns) -> None:
     shared = bytes(9 * MIB)
     for _ in range(600):

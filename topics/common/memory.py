@@ -131,10 +131,11 @@ def note_held(data: Sized, size: int = 0) -> None:
 def let_go(data: bytes | memoryview) -> None:
     """Drop bytes that are not needed any more, or a view of them; large ones in a later pass.
 
-    Another holder may have them still. The caller has no reference left when the pass ends.
+    Another holder may have them still. The caller has no reference left when the pass ends. Memory
+    that is not Python's returns by itself, after its last view.
     """
     whole: Any = data.obj if isinstance(data, memoryview) else data
-    if len(whole) >= _SLOW_BYTES and _returns is not None:
+    if len(whole) >= _SLOW_BYTES and _returns is not None and not isinstance(whole, PagedMemory):
         returns = _returns()
         if returns is not None:
             returns.take(whole)
