@@ -44,9 +44,9 @@ serve: $(VENV)/.base ## a server on this machine; ARGS="--port 4001"
 	$(BIN)/topics serve $(ARGS)
 
 # `make test` runs a part of them: what differs by more than the body of a request or what comes after the parser.
-variants: venv test-packages ## the contract's tests over HTTP/2, with h11 and in the lane
+variants: venv test-packages ## the contract's tests over HTTP/2, with h11, in the lane, and relayed between cores
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "slow or not slow" \
-		tests/contract/requests/test_over_http2.py tests/contract/requests/test_over_h11.py tests/contract/requests/test_in_the_lane.py $(ARGS)
+		tests/contract/requests/test_over_http2.py tests/contract/requests/test_over_h11.py tests/contract/requests/test_in_the_lane.py tests/contract/requests/test_relayed.py $(ARGS)
 
 # TOPICS_TEST_TIMES=n takes n times as many (tests/amount.py).
 many: venv test-packages ## tests of many seeds, examples and places with all of these; `make test` takes a quarter

@@ -13,13 +13,36 @@ from tests.sim.world.sim_file import SimFile
 from topics.config import Config, tiny_config
 from topics.engine.stored_engine import StoredEngine
 from topics.errors import TopicsError
+from topics.http.plan.service import Service
+from topics.loop.doors.listener import Listener
+from topics.loop.doors.mailbox import Mailbox
 from topics.loop.loop import Loop
 from topics.server.app import Server
+from topics.server.cores.neighbours import Neighbours
+from topics.server.cores.relays import Relays
+from topics.store.cores.slot_map import SlotMap
 from topics.store.disk.data_directory import lock_directory
 
 PORT = 4000
 _SETTLE_NS = 3_000_000
 _PASSES_MAX = 400_000
+
+
+class OnlyNeighbour(Neighbours):
+    """A core that takes itself for another one, and keeps its connections."""
+
+    def __init__(self, loop: Loop) -> None:
+        super().__init__(loop, SlotMap.balanced(1), 0, ["/srv/mailbox"])
+
+    def elsewhere(self, topic: str) -> int | None:
+        return 0
+
+    def join(self, service: Service, listener: Listener) -> Mailbox:
+        relays = self.relays = Relays(self._loop, service, 0, self._mailboxes, lambda _topic: None)
+        return self._loop.open_mailbox(self._mailboxes[0], listener, relays.answering)
+
+    def give(self, *_values: Any) -> bool:
+        return False
 
 
 class SimWorld(World):
@@ -33,11 +56,13 @@ class SimWorld(World):
         split: bool = False,
         all_in_lane: bool = False,
         only_woken: bool = False,
+        relayed: bool = False,
         **settings: Any,
     ) -> None:
         """all_in_lane: also a connection that is the only one with a plain request takes the lane.
 
         only_woken: the loop makes no pass for a client's sake, as a real one makes none.
+        relayed: each request for one topic is relayed, to the server itself.
         """
         # The disk is memory; nothing is gained by log files smaller than the largest write of the suite.
         usual: dict[str, Any] = {"port": PORT, "disk_low_water_bytes": 0, "disk_reserve_bytes": 0}
@@ -59,6 +84,7 @@ class SimWorld(World):
         self._exit_codes: list[int] = []
         self._all_in_lane = all_in_lane
         self._only_woken = only_woken
+        self._relayed = relayed
 
     # --- life --------------------------------------------------------------------------------------------------------
     def start(self, *, ready: bool = True, **settings: Any) -> None:
@@ -69,7 +95,11 @@ class SimWorld(World):
         self.loop = Loop(self.ring, self.ring.clock)
         directory = lock_directory(self.ring, self.config)
         self.server = Server(
-            self.config, self.loop, partial(StoredEngine.open, directory=directory), on_end=self._exit_codes.append
+            self.config,
+            self.loop,
+            partial(StoredEngine.open, directory=directory),
+            on_end=self._exit_codes.append,
+            neighbours=OnlyNeighbour(self.loop) if self._relayed else None,
         )
         self.server.start()
         if self._all_in_lane and self.server.lane is not None:
