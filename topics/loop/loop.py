@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from topics.clock import Clock
 from topics.loop.connection import Connection
 from topics.loop.connection_table import ConnectionTable
+from topics.loop.doors.departures import Departures
 from topics.loop.doors.hand_over_message import pair_message
 from topics.loop.doors.listener import Listener
 from topics.loop.doors.mailbox import Mailbox
@@ -437,6 +438,11 @@ class Loop:
         stayed(errno): nothing was sent. Reading resumes after it, unless it was paused before.
         """
         return self._traffic.departures.begin(conn, mailbox, unread, stayed)
+
+    @property
+    def departures(self) -> Departures:
+        """The connections that were given away, or that could not be, as counts."""
+        return self._traffic.departures
 
     def use_connection_table(self) -> ConnectionTable:
         """Return the connection table. Call this before the first connection."""

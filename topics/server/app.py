@@ -122,7 +122,9 @@ class Server:
             self.lane = Lane(self.service, table, keyring, int.from_bytes(loop.ring.random_bytes(8), "little"))
             loop.on_pass_end(self.lane.answers.flush, ANSWER_ORDER)
         self._handler = HttpHandler(self.service, self.lane)
-        metrics = ServerMetrics(loop, self.service, self._handler.requests, self.lane, self._snapshot, self.access_log)
+        metrics = ServerMetrics(
+            loop, self.service, self._handler.requests, self.lane, self._snapshot, self.access_log, neighbours
+        )
         self.scrapes = Scrapes(loop, metrics, config.metrics_share_ms, read_process)
         limits = StreamLimits(
             max_connections=max_connections,

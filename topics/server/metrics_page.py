@@ -29,10 +29,13 @@ from topics.engine.values.results import EngineStats, TopicState
 from topics.http.lane.lane import REASONS, Lane
 from topics.http.plan.answered import Answered
 from topics.http.plan.in_flight import InFlight
+from topics.http.relay.relayed_head import RelayedRoute
 from topics.http.streams.open_streams import OpenStreams
 from topics.loop.loop import Loop
 from topics.server.access_log_file import AccessLogFile
 from topics.server.backend import Backend
+from topics.server.cores.core_metrics import core_families
+from topics.server.cores.neighbours import Neighbours
 from topics.server.process_numbers import ProcessNumbers
 from topics.store.archive.archiver import NO_ARCHIVE, ArchiveStats
 from topics.store.backup.backup_counters import BackupCounters
@@ -98,9 +101,11 @@ class ServerMetrics:
         lane: Lane | None,
         snapshot: Callable[[], MetricsValues],
         access_log: AccessLogFile | None = None,
+        neighbours: Neighbours | None = None,
     ) -> None:
         self._loop = loop
         self._access_log = access_log
+        self._neighbours = neighbours
         self._build = {"version": __version__, "python": platform.python_version(), "io": loop.ring.name}
         self._lane = lane
         self._service = service
@@ -119,6 +124,8 @@ class ServerMetrics:
         for family in _answer_families(self._service.answered, self._lane):
             yield _rendered(family)
         for family in _access_log_families(self._access_log):
+            yield _rendered(family)
+        for family in core_families(self._neighbours):
             yield _rendered(family)
         yield _rendered(InfoMetricFamily("topics_build", "The build that runs", self._build))
         for family in _process_families(now, process):
@@ -457,6 +464,8 @@ def _answer_families(answered: Answered, lane: Lane | None) -> Iterator[Metric]:
         labels=["method", "route"],
     )
     for route, answers in answered.by_route.items():
+        if isinstance(route, RelayedRoute):
+            continue  # counted by the core that has answered
         labels = ["", "unknown"] if route is None else [route.method, route.pattern]
         for status, count in answers.statuses.items():
             if count:

@@ -332,3 +332,29 @@ def test_requests_for_a_core_that_has_stopped_are_refused_by_the_other_one() -> 
     world.servers[1] = world.servers[0]
     for number in range(2, 4):
         assert world.ask(tcp, write(topic, number)).code == "not_ready"
+
+
+def test_metrics_count_each_answer_once_and_what_passes_between_the_cores() -> None:
+    world = Relayed(7, Neighbours)
+    staying, travels = world.connect(0), world.connect(1)
+    near, far = world.topic_of(0, "t"), world.topic_of(1, "t")
+    assert world.ask(travels, write(near, 0)).status == 201
+    assert world.ask(staying, write(near, 1)).status == 200
+    assert world.ask(travels, write(far, 2)).status == 201
+
+    def samples(tcp: SimClient) -> dict[str, float]:
+        page = world.ask(tcp, request("GET", "/v0/metrics", {})).body.decode()
+        lines = [line.rpartition(" ") for line in page.splitlines() if line and not line.startswith("#")]
+        assert len({name for name, _, _ in lines}) == len(lines), "a sample is there twice"
+        return {name: float(value) for name, _, value in lines}
+
+    at_home, away = samples(staying), samples(world.connect(1))
+    assert at_home['topics_http_responses_total{method="POST",route="/v0/topics/:topic",status="200"}'] == 1
+    assert at_home['topics_http_responses_total{method="POST",route="/v0/topics/:topic",status="201"}'] == 1
+    assert away['topics_http_responses_total{method="POST",route="/v0/topics/:topic",status="201"}'] == 1
+    connections = 'topics_core_connections_total{event="%s"}'
+    assert [at_home[connections % event] for event in ("given", "kept", "taken", "lost")] == [0, 0, 1, 0]
+    assert [away[connections % event] for event in ("given", "kept", "taken", "lost")] == [1, 0, 0, 0]
+    requests = 'topics_core_requests_total{event="%s"}'
+    assert [at_home[requests % event] for event in ("asked", "in_doubt")] == [1, 0]
+    assert [away[requests % event] for event in ("asked", "in_doubt")] == [0, 0]

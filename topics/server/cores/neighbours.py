@@ -28,6 +28,7 @@ class Neighbours:
         self._mailboxes = mailboxes
         self.relays: Relays | None = None
         """The requests that are relayed from and to this core; None until `join`."""
+        self._mailbox: Mailbox | None = None
 
     def join(self, service: Service, listener: Listener) -> Mailbox:
         """Take connections and requests of the other cores from now on. Return the mailbox.
@@ -35,7 +36,19 @@ class Neighbours:
         Raises: OSError, there can be none at its path.
         """
         relays = self.relays = Relays(self._loop, service, self._core, self._mailboxes, self.elsewhere)
-        return self._loop.open_mailbox(self._mailboxes[self._core], listener, relays.answering)
+        mailbox = self._mailbox = self._loop.open_mailbox(self._mailboxes[self._core], listener, relays.answering)
+        return mailbox
+
+    def hand_overs(self) -> dict[str, int]:
+        """Return how many connections were given to another core, kept, taken, and lost."""
+        departures, mailbox = self._loop.departures, self._mailbox
+        taken, lost = (0, 0) if mailbox is None else (mailbox.taken, mailbox.lost)
+        return {"given": departures.given, "kept": departures.kept, "taken": taken, "lost": lost}
+
+    def relayed_requests(self) -> dict[str, int]:
+        """Return how many requests were sent to others, and how many of those got no answer."""
+        asked = () if self.relays is None else self.relays.asked
+        return {"asked": sum(each.relayed for each in asked), "in_doubt": sum(each.in_doubt for each in asked)}
 
     def elsewhere(self, topic: str) -> int | None:
         """Return the core that owns a topic, if it is another one than this."""

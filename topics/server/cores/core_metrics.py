@@ -1,0 +1,27 @@
+"""Metrics of hand-overs and relays, of a server of several cores. Others do not have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from prometheus_client.core import CounterMetricFamily
+
+from topics.server.cores.neighbours import Neighbours
+
+
+def core_families(neighbours: Neighbours | None) -> Iterator[CounterMetricFamily]:
+    """Yield the families; none for a server of one core."""
+    if neighbours is None:
+        return
+    connections = CounterMetricFamily(
+        "topics_core_connections_total",
+        "Connections handed over between cores, by what became of them",
+        labels=["event"],
+    )
+    requests = CounterMetricFamily(
+        "topics_core_requests_total", "Requests that another core was asked for, and those in doubt", labels=["event"]
+    )
+    for family, counts in ((connections, neighbours.hand_overs()), (requests, neighbours.relayed_requests())):
+        for event, count in counts.items():
+            family.add_metric([event], count)
+        yield family
