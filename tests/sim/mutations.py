@@ -1079,6 +1079,13 @@ MUTANTS = (
         "tests/engine/write/test_full_disk.py",
     ),
     _one(
+        "writes of a pass to many topics refused in one pass",
+        "http/plan/failure_turns.py",
+        "        while self.left > 0:\n",
+        "        while True:\n",
+        "tests/http/plan/test_failure_turns.py",
+    ),
+    _one(
         "a lone write before a batch that is staged",
         "store/wal/in_place_commits.py",
         "        if self._commitment.is_busy or not staging.is_empty or",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Protocol
 
@@ -155,9 +156,8 @@ class Groups:
         """Note the outcome of some groups. The answers follow at the end of the pass."""
         self.answers.finished_many.append((self, appended))
 
-    def one_by_one(self, appended: PlainAppended) -> list[tuple[Group, AppendResult | TopicsError]]:
-        """Return the outcome as groups of one topic each."""
-        found: list[tuple[Group, AppendResult | TopicsError]] = []
+    def one_by_one(self, appended: PlainAppended) -> Iterator[tuple[Group, AppendResult | TopicsError]]:
+        """Yield the outcome as groups of one topic each."""
         error, groups, names, first_seqs, append_ns, sync_ns = appended
         for (number, first, count, taken, _row, rows, _size), name, seq in zip(
             zip(*groups, strict=True), names, first_seqs, strict=True
@@ -166,8 +166,7 @@ class Groups:
             group = Group(self.answers, self.columns, first, count, taken, b'"%b"' % name.encode(), principal)
             last = seq + rows - 1
             result = AppendResult(seq, last, last, rows, False, False, append_ns, sync_ns)
-            found.append((group, result if error is None else error))
-        return found
+            yield group, result if error is None else error
 
 
 class Answers:
@@ -205,7 +204,8 @@ class Answers:
     def flush(self) -> None:
         """Answer all decided requests.
 
-        Refusals, repeats and the last answers of connections are rendered one by one.
+        Refusals, repeats and the last answers of connections are rendered one by one; refusals and
+        last answers take turns.
         """
         if not self.finished and not self.finished_many:
             return
@@ -213,30 +213,29 @@ class Answers:
         finished, self.finished = self.finished, []
         many, self.finished_many = self.finished_many, []
         if many:
-            many = self._end_many(many, finished)
+            many = self._end_many(many)
         written: list[tuple[Group, AppendResult]] = []
         for group, result in finished:
             if isinstance(result, TopicsError):
                 self._refuse(group, result)
                 continue
-            service.in_flight.leave(group.principal, group.taken)
             if service.closing:
-                self._close_with(group, result)
-            elif result.deduped:
+                service.failures.answer(partial(self._close_with, group, result))
+                continue
+            service.in_flight.leave(group.principal, group.taken)
+            if result.deduped:
                 self._repeat(group, result)
             else:
                 written.append((group, result))
         if written or many:
             self._answer(written, many)
 
-    def _end_many(
-        self, many: list[tuple[Groups, PlainAppended]], finished: list[tuple[Group, AppendResult | TopicsError]]
-    ) -> list[tuple[Groups, PlainAppended]]:
-        """Return the groups that are answered together; add the others to `finished`."""
+    def _end_many(self, many: list[tuple[Groups, PlainAppended]]) -> list[tuple[Groups, PlainAppended]]:
+        """Return the groups that are answered together; the others take turns."""
         together = []
         for groups, appended in many:
             if appended.error is not None or self.service.closing:
-                finished += groups.one_by_one(appended)
+                self.service.failures.answer_each(self._each(groups, appended))
                 continue
             together.append((groups, appended))
             groups.end(appended.groups)
@@ -404,11 +403,23 @@ class Answers:
 
         The connections take turns. Until its turn, each takes no other request.
         """
+        self.service.failures.answer_each(self._refusals(group, error))
+
+    def _refusals(self, group: Group, error: TopicsError) -> Iterator[Callable[[], None]]:
+        """Yield for each connection a call that answers it."""
         preferences: dict[int, list[bytes]] = {}
         for ref, _count, flags in group.requests():
             preferences.setdefault(ref, []).append(applied(flags))
         for ref, headers in preferences.items():
-            self.service.failures.answer(partial(self._refuse_one, group.principal, error, ref, headers))
+            yield partial(self._refuse_one, group.principal, error, ref, headers)
+
+    def _each(self, groups: Groups, appended: PlainAppended) -> Iterator[Callable[[], None]]:
+        """Yield calls that answer groups which cannot be answered together."""
+        for group, result in groups.one_by_one(appended):
+            if isinstance(result, TopicsError):
+                yield from self._refusals(group, result)
+            else:
+                yield partial(self._close_with, group, result)
 
     def _refuse_one(self, principal: Principal | None, error: TopicsError, ref: int, applied: list[bytes]) -> None:
         """Answer the requests of one connection. applied: a header line for each, or b""."""
@@ -437,11 +448,12 @@ class Answers:
             self._one(ref, service.writer.json(200, _repeated(group, result, flags, times), applied(flags)))
 
     def _close_with(self, group: Group, result: AppendResult) -> None:
-        """Answer and close, because the server stops.
+        """Answer and close, because the server stops. The groups take turns.
 
         Later requests of the connections get no answer.
         """
         service = self.service
+        service.in_flight.leave(group.principal, group.taken)
         total_ns = service.now_ns() - group.columns.started_ns
         self.writes.add_many(200, total_ns, group.taken)
         if result.deduped:

@@ -1,13 +1,14 @@
-"""Turns of the answers to requests whose storage failed.
+"""Turns of the answers to requests whose storage failed, and of the last ones of the lane.
 
 A log that fails, or a file of it that finds the disk full, fails all writes that wait for it. The
 shards of the log have turns of their own for what was staged (`Shard._answer`), but one callback
-may have many writes; so many a pass are answered.
+may have many writes; so many a pass are answered. While the server stops, answers that the lane
+would give together are given one by one, because they end their connections.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from topics.engine.values.ports import TimersPort
@@ -31,6 +32,21 @@ class FailureTurns(Turns):
             self._count(send)
         else:
             self.wait(partial(self._count, send))
+
+    def answer_each(self, sends: Iterator[Callable[[], None]]) -> None:
+        """Call each of `sends` as `answer` does, and make the next one only then."""
+        if self._waiting:
+            self.wait(partial(self._answer_some, sends))
+        else:
+            self._answer_some(sends)
+
+    def _answer_some(self, sends: Iterator[Callable[[], None]]) -> None:
+        while self.left > 0:
+            send = next(sends, None)
+            if send is None:
+                return
+            self._count(send)
+        self.wait(partial(self._answer_some, sends))
 
     def _count(self, send: Callable[[], None]) -> None:
         self.left -= 1
