@@ -37,8 +37,11 @@ class CarryIn:
         self._retries = retries
         self._stop = stop
 
-    def run(self) -> None:
-        """Carry. Raises: FencedError, UsageError, RequestError."""
+    def run(self) -> bool:
+        """Carry. Return whether it is done; False: it was stopped before.
+
+        Raises: FencedError, UsageError, RequestError.
+        """
         while not self._stop.is_set():
             try:
                 session = self._opened(self._sink.mark)
@@ -47,11 +50,12 @@ class CarryIn:
                 continue
             try:
                 if self._carry(session):
-                    return
+                    return True
             except (SourceDownError, TargetDownError) as error:
                 self._retries.failed(error)
             finally:
                 session.close()
+        return False
 
     def _carry(self, session: IncomingSession) -> bool:
         """Carry in one session. Return whether the bridge is done."""
@@ -71,4 +75,4 @@ class CarryIn:
             self._retries.succeeded()
             if not batches and session.ended:
                 return True
-        return True
+        return False

@@ -89,8 +89,11 @@ class CarryOut:
         self._batch_bytes = batch_bytes
         self._batch_messages = batch_messages
 
-    def run(self) -> None:
-        """Carry. Raises: FencedError, OversizeError, UsageError, RequestError."""
+    def run(self) -> bool:
+        """Carry. Return whether it is done; False: it was stopped before.
+
+        Raises: FencedError, OversizeError, UsageError, RequestError.
+        """
         while not self._stop.is_set():
             try:
                 session = self._target.open()
@@ -99,12 +102,13 @@ class CarryOut:
                 continue
             try:
                 if self._carry(session):
-                    return
+                    return True
             except (TargetDownError, SourceDownError) as error:
                 session.close()
                 self._retries.failed(error)
             finally:
                 session.close()
+        return False
 
     def _carry(self, session: TargetSession) -> bool:
         """Carry in one session. Return whether the bridge is done."""
@@ -121,7 +125,7 @@ class CarryOut:
                 self._retries.succeeded()
         finally:
             source.close()
-        return True
+        return False
 
     def _count(self, batches: Sequence[TopicBatch], ns: int) -> None:
         numbers = self._numbers

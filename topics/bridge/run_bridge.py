@@ -120,17 +120,17 @@ def target_of(options: BridgeOptions) -> SeenTarget:
     raise UsageError(f"--to is {options.to!r}: use kafka://HOST:PORT or nats://HOST:PORT")
 
 
-def carry(log: AnyLog, options: BridgeOptions, numbers: BridgeNumbers, clock: Clock, stop: threading.Event) -> None:
-    """Carry in the direction that the options name, until `stop` is set, or up to the heads."""
+def carry(log: AnyLog, options: BridgeOptions, numbers: BridgeNumbers, clock: Clock, stop: threading.Event) -> bool:
+    """Carry in the direction that the options name, until `stop` is set, or up to the heads.
+
+    Return whether it got there.
+    """
     if bool(options.to) == bool(options.source):
         raise UsageError("name one other side: --to URL carries records there, --from URL carries them here")
-    if options.source:
-        carry_in(log, options, numbers, clock, stop)
-    else:
-        carry_out(log, options, numbers, clock, stop)
+    return (carry_in if options.source else carry_out)(log, options, numbers, clock, stop)
 
 
-def carry_in(log: AnyLog, options: BridgeOptions, numbers: BridgeNumbers, clock: Clock, stop: threading.Event) -> None:
+def carry_in(log: AnyLog, options: BridgeOptions, numbers: BridgeNumbers, clock: Clock, stop: threading.Event) -> bool:
     """Carry into the server."""
     sink = TopicSink(
         _client(log),
@@ -141,7 +141,9 @@ def carry_in(log: AnyLog, options: BridgeOptions, numbers: BridgeNumbers, clock:
         skips_oversize=options.skips_oversize,
     )
     retries = Retries(stop, numbers, random.random)
-    CarryIn(_opened(options, clock, numbers), sink, numbers=numbers, clock=clock, retries=retries, stop=stop).run()
+    return CarryIn(
+        _opened(options, clock, numbers), sink, numbers=numbers, clock=clock, retries=retries, stop=stop
+    ).run()
 
 
 def _opened(options: BridgeOptions, clock: Clock, numbers: BridgeNumbers) -> Opened:
@@ -175,7 +177,7 @@ def _opened(options: BridgeOptions, clock: Clock, numbers: BridgeNumbers) -> Ope
     return opened
 
 
-def carry_out(log: AnyLog, options: BridgeOptions, numbers: BridgeNumbers, clock: Clock, stop: threading.Event) -> None:
+def carry_out(log: AnyLog, options: BridgeOptions, numbers: BridgeNumbers, clock: Clock, stop: threading.Event) -> bool:
     """Carry from the server until `stop` is set, or up to the heads."""
     target, patterns = target_of(options), TopicPatterns.parse(options.topics)
     share = max(1, options.memory_bytes // _BATCHES)
@@ -184,7 +186,7 @@ def carry_out(log: AnyLog, options: BridgeOptions, numbers: BridgeNumbers, clock
     def source(locate: Callable[[str], BridgePosition | None]) -> TakenBatches:
         return Prefetch(TopicSource(server, patterns, locate, is_once=options.is_once), 2 * share)
 
-    CarryOut(
+    return CarryOut(
         target,
         source,
         numbers=numbers,

@@ -109,6 +109,13 @@ def bridge(log: FakeLog, by: str, steps: StepCount | None = None, size: int = 3,
     )
 
 
+def test_a_bridge_that_is_stopped_before_the_end_is_not_done() -> None:
+    assert bridge(FakeLog(), "x").run()
+    stopped = bridge(FakeLog(), "x")
+    stopped._stop.set()
+    assert not stopped.run()
+
+
 def data(log: FakeLog) -> dict[str, list[bytes]]:
     return {topic: [record.data for record in stored] for topic, stored in log.topics.items()}
 

@@ -162,8 +162,17 @@ def test_a_bridge_that_is_not_to_end_runs_until_it_is_stopped() -> None:
             stop.set()
 
     server.on_heads = on_heads
-    bridge(server, target, stop, is_once=False)[0].run()
+    assert not bridge(server, target, stop, is_once=False)[0].run()
     assert values(target)["orders.eu"] == [*EXPECTED["orders.eu"], "written meanwhile"]
+
+
+def test_a_bridge_that_is_stopped_before_the_heads_is_not_done() -> None:
+    """`topics bridge --once && ...` continued after a signal, as if all had been carried."""
+    server, target, stop = filled(), FakeTarget(), NoWait()
+    assert bridge(server, target, stop)[0].run()
+    server.append("orders.eu", "later")
+    server.on_heads = stop.set
+    assert not bridge(server, target, stop)[0].run()
 
 
 def test_a_bridge_that_another_one_has_followed_ends() -> None:

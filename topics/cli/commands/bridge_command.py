@@ -12,7 +12,7 @@ import typer
 from topics.cli.commands.cli_call import CliCall, on_topics
 from topics.cli.output.printer import count_text
 from topics.clock import SystemClock
-from topics.errors import UsageError
+from topics.errors import TopicsError, UsageError
 
 if TYPE_CHECKING:
     from topics.bridge.run_bridge import BridgeOptions
@@ -123,7 +123,9 @@ def _carry(call: CliCall, options: BridgeOptions, metrics: str) -> None:
             numbers.serve(metrics)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        carry(log, options, numbers, SystemClock(), stop)
+        is_done = carry(log, options, numbers, SystemClock(), stop)
+    if options.is_once and not is_done:
+        raise TopicsError("a signal ended the bridge before it had carried all: run it again, it continues there")
 
 
 def _side(option: str, url: str | None) -> str:
