@@ -24,6 +24,7 @@ from topics.http.wire.request import Request
 FIELDS = (b"idempotency-key", b"prefer")
 """Fields that handlers of routes of one topic read, and the plan itself of strictness."""
 _KEPT_PLANS = 1024
+_KEPT_HEAD_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +71,7 @@ class RelayedPlans:
         plan = self._kept.get(head)
         if plan is None:
             plan = self._made(head)
-            if b"idempotency-key" not in plan.request.headers:
+            if len(head) <= _KEPT_HEAD_BYTES and b"idempotency-key" not in plan.request.headers:
                 if len(self._kept) >= _KEPT_PLANS:
                     self._kept.clear()
                 self._kept[head] = plan
