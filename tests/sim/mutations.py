@@ -1207,8 +1207,15 @@ MUTANTS = (
     _one(
         "a quick append counted before it is whole",
         "store/format/python_objects.c",
-        "    return written == (int64_t)(end - begin);",
+        "    return written == (int64_t)s->expected;",
         "    return written > 0;",
+        _QUICK,
+    ),
+    _one(
+        "a quick append repeated after its write failed",
+        "engine/write/write_streak.py",
+        "            log.take_back(*failed)\n",
+        "            pass\n",
         _QUICK,
     ),
     _one(

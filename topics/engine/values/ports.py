@@ -22,7 +22,7 @@ from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.read.file_range import FileRange
 from topics.store.read.reader import Fetched
 from topics.store.wal.background_sync import Durable
-from topics.store.wal.next_batch import Follow, NextPlace, WritePlace
+from topics.store.wal.next_batch import NextPlace, QuickLog, WritePlace
 from topics.store.wal.write_batch import CarriedFrames, Done, LoneWritten, WriteNext
 
 
@@ -73,7 +73,7 @@ class LogPort(Protocol):
         carried: CarriedFrames | None = None,
     ) -> LoneWritten | None: ...
     def next_place(self, topic_id: int, *, fsync: bool) -> tuple[NextPlace, bool, WriteNext] | None: ...
-    def next_quick(self, topic_id: int, *, fsync: bool) -> tuple[NextPlace, WritePlace, Follow] | None: ...
+    def next_quick(self, topic_id: int, *, fsync: bool) -> tuple[NextPlace, WritePlace, QuickLog] | None: ...
     def sync_lone(self) -> bool: ...
     def stage_control(
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True

@@ -27,7 +27,7 @@ from topics.engine.write.append import AppendCore, publish_lone
 from topics.engine.write.appender import answer_and_publish
 from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.write_columns import WriteColumns
-from topics.store.wal.next_batch import Caller, Follow, NextBatch, QuickWrites
+from topics.store.wal.next_batch import Caller, NextBatch, QuickLog, QuickWrites, Unpublished
 from topics.store.wal.write_batch import WriteNext
 
 _PATIENCE = 2
@@ -137,7 +137,7 @@ class QuickStreak:
         """Lone appends to it in a row."""
         self._patience = _PATIENCE
         """The number that begins a streak. It is larger after streaks without an append."""
-        self._follow: Follow | None = None
+        self._log: QuickLog | None = None
         self._interruptions = 0
 
     @property
@@ -167,7 +167,7 @@ class QuickStreak:
         found = core.log.next_quick(topic.id, fsync=fsync) if until_ns else None
         if found is None:
             return
-        place, how, self._follow = found
+        place, how, self._log = found
         first, last = topic.next_seq, topic.ample
         takes_bytes = self._format_wait.has_bytes
         numbers = topic.id, first, last, topic.last_ts
@@ -179,14 +179,22 @@ class QuickStreak:
         if not self.is_open:
             return
         self.is_open = False
-        core, topic, follow = self._core, self._topic, self._follow
-        unpublished, self._topic, self._follow = self._writes.end(), None, None
+        topic, log = self._topic, self._log
+        unpublished, self._topic, self._log = self._writes.end(), None, None
         self._name = ""
         self._patience = _PATIENCE if unpublished is not None else min(2 * self._patience, _PATIENCE_MOST)
-        if unpublished is None or topic is None or follow is None:
+        if topic is None or log is None:
             return
+        if unpublished is not None:
+            self._publish(topic, log, unpublished)
+        failed = self._writes.failed
+        if failed is not None:
+            log.take_back(*failed)
+
+    def _publish(self, topic: Topic, log: QuickLog, unpublished: Unpublished) -> None:
+        core = self._core
         try:
-            commit = follow(unpublished)
+            commit = log.follow(unpublished)
             rows, size, placed, ts = unpublished.rows, unpublished.size, unpublished.placed, unpublished.ts_ms
             publish_lone(core, topic, rows, size, placed, None, ts, commit, commit.base)
             self._times.add_all(unpublished.appends)

@@ -137,6 +137,8 @@ struct tp_quick {
     uint64_t takes_bytes; /* 1: the directory has the format for data of bytes */
     /* written so far */
     uint64_t batches, rows, size, bytes; /* size: accounted bytes of the records; bytes: of batches */
+    uint64_t expected;    /* bytes of the last write, and its result: also one that was not whole */
+    int64_t result;
     uint64_t first_begin, end; /* in the chunk: begin of the first batch, end of the last */
     uint64_t ts_ms, checksum, ended_ns; /* of the last */
     struct tp_times appends, writes;

@@ -161,7 +161,7 @@ static int is_plain(const struct appender *a, PyObject *request, struct request 
 /* Writes the blocks of the batch that was framed last. Returns whether all were; -1: an error. */
 static int write_blocks(const struct appender *a, int64_t used)
 {
-    const struct tp_quick *s = a->quick;
+    struct tp_quick *s = a->quick;
     uint64_t begin = s->next.begin / BLOCK_BYTES * BLOCK_BYTES;
     uint64_t end = (s->next.begin + (uint64_t)used + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
     int64_t written;
@@ -180,7 +180,9 @@ static int write_blocks(const struct appender *a, int64_t used)
         Py_DECREF(answer);
         if (PyErr_Occurred()) return -1;
     }
-    return written == (int64_t)(end - begin);
+    s->expected = end - begin;
+    s->result = written;
+    return written == (int64_t)s->expected;
 }
 
 static void add(struct tp_times *times, uint64_t ns)

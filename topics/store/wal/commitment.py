@@ -284,10 +284,31 @@ class Commitment:
             if syncs:
                 return make_tuple(Commit, (None, stored.file_id, base, took_ns, took_ns, None))
             return make_tuple(Commit, (None, stored.file_id, base, took_ns, 0, self._durable.topics))
-        self.batch, self.primitive, self.submitted_ns = batch, primitive, began_ns
+        self.submitted_ns = began_ns
+        return self._finish_sealed(batch, primitive, blocks, begin + start, res)
+
+    def _finish_sealed(
+        self, batch: Batch, primitive: Primitive, blocks: memoryview, offset: int, res: int
+    ) -> Commit | Verdict:
+        """Judge a write of blocks of the hot tail that was not whole."""
+        self.batch, self.primitive = batch, primitive
         self._blocks, self._expected, self._passed_over = blocks, len(blocks), None
-        self._offset, self._attempts = begin + start, 0
+        self._offset, self._attempts = offset, 0
         return self.finish(res)
+
+    def take_back_quick(self, batch: Batch, expected: int, res: int) -> None:
+        """Judge the write of a quick append that was not whole, at the end of the log.
+
+        The append is repeated in the usual way, unless that write has failed: then the log is
+        latched. expected: the bytes to write. res: the raw result.
+        """
+        file = self._end.file
+        assert file is not None, "a file is left only when nothing is in flight"
+        begin = file.position & -BLOCK_BYTES
+        chunk = self._tail.chunk_at(file.stored.file_id, begin, 0)
+        blocks = chunk.view[begin - chunk.start :][:expected]
+        self._finish_sealed(batch, Primitive.BARE, blocks, begin, res)
+        self.take_back()
 
     def next_place(self, most: int, room: int) -> tuple[TailBuffer, NextPlace] | None:
         """Return the place of the next batch; None if it begins a file or a chunk.

@@ -256,6 +256,11 @@ class InPlaceCommits:
             self._sync.start_in_time(self._max_unsynced)
         return commit
 
+    def take_back(self, expected: int, res: int) -> None:
+        """See `QuickLog`."""
+        self._next = None
+        self._commitment.take_back_quick(self._staging.filling, expected, res)
+
     def _move_on(self) -> None:
         """Do what a lone write leaves for after its answer."""
         took_ns = self._commitment.move_on()

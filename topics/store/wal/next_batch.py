@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sized
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from topics.common.histograms import BUCKET_COUNT, Distribution
 from topics.common.tuples import make_tuple
@@ -32,8 +32,8 @@ _make: Callable[[int, list[Any]], Any] = ctypes.PYFUNCTYPE(ctypes.py_object, cty
     int(ffi.cast("uintptr_t", ffi.addressof(lib, "tp_quick_append")))
 )
 """The function in C, called with the interpreter's lock, because it makes an object of Python."""
-_HOW = struct.Struct("=4Q2i5Q")
-"""The layout of a tp_quick from `is_open` to `bytes`."""
+_HOW = struct.Struct("=4Q2i6Qq")
+"""The layout of a tp_quick from `is_open` to `result`."""
 
 
 class NextPlace(NamedTuple):
@@ -139,8 +139,17 @@ class Unpublished(NamedTuple):
     """The time of each write, if they were synced."""
 
 
-Follow = Callable[[Unpublished], Commit]
-"""Function that counts batches which were quick, see `InPlaceCommits.follow`."""
+class QuickLog(Protocol):
+    """The part of a shard that appends were written to, once they are to be published."""
+
+    def follow(self, quick: Unpublished) -> Commit:
+        """Move the end of the log past these batches, and count them."""
+
+    def take_back(self, expected: int, res: int) -> None:
+        """Judge a write that was not whole, as every commit is judged: it may latch the log.
+
+        expected: the bytes that it was to write. res: its raw result.
+        """
 
 
 class QuickWrites:
@@ -185,7 +194,9 @@ class QuickWrites:
         if not how.address:
             cells[lib.TP_CELL_WRITE], cells[lib.TP_CELL_VIEW] = how.write, how.view
         self._times[:] = self._no_times
-        _HOW.pack_into(self._how, 0, 1, how.address, until_ns, how.start, how.fd, how.dsync, takes_bytes, 0, 0, 0, 0)
+        _HOW.pack_into(
+            self._how, 0, 1, how.address, until_ns, how.start, how.fd, how.dsync, takes_bytes, 0, 0, 0, 0, 0, 0
+        )
 
     @property
     def bytes(self) -> int:
@@ -195,6 +206,12 @@ class QuickWrites:
     def stop(self) -> None:
         """Let `append` write nothing more."""
         self._state.is_open = 0
+
+    @property
+    def failed(self) -> tuple[int, int] | None:
+        """The arguments of `QuickLog.take_back` if the last write since `begin` was not whole."""
+        expected, result = self._state.expected, self._state.result
+        return None if result == expected else (expected, result)
 
     def end(self) -> Unpublished | None:
         """Stop; return what was written since `begin`, if anything was."""

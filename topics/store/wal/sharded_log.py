@@ -31,7 +31,7 @@ from topics.store.wal.background_sync import Durable
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.in_place_commits import InPlaceCommits
 from topics.store.wal.log_bound import LogBound
-from topics.store.wal.next_batch import Follow, NextPlace, WritePlace
+from topics.store.wal.next_batch import NextPlace, QuickLog, WritePlace
 from topics.store.wal.shard import Shard
 from topics.store.wal.shard_state import ShardSettings, SharedParts
 from topics.store.wal.wal_files import WalDirectory, place
@@ -252,14 +252,14 @@ class ShardedLog:
         found = shard.next_place(fsync=fsync)
         return None if found is None else (*found, shard.write_next)
 
-    def next_quick(self, topic_id: int, *, fsync: bool) -> tuple[NextPlace, WritePlace, Follow] | None:
+    def next_quick(self, topic_id: int, *, fsync: bool) -> tuple[NextPlace, WritePlace, QuickLog] | None:
         """Return where and how the next writes to a topic may be made that are counted later.
 
-        Also the function that counts them: see `next_quick` and `follow` of `InPlaceCommits`.
+        Also what counts them then: see `InPlaceCommits.next_quick`.
         """
         shard = self._in_place[self.shard_of(topic_id)]
         found = shard.next_quick(fsync=fsync)
-        return None if found is None else (*found, shard.follow)
+        return None if found is None else (*found, shard)
 
     def sync_lone(self) -> bool:
         """Bring all there is to stable storage in this call, if one sync in place is all it takes.
