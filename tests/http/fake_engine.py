@@ -101,7 +101,7 @@ class FakeEngine:
     def append_rows_lone(self, topic: Any, rows: Any, on_committed: Any) -> Any:
         raise AssertionError("no topic is plain")
 
-    def write_streak(self, columns: Any, request: Any) -> Any:
+    def write_streak(self, framing: Any) -> Any:
         raise AssertionError("no write is committed alone")
 
     def will_take_plain(self, name: str) -> bool:

@@ -85,7 +85,7 @@ from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.plain_appends import PlainAppender, PlainDone
 from topics.engine.write.retention import when_retained
-from topics.engine.write.write_columns import BodyRows, GroupColumns, WriteColumns
+from topics.engine.write.write_columns import BodyRows, GroupColumns, MakeFraming
 from topics.engine.write.write_streak import QuickStreak, WriteStreak
 from topics.errors import RequestError, TopicsError, WouldBlockError
 from topics.store.read.lender import Lender
@@ -225,9 +225,9 @@ class Engine:
         """`append_lone` of a request that has only rows."""
         return self._appender.append_rows_lone(topic, rows, None, on_committed)
 
-    def write_streak(self, columns: WriteColumns, request: Any) -> WriteStreak:
-        """Return a streak for lone writes that `columns` scans: see write_streak.py."""
-        return WriteStreak(self._core, columns, request)
+    def write_streak(self, framing: MakeFraming) -> WriteStreak:
+        """Return a streak for lone writes that `framing` scans: see write_streak.py."""
+        return WriteStreak(self._core, framing)
 
     def quick_streak(self, caller: Caller, quiet_until_ns: Callable[[], int], times: Histogram) -> QuickStreak:
         """Return the streak of a library's lone appends: see write_streak.py."""

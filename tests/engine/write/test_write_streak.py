@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ class Client:
         self.columns = WriteColumns(world.config, 100)
         self.request: Any = ffi.new("struct tp_request *")
         self.scan = self.columns.single(self.request)
-        self.streak: WriteStreak = world.engine.write_streak(self.columns, self.request)
+        self.streak: WriteStreak = world.engine.write_streak(partial(self.columns.framing, self.request))
         self.answers: list[AppendResult] = []
 
     def _receive(self, body: bytes) -> Any:

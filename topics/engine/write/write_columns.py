@@ -24,6 +24,10 @@ _SIZE_AT = 3
 KEYED = lib.TP_KEYED
 """A bit of `topic`: the group is one request with an idempotency key."""
 
+Framing = Callable[[Any, int, int], int]
+"""A scan that frames what it finds as the next batch: see `WriteColumns.framing`."""
+MakeFraming = Callable[[NextBatch], Framing]
+
 BodyRows = Rows
 """The rows of a body, or of the bodies of a group."""
 
@@ -112,7 +116,7 @@ class WriteColumns:
 
         return rows
 
-    def framing(self, request: Any, following: NextBatch) -> Callable[[Any, int, int], int]:
+    def framing(self, request: Any, following: NextBatch) -> Framing:
         """Return the scan of one request's body that frames its rows as the next batch.
 
         request: as in `single`. The scan gets the buffer, its bytes and the time (ms); it returns

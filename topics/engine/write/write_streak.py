@@ -26,7 +26,7 @@ from topics.engine.values.results import AppendResult
 from topics.engine.write.append import AppendCore, publish_lone
 from topics.engine.write.appender import answer_and_publish
 from topics.engine.write.format_wait import FormatWait
-from topics.engine.write.write_columns import WriteColumns
+from topics.engine.write.write_columns import MakeFraming
 from topics.store.wal.next_batch import Caller, NextBatch, QuickLog, QuickWrites, Unpublished
 from topics.store.wal.write_batch import WriteNext
 
@@ -47,11 +47,11 @@ class StreakCore(AppendCore, Protocol):
 class WriteStreak:
     """The streak of one kind of callers. `begin` after a lone write lets `write` take the next."""
 
-    def __init__(self, core: StreakCore, columns: WriteColumns, request: Any) -> None:
-        """columns, request: scan and request of the callers, see `WriteColumns.single`."""
+    def __init__(self, core: StreakCore, framing: MakeFraming) -> None:
+        """framing: makes the scan of the callers' writes, see `WriteColumns.framing`."""
         self._core = core
         self._next = NextBatch()
-        self._frame = columns.framing(request, self._next)
+        self._frame = framing(self._next)
         self._write: WriteNext | None = None
         self._topic: Topic | None = None
         """The topic of the streak; None while there is none."""

@@ -212,7 +212,7 @@ class Single:
         if not engine.settle_lone():
             return UNSETTLED
         if self._streak is None:
-            self._streak = engine.write_streak(self._columns, self._request)
+            self._streak = engine.write_streak(partial(self._columns.framing, self._request))
         self._streak.begin(topic)
         return SETTLED
 

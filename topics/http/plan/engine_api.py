@@ -39,7 +39,7 @@ from topics.engine.values.results import (
 )
 from topics.engine.values.topic_config import ConfigPatch, TopicConfig
 from topics.engine.write.plain_appends import PlainDone
-from topics.engine.write.write_columns import BodyRows, GroupColumns, WriteColumns
+from topics.engine.write.write_columns import BodyRows, GroupColumns, MakeFraming
 from topics.engine.write.write_streak import WriteStreak
 from topics.errors import RequestError
 
@@ -129,7 +129,7 @@ class EngineApi(Protocol):
     ) -> AppendResult | None:
         """`append_lone` of a request that has only rows."""
 
-    def write_streak(self, columns: WriteColumns, request: Any) -> WriteStreak:
+    def write_streak(self, framing: MakeFraming) -> WriteStreak:
         """Return a streak for lone writes: see `Engine.write_streak`."""
 
     def settle_lone(self) -> bool:
