@@ -1128,6 +1128,13 @@ MUTANTS = (
         "tests/engine/write/test_write_streak.py",
     ),
     _one(
+        "a streak that continues after lone writes of other callers",
+        "engine/write/appender.py",
+        "            core.streak.end()\n",
+        "            pass\n",
+        "tests/engine/write/test_write_streak.py",
+    ),
+    _one(
         "a streak that continues after two receives of a pass",
         "loop/loop.py",
         "if has_work or len(used) > 1:",

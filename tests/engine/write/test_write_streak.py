@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.amount import seeds
 from tests.engine.harness import records
 from tests.engine.real_world import RealWorld
-from tests.engine.write.test_append_lone import Follower, everything, world_with
+from tests.engine.write.test_append_lone import Follower, append_lone, everything, world_with
 from topics.engine.json._records import ffi
 from topics.engine.values.results import AppendResult
 from topics.engine.write.write_columns import WriteColumns
@@ -161,6 +161,31 @@ def test_another_topic_is_none_of_the_streak() -> None:
     client.begin()
     assert client.go_on(name="u") is None
     assert client.world.read(name="u") == []
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_lone_writes_of_other_callers_end_a_streak(goes_on: bool) -> None:
+    """A batch framed at a place that is taken would be read instead of the records there."""
+    client = client_of()
+    other = Client(client.world)
+    for _ in range(2):
+        other.begin(b'{"records":[{"data":3}]}')
+    if goes_on:
+        assert other.go_on(b'{"records":[{"data":4}]}') is not None
+    assert client.go_on() is None
+    expected = [0, 1, 1, 1, 3, 3, *([4] if goes_on else ())]
+    assert everything(client.world) == expected
+    client.begin()
+    assert other.go_on() is None
+    client.world.restart()
+    assert everything(client.world) == [*expected, 1]
+
+
+def test_a_lone_write_after_which_no_streak_begins_ends_one() -> None:
+    client = client_of()
+    assert append_lone(client.world, 7) is not None
+    assert client.go_on() is None
+    assert everything(client.world) == [0, 1, 1, 1, 7]
 
 
 def test_a_topic_with_a_reader_that_waits_has_no_streak() -> None:

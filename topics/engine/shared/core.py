@@ -7,6 +7,7 @@ it needs of this state.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from topics.clock import Clock
 from topics.config import Config
@@ -20,6 +21,12 @@ from topics.engine.state.wakes import CreationWaiter, PrefixWaits
 from topics.engine.values.ports import FormatPort, LogPort, LoopPort, ReaderPort, RequestedPort, StorePort
 from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.step_queue import StepQueue
+
+
+class OpenStreak(Protocol):
+    """A streak of lone writes: see write/write_streak.py."""
+
+    def end(self) -> None: ...
 
 
 class Core:
@@ -58,6 +65,8 @@ class Core:
         """
         self.expiry_round: Iterator[Topic] | None = None
         """The topics that a full quota has still to look at; None: all were looked at."""
+        self.streak: OpenStreak | None = None
+        """The last streak of lone writes. Another lone write, which takes its place, ends it."""
         # --- this pass
         self.awake: dict[Topic, None] = {}
         """Changed topics with waiters; drained at the end of the pass."""

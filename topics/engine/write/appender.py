@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.common.tuples import make_tuple
+from topics.engine.shared.core import OpenStreak
 from topics.engine.shared.held_appends import HeldAppends
 from topics.engine.state import refusals
 from topics.engine.state.append_request import AppendRequest, Identity, IdentityCore
@@ -110,6 +111,7 @@ class AppenderCore(AppendCore, QuotaCore, EvictionCore, LogRoomCore, IdentityCor
     filled: list[Topic]
     routed: dict[Topic, None]
     held_appends: HeldAppends
+    streak: OpenStreak | None
 
 
 class Pieces(Protocol):
@@ -250,6 +252,8 @@ class Appender:
         last = first + count - 1
         if last > topic.ample and (topic.lacks(count) or topic.is_short(first)):
             return None
+        if core.streak is not None:
+            core.streak.end()
         now_ms = core.clock.now_ms()
         ts = topic.stamp(now_ms)
         fsync = topic.stage_class == "fsync"

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from topics.clock import Clock
 from topics.common.histograms import Histogram
 from topics.common.tuples import make_tuple
+from topics.engine.shared.core import OpenStreak
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.append_request import PLAIN, AppendRequest
 from topics.engine.state.topic import Topic
@@ -42,6 +43,7 @@ class StreakCore(AppendCore, Protocol):
     clock: Clock
     loop: LoopPort
     registry: Registry
+    streak: OpenStreak | None
 
 
 class WriteStreak:
@@ -64,16 +66,23 @@ class WriteStreak:
     def begin(self, topic: Topic) -> None:
         """Note that a lone write was committed, published and delivered to its readers."""
         last, self._last = self._last, topic
-        self._topic = None
+        core = self._core
+        if core.streak is not None:
+            core.streak.end()
         if last is not topic or topic.pending or topic.routers or not topic.writable:
             return
-        core, fsync = self._core, topic.stage_class == "fsync"
+        fsync = topic.stage_class == "fsync"
         found = core.log.next_place(topic.id, fsync=fsync)
         if found is None:
             return
         place, syncs, self._write = found
         self._next.begin(place, topic.id, topic.next_seq, topic.ample, topic.last_ts, fsync=fsync, syncs=syncs)
         self._topic, self.fsync, self._interruptions = topic, fsync, core.loop.interruptions
+        core.streak = self
+
+    def end(self) -> None:
+        """Let `write` take nothing until a streak has begun again."""
+        self._topic = None
 
     def write(
         self, name: str, data: Any, size: int, on_committed: Callable[[AppendResult], None]
