@@ -51,6 +51,7 @@ _CORES = "tests/store/cores/test_set_cores.py"
 _NEIGHBOURS = "tests/server/service/test_neighbours.py"
 _RELAYS = "tests/server/service/test_relays.py"
 _HAND_OVERS = "tests/loop/handover/test_hand_overs.py"
+_PUBLISHES = "tests/ws/test_lone_publishes.py"
 _QUICK = "tests/embedded/appends/test_quick_appends.py"
 _ACCESS_LOGS = "tests/server/service/test_access_log_lives.py"
 
@@ -1154,6 +1155,63 @@ MUTANTS = (
         "            return SETTLED if engine.settle_lone() else UNSETTLED\n",
         "            return SETTLED\n",
         "tests/server/test_lane.py",
+    ),
+    _one(
+        "a publish of a streak of which no watcher is notified",
+        "ws/session.py",
+        "                return engine.settle_lone()\n",
+        "                return True\n",
+        _PUBLISHES,
+    ),
+    _one(
+        "a publish that left the end of its pass out although readers wait",
+        "ws/session.py",
+        "        if engine.settle_lone():\n            self._settled = request.topic\n",
+        "        self._settled = request.topic\n",
+        _PUBLISHES,
+    ),
+    _one(
+        "the budget of frames not renewed by a pass without its end",
+        "ws/session.py",
+        "        self._turns.next_pass()  # as",
+        "        # as",
+        "tests/ws/test_session.py",
+    ),
+    _one(
+        "a streak of publishes that another session continues",
+        "ws/session.py",
+        "if lone is not None and lone.owner is self:",
+        "if lone is not None:",
+        _PUBLISHES,
+    ),
+    _one(
+        "a publish of a streak answered before it is committed",
+        "ws/lone_publishes.py",
+        "        self._started_ns = self._now_ns()\n",
+        "        self._started_ns = self._now_ns()\n"
+        "        self._answer(AppendResult(0, 0, 0, 1, False, False, 0, 0))\n",
+        _PUBLISHES,
+    ),
+    _one(
+        "a publish of a streak to a topic of another name",
+        "engine/json/write_scan.c",
+        "memcmp(text + topic->off, publish->topic, topic->len)",
+        "0",
+        _PUBLISHES,
+    ),
+    _one(
+        "a publish of a streak while its client reads nothing",
+        "ws/session.py",
+        "self._closing or self._transport.over_high_water or engine.refuses_writes",
+        "self._closing or engine.refuses_writes",
+        "tests/ws/test_session.py",
+    ),
+    _one(
+        "a publish of a streak while writes are refused",
+        "ws/session.py",
+        "self._closing or self._transport.over_high_water or engine.refuses_writes",
+        "self._closing or self._transport.over_high_water",
+        "tests/ws/test_session.py",
     ),
     _one(
         "quick appends that the next call does not find",

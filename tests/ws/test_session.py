@@ -68,6 +68,7 @@ class Engine:
 
     refuses_writes = False
     throttle_window_ns = 0
+    is_settled = True
 
     def __init__(self) -> None:
         self.feed = Feed()
@@ -77,7 +78,13 @@ class Engine:
 
     def settle_lone(self) -> bool:
         self.lone.append("delivered")
-        return True
+        return self.is_settled
+
+    def plain_topic(self, name: str) -> None:
+        return None
+
+    def write_streak(self, framing: Any) -> Any:
+        return None
 
     def append_lone(self, request: AppendRequest, on_committed: Callable[[Any], None]) -> Any:
         self.lone.append(request.topic)
@@ -193,6 +200,69 @@ def test_a_publish_by_itself_of_the_only_sender_is_committed_within_the_call() -
         peer.answer()
     assert peer.engine.lone == ["t", "delivered", "needs more", "read only"]
     assert [message["request_id"] for message in peer.wire.messages] == [0, 1, 1]
+
+
+def test_a_publish_by_itself_leaves_out_the_end_of_its_pass_and_the_budget_of_frames_is_whole() -> None:
+    """R-WS-7: what the end of a pass would renew is renewed without it."""
+    peer = Peer(4, has_one_sender=True)
+    for number in range(9):
+        assert peer.session.receive_single(publish(number)) is True
+    assert [message["request_id"] for message in peer.wire.messages] == list(range(9))
+    assert (peer.turns.left, len(peer.turns)) == (4, 0)
+    for more in (text({"op": "ping"}), publish(0, "needs more"), publish(0)[:9], publish(0)[9:] + publish(1)[:1]):
+        assert peer.session.receive_single(more) is False, "the end of the pass has work"
+        for _ in peer.engine.waiting[:]:
+            peer.answer()
+        peer.passes.end(peer.turns)
+    assert Peer(has_one_sender=False).session.receive_single(publish(0)) is None
+    peer = Peer(has_one_sender=True)
+    peer.engine.is_settled = False
+    assert peer.session.receive_single(publish(0)) is False, "readers wait for its record"
+
+
+class Lone:
+    """A streak of a session, which takes everything."""
+
+    def __init__(self, owner: object) -> None:
+        self.owner = owner
+        self.taken = 0
+
+    def take(self, data: bytes) -> bool:
+        self.taken += 1
+        return True
+
+    def begin(self, owner: object, write: Any, name: str, *, strict: bool) -> None:
+        assert owner is self.owner
+
+    def end(self, owner: object) -> None:
+        self.owner = None
+
+
+def test_a_session_leaves_the_streak_while_its_publishes_have_to_wait_or_are_refused() -> None:
+    """R-WS-3, 8.3."""
+    peer = Peer(has_one_sender=True)
+    host = peer.session._host
+    lone = host.lone = Lone(peer.session)  # type: ignore[assignment]
+    for settled in (True, False):
+        peer.engine.is_settled = settled
+        assert peer.session.receive_single(publish(0)) is settled, "readers that wait are for the end of the pass"
+    taken = lone.taken
+    peer.wire.over_high_water = True
+    peer.session.receive_single(publish(0))
+    assert peer.wire.messages == []
+    peer.wire.over_high_water = False
+    peer.engine.refuses_writes = True
+    peer.engine.refuse_write = lambda: RequestError("throttled", "no")  # type: ignore[attr-defined]
+    peer.session.receive_single(publish(1))
+    assert {message["code"] for message in peer.wire.messages} == {"throttled"}
+    peer.engine.refuses_writes = False
+    lone.owner = object()
+    peer.session.receive_single(publish(2))
+    assert (lone.taken, peer.wire.messages[-1]["op"]) == (taken, "ack"), "the streak is that of another session"
+    lone.owner = peer.session
+    peer.session.lost()
+    assert lone.owner is None
+    assert peer.session.receive_single(publish(0)) is None
 
 
 def test_a_session_goes_on_once_the_records_of_its_lone_publish_are_visible() -> None:

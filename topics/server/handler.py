@@ -6,10 +6,11 @@ import logging
 
 from topics.common.histograms import Histogram
 from topics.http.lane.lane import Lane
-from topics.http.lane.single import LEFT, SETTLED
+from topics.http.lane.single import LEFT, SETTLED, UNSETTLED, SingleOutcome
 from topics.http.plan.service import Service
 from topics.http.protocol_choice import FirstBytes
 from topics.loop.connection import Connection
+from topics.server.websocket import ServedSession
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ class HttpHandler:
         return is_settled
 
     def _receive_single(self, conn: Connection, view: memoryview) -> bool | None:
-        """Take the only receive of the pass if it is one plain request."""
+        """Take the only receive of the pass if it is one plain request, or of a WebSocket."""
         service, lane = self._service, self._lane
         assert lane is not None, "offered without a lane"
         if lane.least == 1:
@@ -72,7 +73,9 @@ class HttpHandler:
             self._give_up(conn)
             return False
         if outcome is LEFT:
-            return None
+            outcome = self._receive_frames(conn, view)
+            if outcome is LEFT:
+                return None
         self._singles += 1
         if not self._singles % _SAMPLED:
             self.requests.add_sample(service.now_ns() - started_ns, _SAMPLED)
@@ -80,6 +83,18 @@ class HttpHandler:
             return True
         service.turns.seen_ns = started_ns
         return False
+
+    def _receive_frames(self, conn: Connection, view: memoryview) -> SingleOutcome:
+        """Let a WebSocket take the only receive of the pass. LEFT: it is for the general path."""
+        session = conn.state
+        if type(session) is not ServedSession:
+            return LEFT
+        try:
+            is_settled = session.receive_single(view)
+        except Exception:
+            self._give_up(conn)
+            return UNSETTLED
+        return LEFT if is_settled is None else SETTLED if is_settled else UNSETTLED
 
     def _through(self, lane: Lane, batch: list[tuple[Connection, memoryview]]) -> list[tuple[Connection, memoryview]]:
         """Return the receives that the lane leaves to the general path.

@@ -12,12 +12,16 @@ from topics.engine.delivery.audience import Audience
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
 from topics.engine.state.append_request import AppendRequest
+from topics.engine.state.topic import Topic
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import AppendResult, Done
 from topics.engine.write.long_bodies import LongBodies
 from topics.engine.write.write_body import WriteScanner
+from topics.engine.write.write_columns import MakeFraming
+from topics.engine.write.write_streak import WriteStreak
 from topics.errors import RequestError
 from topics.ws.frame_turns import FrameTurns
+from topics.ws.lone_publishes import LonePublishes
 
 
 class WsEngine(Protocol):
@@ -30,8 +34,18 @@ class WsEngine(Protocol):
     ) -> AppendResult | None:
         """Append within this call. None: nothing was done. See `Engine.append_lone`."""
 
+    def plain_topic(self, name: str) -> Topic | None:
+        """Return the topic if it needs nothing for a write but seqs. See `Engine.plain_topic`."""
+
+    def write_streak(self, framing: MakeFraming) -> WriteStreak:
+        """Return a streak for lone writes: see `Engine.write_streak`."""
+
     def settle_lone(self) -> bool:
         """Deliver what `append_lone` has published: see `Engine.settle_lone`."""
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the end of the pass may be left out. See `Engine.is_settled`."""
 
     @property
     def refuses_writes(self) -> bool: ...
@@ -60,3 +74,5 @@ class Host:
     """The audience of all WebSockets, if their connections share sends."""
     has_one_sender: Callable[[], bool] = lambda: False
     """Whether a single connection has work: see `Loop.has_one_sender`."""
+    lone: LonePublishes | None = None
+    """The streak of the connection that publishes by itself, made for the first one."""

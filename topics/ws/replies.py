@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import msgspec
 
+from topics.engine.values.durations import USUAL, USUAL_NS
 from topics.engine.values.results import AppendResult
-from topics.engine.values.write_answer import NO_LIST, STAGED, WRITTEN, listed, repeat_times, write_times
+from topics.engine.values.write_answer import (
+    NO_LIST,
+    ONE_LONE_WRITTEN,
+    ONE_WRITTEN,
+    STAGED,
+    WRITTEN,
+    listed,
+    repeat_times,
+    write_times,
+)
 from topics.errors import RequestError
 
 
@@ -62,4 +72,18 @@ def ack(
     return _ACK % (request_id, msgspec.json.encode(topic), first, last, seqs, head, count, *ended)
 
 
-_ACK, _STAGED = (b'{"op":"ack","request_id":%b,' + members + b"}" for members in (WRITTEN, STAGED))
+def lone_ack(request_id: bytes, topic: bytes, result: AppendResult, total_ns: int) -> bytes:
+    """Build the ack of one listed record that is the last of its topic, in a commit of its own.
+
+    topic: its name as JSON.
+    """
+    seq, append_ns, sync_ns = result.first_seq, result.append_ns, result.sync_ns
+    if total_ns >= USUAL_NS:
+        return _ONE % (request_id, topic, seq, seq, seq, seq, write_times(total_ns, append_ns, sync_ns, 0))
+    times = USUAL[total_ns // 1000], USUAL[append_ns // 1000], USUAL[sync_ns // 1000]
+    return _ONE_LONE % (request_id, topic, seq, seq, seq, seq, *times)
+
+
+_ACK, _STAGED, _ONE, _ONE_LONE = (
+    b'{"op":"ack","request_id":%b,' + members + b"}" for members in (WRITTEN, STAGED, ONE_WRITTEN, ONE_LONE_WRITTEN)
+)

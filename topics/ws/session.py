@@ -34,6 +34,7 @@ from topics.ws.commands import (
 )
 from topics.ws.framing import BINARY, PING, TEXT, Framing, Received, pong_frame, text_frame
 from topics.ws.host import Host
+from topics.ws.lone_publishes import LonePublishes
 from topics.ws.subscriptions import Subscriptions
 
 _log = logging.getLogger(__name__)
@@ -103,6 +104,7 @@ class WebSocketSession:
         "_release",
         "_replies",
         "_rights",
+        "_settled",
         "_strict",
         "_subscriptions",
         "_transport",
@@ -143,6 +145,8 @@ class WebSocketSession:
         self._paused = False
         self._receiving = False
         """Whether bytes that this connection has received are being handled."""
+        self._settled = ""
+        """Topic of a publish that was committed and delivered in the call that received it."""
         self._pumping = False
         self._closing = False
         """Whether the server is stopping: no more commands are executed."""
@@ -178,6 +182,30 @@ class WebSocketSession:
                 self._pump()
             finally:
                 self._receiving = False
+
+    def receive_single(self, data: bytes | memoryview) -> bool | None:
+        """Receive the only bytes of a pass over the only connection that has work.
+
+        Returns: whether the end of the pass has nothing to do for them; None, and nothing was done,
+        if others have work, too.
+        """
+        host = self._host
+        if self._ended or not host.has_one_sender():
+            return None
+        engine, lone = host.engine, host.lone
+        if lone is not None and lone.owner is self:
+            is_held_up = self._closing or self._transport.over_high_water or engine.refuses_writes
+            if not is_held_up and lone.take(data):
+                return engine.settle_lone()
+        self._settled = ""
+        self.receive(data)
+        if not self._settled or self._ended or self._framing.unread or not engine.is_settled:
+            return False
+        self._turns.next_pass()  # as the end of the pass does, which is left out
+        if lone is None:
+            lone = host.lone = LonePublishes(host.config, engine, host.now_ns)
+        lone.begin(self, self._transport.write, self._settled, strict=self._strict)
+        return True
 
     def end_of_stream(self) -> None:
         """End, because the peer closed the stream without a close frame and cannot be answered."""
@@ -395,7 +423,8 @@ class WebSocketSession:
                 return False
         except TopicsError:
             return False  # `append` words the error
-        engine.settle_lone()
+        if engine.settle_lone():
+            self._settled = request.topic
         self._on_answered()
         return True
 
@@ -494,6 +523,8 @@ class WebSocketSession:
         self._replies.clear()
         self._next, self._long = None, b""
         self._subscriptions.end()
+        if self._host.lone is not None:
+            self._host.lone.end(self)
         release, self._release = self._release, _nothing
         release()
 

@@ -123,6 +123,7 @@ class Run:
             stream_low_water_bytes=100,
             delivery_budget_us=self.rng.choice((0, 1, 5000)),
             ws_publishes_in_flight=self.rng.choice((1, 3, 256)),
+            one_sender_passes=random.Random(f"alone {seed}").choice((0, 8)),
         )
         self.world.start()
         self.ids = 0

@@ -17,6 +17,7 @@ from topics.http.plan.service import Service
 from topics.loop.doors.listener import Listener
 from topics.loop.doors.mailbox import Mailbox
 from topics.loop.loop import Loop
+from topics.loop.senders import ONE_SENDER_PASSES
 from topics.server.app import Server
 from topics.server.cores.neighbours import Neighbours
 from topics.server.cores.relays import Relays
@@ -57,12 +58,14 @@ class SimWorld(World):
         all_in_lane: bool = False,
         only_woken: bool = False,
         relayed: bool = False,
+        one_sender_passes: int = ONE_SENDER_PASSES,
         **settings: Any,
     ) -> None:
         """all_in_lane: also a connection that is the only one with a plain request takes the lane.
 
         only_woken: the loop makes no pass for a client's sake, as a real one makes none.
         relayed: each request for one topic is relayed, to the server itself.
+        one_sender_passes: as `Loop` has it; 0: every client has the loop to itself.
         """
         # The disk is memory; nothing is gained by log files smaller than the largest write of the suite.
         usual: dict[str, Any] = {"port": PORT, "disk_low_water_bytes": 0, "disk_reserve_bytes": 0}
@@ -85,6 +88,7 @@ class SimWorld(World):
         self._all_in_lane = all_in_lane
         self._only_woken = only_woken
         self._relayed = relayed
+        self._one_sender_passes = one_sender_passes
 
     # --- life --------------------------------------------------------------------------------------------------------
     def start(self, *, ready: bool = True, **settings: Any) -> None:
@@ -92,7 +96,7 @@ class SimWorld(World):
         if settings:
             self.config = replace(self.config, **settings)
         self._exit_codes = []
-        self.loop = Loop(self.ring, self.ring.clock)
+        self.loop = Loop(self.ring, self.ring.clock, one_sender_passes=self._one_sender_passes)
         directory = lock_directory(self.ring, self.config)
         self.server = Server(
             self.config,

@@ -68,6 +68,42 @@ static void in_turns(struct tp_writer *w, const uint8_t *text, uint64_t len, int
     tp_work_free(work); /* dropped at its first rest */
 }
 
+/* Stands for tp_frame_next: whether the rows are in the buffer. */
+static int64_t frame(struct tp_next_batch *next, const char *buffer, uint64_t bytes, const char *rows, uint32_t count,
+                     uint64_t size, uint64_t now_ms, char *placed)
+{
+    (void)next, (void)buffer, (void)size, (void)now_ms, (void)placed;
+    for (const struct tp_row *row = (const struct tp_row *)rows; count; row++, count--)
+        REFUSE((uint64_t)row->data_off + row->data_len > bytes || (uint64_t)row->meta_off + row->meta_len > bytes);
+    return 1;
+}
+
+/* A text as the message of a frame, whole, cut, and as the bytes of one. */
+static void publish(struct tp_writer *w, const uint8_t *text, uint64_t len)
+{
+    static const uint8_t mask[] = {1, 0x80, 0xff, 0};
+    uint64_t most = len < 65535 ? len : 65535;
+    uint32_t head = most < 126 ? 6 : 8;
+    uint8_t *out = malloc(most ? most : 1), *scratch = malloc(most ? most : 1), *data = malloc(head + most), placed[1];
+    struct tp_publish asked = {.text = out, .most = (uint32_t)most, .topic_len = 3, .topic = "\"t\""};
+    data[0] = 0x81, data[1] = (uint8_t)(0x80 | (most < 126 ? most : 126));
+    if (head == 8) data[2] = (uint8_t)(most >> 8), data[3] = (uint8_t)most;
+    memcpy(data + head - 4, mask, 4);
+    for (uint64_t i = 0; i < most; i++) data[head + i] = text[i] ^ mask[i & 3];
+    w->command = 1;
+    for (uint64_t cut = 0; cut <= head + most; cut += cut < 9 ? 1 : most + 1) {
+        uint8_t *exact = malloc(cut ? cut : 1);
+        memcpy(exact, data, cut);
+        tp_publish_next(w, scratch, most, &asked, (uint64_t)(uintptr_t)frame, NULL, placed, 2, exact, cut, 0);
+        free(exact);
+    }
+    int64_t framed = tp_publish_next(w, scratch, most, &asked, (uint64_t)(uintptr_t)frame, NULL, placed, 2, data, head + most, 0);
+    REFUSE(framed && (memcmp(out, text, most) || (uint64_t)asked.id_off + asked.id_len > most));
+    tp_publish_next(w, scratch, most, &asked, (uint64_t)(uintptr_t)frame, NULL, placed, 2, text, len, 0);
+    w->command = 0;
+    free(out), free(scratch), free(data);
+}
+
 static int write_body(const uint8_t *text, uint64_t len, const uint64_t *secret)
 {
     struct tp_writer w = {.limits = {2, 100, 50, 4, 20, 20, 1000}, .secret = {secret[0], secret[1]}};
@@ -97,6 +133,7 @@ static int write_body(const uint8_t *text, uint64_t len, const uint64_t *secret)
         REFUSE((uint64_t)row->data_off + row->data_len > len + (single ? 0 : 3));
     }
     free(buffer), free(scratch);
+    publish(&w, text, len);
     tp_scan_write(&w, text, len);
     if (status >= 0) {
         uint64_t room = w.marks & MARK_TWICE ? 2 * len : len, keys = colons(text, len);

@@ -58,7 +58,9 @@ def cases(seeds: range) -> list[bytes]:
             found.append(b'"%b%b%b"' % (b"x" * before, byte, b"y" * after))
     for seed in seeds:
         rng = random.Random(seed)
-        for text in (json_model.random_json(rng, 3).encode(), json_model.random_write(rng)):
+        write = json_model.random_write(rng)
+        publish = b'{"op":"publish","topic":"t","request_id":"1",' + write.lstrip()[1:]
+        for text in (json_model.random_json(rng, 3).encode(), write, publish):
             found.append(text)
             found.extend(json_model.damaged(text, rng) for _ in range(4))
     return found

@@ -127,6 +127,25 @@ int64_t tp_write_next(struct tp_writer *w, unsigned char *scratch, uint64_t scra
                       const struct tp_request *request, uint64_t frame_next, struct tp_next_batch *next,
                       unsigned char *placed, uint32_t placed_rows, const unsigned char *buffer, uint64_t buffer_bytes,
                       uint64_t now_ms);
+/* A publish over a WebSocket as tp_publish_next takes it: what it must be, then what was found. */
+struct tp_publish {
+    unsigned char *text; /* room for `most` bytes: the message */
+    uint32_t most;       /* bytes of a message, below 65,536 */
+    uint32_t request_id_most;
+    uint32_t strict;     /* 1: an unknown key is not plain */
+    uint32_t topic_len;
+    char topic[260];     /* its name as JSON, with quotes */
+    uint32_t id_off, id_len; /* its request_id in `text`; id_len 0: none */
+    uint32_t without_seqs;   /* 1: its return_seqs is false */
+};
+/* Scan one masked frame with a publish and frame its rows as the next batch, as tp_write_next does.
+ * w: a scanner of commands. Returns as tp_write_next; 0 also if `frame` is anything but one whole
+ * text frame, or the message has another topic or a request_id that is neither a string nor a
+ * number. */
+int64_t tp_publish_next(struct tp_writer *w, unsigned char *scratch, uint64_t scratch_bytes,
+                        struct tp_publish *publish, uint64_t frame_next, struct tp_next_batch *next,
+                        unsigned char *placed, uint32_t placed_rows, const unsigned char *frame, uint64_t frame_bytes,
+                        uint64_t now_ms);
 /* Scan `count` texts in `size` bytes, each ended by its only newline, like tp_scan_texts.
  * Returns 0, or 1 if one is not like that or not plain; tp_scan_texts then gives the reason. */
 int tp_scan_lines(struct tp_writer *w, const unsigned char *text, uint64_t size, uint32_t count);

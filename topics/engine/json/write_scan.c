@@ -563,17 +563,82 @@ int tp_scan_single_write(struct tp_writer *w, unsigned char *scratch, uint64_t s
     return status;
 }
 
+/* Frame the rows of a scan that returned `status`: see tp_write_next. */
+static int64_t frame_scanned(const struct tp_writer *w, int status, const unsigned char *scratch,
+                             uint64_t scratch_bytes, uint64_t frame_next, struct tp_next_batch *next,
+                             unsigned char *placed, uint32_t placed_rows, const unsigned char *buffer,
+                             uint64_t buffer_bytes, uint64_t now_ms)
+{
+    if (status < 0 || w->count > placed_rows || w->marks & (TP_ROW_TAG | TP_ROW_IS_BYTES | TP_ROW_TIMES)) return 0;
+    int64_t (*frame)(struct tp_next_batch *, const char *, uint64_t, const char *, uint32_t, uint64_t, uint64_t, char *);
+    frame = (__typeof__(frame))(uintptr_t)frame_next;
+    return frame(next, (const char *)(status ? scratch : buffer), status ? scratch_bytes : buffer_bytes,
+                 (const char *)w->rows, w->count, w->size, now_ms, (char *)placed);
+}
+
 int64_t tp_write_next(struct tp_writer *w, unsigned char *scratch, uint64_t scratch_bytes,
                       const struct tp_request *request, uint64_t frame_next, struct tp_next_batch *next,
                       unsigned char *placed, uint32_t placed_rows, const unsigned char *buffer, uint64_t buffer_bytes,
                       uint64_t now_ms)
 {
     int status = tp_scan_single_write(w, scratch, scratch_bytes, buffer, request);
-    if (status < 0 || w->count > placed_rows || w->marks & (TP_ROW_TAG | TP_ROW_IS_BYTES | TP_ROW_TIMES)) return 0;
-    int64_t (*frame)(struct tp_next_batch *, const char *, uint64_t, const char *, uint32_t, uint64_t, uint64_t, char *);
-    frame = (__typeof__(frame))(uintptr_t)frame_next;
-    return frame(next, (const char *)(status ? scratch : buffer), status ? scratch_bytes : buffer_bytes,
-                 (const char *)w->rows, w->count, w->size, now_ms, (char *)placed);
+    return frame_scanned(w, status, scratch, scratch_bytes, frame_next, next, placed, placed_rows, buffer,
+                         buffer_bytes, now_ms);
+}
+
+/* Unmask the message of a frame that is one whole text, its length in the shortest form. Returns
+ * its bytes; 0: the frame is something else. */
+static uint32_t unmask_text(const unsigned char *frame, uint64_t frame_bytes, unsigned char *text, uint32_t most)
+{
+    if (frame_bytes < 8 || frame[0] != 0x81 || frame[1] < 0x80) return 0;
+    uint32_t size = frame[1] & 127, start = 6;
+    if (size == 127) return 0;
+    if (size == 126) {
+        size = (uint32_t)frame[2] << 8 | frame[3];
+        start = 8;
+        if (size < 126) return 0;
+    }
+    if (size > most || start + (uint64_t)size != frame_bytes) return 0;
+    const unsigned char *mask = frame + start - 4, *from = frame + start;
+    uint64_t twice, eight;
+    memcpy(&twice, mask, 4);
+    memcpy((unsigned char *)&twice + 4, mask, 4);
+    uint32_t i = 0;
+    for (; i + 8 <= size; i += 8) {
+        memcpy(&eight, from + i, 8);
+        eight ^= twice;
+        memcpy(text + i, &eight, 8);
+    }
+    for (; i < size; i++) text[i] = from[i] ^ mask[i & 3];
+    return size;
+}
+
+/* Whether the last command that was scanned is a publish as tp_publish_next takes it; notes its
+ * fields. */
+static int is_plain_publish(const struct tp_writer *w, struct tp_publish *publish)
+{
+    const struct tp_span *op = w->fields + FIELD_OP, *topic = w->fields + FIELD_TOPIC, *id = w->fields + FIELD_REQUEST_ID;
+    const unsigned char *text = publish->text;
+    if (!op->kind || op->len != 9 || memcmp(text + op->off, "\"publish\"", 9)) return 0;
+    if (!topic->kind || topic->len != publish->topic_len || memcmp(text + topic->off, publish->topic, topic->len)) return 0;
+    publish->id_off = id->off;
+    publish->id_len = id->kind ? id->len : 0;
+    publish->without_seqs = w->fields[FIELD_RETURN_SEQS].kind == KIND_FALSE;
+    return !id->kind || ((id->kind == KIND_NUMBER || id->kind == KIND_STRING) && id->len <= publish->request_id_most);
+}
+
+int64_t tp_publish_next(struct tp_writer *w, unsigned char *scratch, uint64_t scratch_bytes,
+                        struct tp_publish *publish, uint64_t frame_next, struct tp_next_batch *next,
+                        unsigned char *placed, uint32_t placed_rows, const unsigned char *frame, uint64_t frame_bytes,
+                        uint64_t now_ms)
+{
+    uint32_t size = unmask_text(frame, frame_bytes, publish->text, publish->most);
+    if (!size) return 0;
+    struct tp_request request = {.len = size, .flags = publish->strict ? TP_STRICT : 0};
+    int status = tp_scan_single_write(w, scratch, scratch_bytes, publish->text, &request);
+    if (status < 0 || !is_plain_publish(w, publish)) return 0;
+    return frame_scanned(w, status, scratch, scratch_bytes, frame_next, next, placed, placed_rows, publish->text, size,
+                         now_ms);
 }
 
 void tp_scan_writes(struct tp_writer *w, unsigned char *buffer, const struct tp_request *requests,

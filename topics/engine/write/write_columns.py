@@ -71,8 +71,11 @@ class WriteColumns:
     It is not for two threads at once.
     """
 
-    def __init__(self, config: Config, few_records: int) -> None:
-        """few_records: the most of a request with the flag TP_FEW_RECORDS (columns.h)."""
+    def __init__(self, config: Config, few_records: int, *, command: bool = False) -> None:
+        """few_records: the most of a request with the flag TP_FEW_RECORDS (columns.h).
+
+        command: the bodies are commands, for `publishing`.
+        """
         self._room = max(_ROWS_MIN, _ROOM_BODIES * config.max_batch_records)
         self._rows = _new_room("struct tp_row[]", self._room)
         self._scratch = _new_room("unsigned char[]", _SCRATCH_BYTES)
@@ -82,6 +85,7 @@ class WriteColumns:
         writer.keys = self._keys
         writer.key_room = _KEY_ROOM
         writer.few_records = few_records
+        writer.command = command
         self._spans: Any = ffi.buffer(self._rows)
 
     def scan(self, buffer: Any, requests: Any, groups: Any, group_count: int, counts: Any, upto: Any) -> None:  # noqa: PLR0917
@@ -122,17 +126,21 @@ class WriteColumns:
         request: as in `single`. The scan gets the buffer, its bytes and the time (ms); it returns
         as tp_write_next does (records.h).
         """
-        return partial(
-            lib.tp_write_next,
-            self._writer,
-            self._scratch,
-            _SCRATCH_BYTES,
-            ffi.cast("struct tp_request *", request),
-            frame_next,
-            ffi.cast("struct tp_next_batch *", following.pointer),
-            following.placed,
-            PLACED_ROWS,
-        )
+        request = ffi.cast("struct tp_request *", request)
+        return self._framing(lib.tp_write_next, request, following)
+
+    def publishing(self, publish: Any, following: NextBatch) -> Framing:
+        """Return the scan of a WebSocket's frame that frames the rows of its publish.
+
+        publish: a tp_publish, as C data, which is read and completed at each scan. The scan is one
+        as in `framing`.
+        """
+        return self._framing(lib.tp_publish_next, publish, following)
+
+    def _framing(self, scan: Any, asked: Any, following: NextBatch) -> Framing:
+        next_batch = ffi.cast("struct tp_next_batch *", following.pointer)
+        to_frame = frame_next, next_batch, following.placed, PLACED_ROWS
+        return partial(scan, self._writer, self._scratch, _SCRATCH_BYTES, asked, *to_frame)
 
     def spans(self, groups: GroupColumns) -> bytes:
         """Return the packed rows of all groups up to the last one, at the positions in `groups`."""
