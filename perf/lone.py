@@ -40,6 +40,7 @@ import topics
 from perf.figures import PAYLOAD, commit_id, interpreter
 from perf.servers import http_request
 from topics.bench.results.figure_text import spread
+from topics.bench.topics_server.topics_loads import text_frame
 from topics.config import Config
 from topics.engine.stored_engine import StoredEngine
 from topics.engine.values.topic_config import make_config
@@ -60,17 +61,28 @@ WARM = 200
 PAUSE_US = 200
 """About the time between two requests of one client."""
 RECORDS = [b"x" * len(PAYLOAD)]
+WEBSOCKET = "/v0/ws"
+HANDSHAKE = (
+    b"GET /v0/ws HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
 ROWS = {
     "write": ("disk", "/v0/topics/bench", f'{{"records":[{{"data":{PAYLOAD}}}]}}'),
     "write-fsync": ("fsync", "/v0/topics/bench", f'{{"records":[{{"data":{PAYLOAD}}}]}}'),
     "read": ("disk", "/v0/topics/bench/diff", '{"from_seq":0,"limit":1}'),
     "tail": ("disk", "/v0/topics/bench/diff", '{"from_seq":1}'),
+    "publish": (
+        "disk",
+        WEBSOCKET,
+        f'{{"op":"publish","topic":"bench","records":[{{"data":{PAYLOAD}}}],"request_id":1}}',
+    ),
 }
 NAMES = {
     "write": "lone write, `disk`",
     "write-fsync": "lone write, `fsync`",
     "read": "lone read of one record",
     "tail": "read at the end",
+    "publish": "lone publish over a WebSocket, `disk`",
     "append": "library: `append`, `disk`",
 }
 
@@ -218,11 +230,15 @@ def served(directory: str, durability: str) -> Iterator[tuple[Loop, Server]]:
 
 def of_server(row: str, effort: Effort, directory: str) -> Figures:
     durability, path, body = ROWS[row]
-    request, passes = http_request("POST", path, body.encode()), Passes()
+    is_publish = path == WEBSOCKET
+    request = text_frame(body.encode()) if is_publish else http_request("POST", path, body.encode())
+    passes = Passes()
     with served(directory, durability) as (loop, server), Client(loop, server.address) as client:
         ring = loop.ring
         first = http_request("POST", "/v0/topics/bench", f'{{"records":[{{"data":{PAYLOAD}}}]}}'.encode())
         client.ask(first)
+        if is_publish:
+            client.ask(HANDSHAKE)
         for _ in range(20):
             client.ask(request)
         conn = server.listener.connections[0]
@@ -248,11 +264,12 @@ def of_server(row: str, effort: Effort, directory: str) -> Figures:
 
         answer_at_once: Any = ring
         answer_at_once.wait_single, answer_at_once.send_now, answer_at_once.write_now = wait_single, send_now, write_now
-        lane = server.lane
+        lane, host = server.lane, server._websockets._host
         assert lane is not None
-        before = lane.single.taken
+        single: Any = lane.single if host is None else host.lone
+        before = single.taken
         figures = measured(lambda: loop.run_pass(None), passes, effort)
-        taken, sent = lane.single.taken - before, effort.passes * effort.rounds
+        taken, sent = single.taken - before, effort.passes * effort.rounds
         if taken < sent:
             raise UsageError(
                 f"{NAMES[row]}: {taken} requests had the short pass, and {sent} were measured: run it again"
@@ -288,7 +305,7 @@ def received(loop: Loop, client: socket.socket) -> bytes:
         except TimeoutError:
             loop.run_pass(1_000_000)
             continue
-        assert answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 201")), answer
+        assert answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 201", b"HTTP/1.1 101", b"\x81")), answer
         return answer
 
 
