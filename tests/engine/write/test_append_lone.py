@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import random
+import re
 from collections.abc import Callable
 
 import msgspec
@@ -13,6 +14,7 @@ from tests.amount import seeds
 from tests.engine.harness import Answer, records
 from tests.engine.real_world import RealWorld
 from topics.common.values.written import NewRecord
+from topics.engine.delivery.cohort import Cohort
 from topics.engine.delivery.frames import Burst
 from topics.engine.delivery.subscription import Subscription
 from topics.engine.state.append_request import AppendRequest
@@ -191,6 +193,56 @@ def test_readers_that_stay_get_a_lone_write_within_the_call_that_settles_it() ->
     world.engine.append_lone(AppendRequest("t", records(10, 11)), lambda result: None)
     world.engine.settle_lone()
     assert [reader.cursors for reader in readers] == [[2, 3, 5], [2, 3, 5], [2, 3, 4, 5]]
+
+
+class Hearer(Follower):
+    """A reader that notes its frames, takes nothing more now and then, and may write as it gets them."""
+
+    def __init__(self, world: RealWorld, query: DiffQuery, refused: set[int], more: set[int]) -> None:
+        self.world, self.refused, self.more = world, refused, more
+        self.frames: list[object] = []
+        self.cursors, self.takes = [], True
+        self.feed = world.engine.open_feed(self)
+        self.feed.subscribe("t", query, 2)
+        self.feed.resume()
+
+    def deliver(self, subscription: Subscription, burst: Burst) -> bool:
+        super().deliver(subscription, burst)
+        self.frames += [(type(frame), frame.cursor, getattr(frame, "records", b"")) for frame in burst.frames]
+        if burst.cursor in self.more:
+            self.world.engine.append(AppendRequest("t", records(0)), lambda result: None)
+        return burst.cursor not in self.refused
+
+
+@pytest.mark.parametrize("seed", seeds(40))
+def test_a_pass_that_no_other_reader_shares_delivers_what_a_shared_one_does(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = []
+    for shares in (False, True):
+        rng = random.Random(f"apart {seed}")
+        if shares:
+            monkeypatch.setattr(Cohort, "_deliver_apart", lambda cohort: False)
+        world = world_with(**rng.choice(({}, {"cap_records": 3}, {"ttl_ms": 60_000})))
+        query = DiffQuery(
+            limit=rng.choice((0, 0, 1)), include_tags=rng.random() < 0.5, include_meta=rng.random() < 0.5,
+            max_batch_bytes=rng.choice((0, 0, 1)),
+        )  # fmt: skip
+        numbers = range(3, 40)
+        refused, more = set(rng.sample(numbers, 3)), set(rng.sample(numbers, 3))
+        readers = [Hearer(world, query, refused, more) for _ in range(rng.choice((1, 1, 3)))]
+        for number in range(20):
+            written = records(*range(number, number + rng.choice((1, 1, 2))))
+            world.engine.append_lone(AppendRequest("t", written), lambda result: None)
+            world.engine.settle_lone()
+            if rng.random() < 0.3:
+                world.settle()
+                for reader in readers:
+                    reader.feed.resume()
+        world.settle()
+        heard.append([[(*frame[:2], re.sub(rb'"\$ts":\d+', b"", frame[2])) for frame in r.frames] for r in readers])
+    assert heard[0] == heard[1]
+    assert heard[0][0]
 
 
 def test_a_reader_that_holds_enough_leaves_its_cohort_and_gets_a_lone_write_once_it_goes_on() -> None:

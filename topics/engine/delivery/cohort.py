@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from topics.common.tuples import make_tuple
 from topics.engine.delivery.audience import AudienceRow, rows_of
 from topics.engine.delivery.frames import Burst
-from topics.engine.delivery.reader_pass import Further, read_pass, take_pass
+from topics.engine.delivery.reader_pass import BYTES_A_PASS, Further, read_pass, take_apart, take_pass
 from topics.engine.delivery.subscription import NOTHING_SENT, Sent, Subscription
 from topics.engine.read.shared_reads import SharedReads
 from topics.engine.state.topic import Topic
@@ -77,8 +78,26 @@ class Cohort:
         A member that leaves may do more: its connection handles the request after the stream.
         """
         count = len(self.members)
-        self.look_again()
+        if not self._deliver_apart():
+            self.look_again()
         return len(self.members) == count and self.topic.head == self.cursor
+
+    def _deliver_apart(self) -> bool:
+        """Make a pass by itself, with a plain result up to the head. False: nothing was done."""
+        cohorts, topic, cursor = self._cohorts, self.topic, self.cursor
+        if self._running or self.reading or self.waits_for_turn or len(topic.waiters) > 1:
+            return False
+        result = cohorts.reads.read_apart(topic, make_tuple(DiffQuery, (cursor, *self.query[1:])))
+        if result is None or result.next_from_seq != topic.head:
+            return False
+        cohorts.reads.turns.spend(BYTES_A_PASS)
+        self._running = True
+        try:
+            take_apart(cohorts.loop.clock, topic, self, result, self._deliver)
+        finally:
+            self._running = False
+        self._run()
+        return True
 
     def on_topic_gone(self) -> None:
         self._disband()
@@ -210,6 +229,9 @@ class Cohorts:
         """
         if len(topic.waiters) > _FEW or (topic.feeders and topic.awaits_routers):
             return False
+        if len(topic.waiters) == 1:
+            (waiter,) = topic.waiters
+            return isinstance(waiter, Cohort) and waiter.look_alone()
         return all(isinstance(waiter, Cohort) and waiter.look_alone() for waiter in list(topic.waiters))
 
     def forget(self, cohort: Cohort) -> None:

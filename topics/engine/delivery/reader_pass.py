@@ -76,3 +76,15 @@ def take_pass(  # noqa: PLR0917 - one call a pass
     if not result.caught_up:
         return Further.AFTER_OTHERS if burst is None else Further.AT_ONCE
     return Further.WAITS if topic.head == result.head_seq else Further.AT_ONCE
+
+
+def take_apart(
+    clock: Clock, topic: Topic, reader: StayingReader, result: DiffResult, deliver: Callable[[Burst], None]
+) -> None:
+    """Do as `take_pass`, for a result up to the head that no other reader shares."""
+    mark_read(topic, clock.now_ms())
+    frames = frames_of(topic.name, reader.cursor, result, reported_caught_up=reader.reported_caught_up)
+    if frames:
+        deliver(Burst(frames, clock.monotonic_ns()))
+        reader.reported_caught_up = True
+    reader.cursor = result.next_from_seq

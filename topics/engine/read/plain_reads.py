@@ -23,6 +23,7 @@ from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.results import DiffQuery, DiffResult
 
 _UNUSABLE = bytes(TOPIC.size)
+_TAGS, _NO_META = lib.TP_READ_TAGS, lib.TP_READ_NO_META
 
 
 class PlainReads(NamedTuple):
@@ -93,18 +94,16 @@ class BulkReads:
         if nodes or match is not None or begin is not None or apart or not include_data or topic.floors.gaps:
             return None
         renderer = self._renderer
-        read = renderer.one
-        read.from_seq, read.limit, read.budget = from_seq, limit, budget
-        read.flags = (lib.TP_READ_TAGS if include_tags else 0) | (0 if include_meta else lib.TP_READ_NO_META)
+        renderer.ask_one(from_seq, limit, budget, (_TAGS if include_tags else 0) | (0 if include_meta else _NO_META))
         reader, turns = self._core.reader, self._core.turns
         size, taken = renderer.project(
-            read, 1, _packed(topic), reader.ranges(), reader.prefetched_ranges(), ROOM_BYTES, 0
+            renderer.one, 1, _packed(topic), reader.ranges(), reader.prefetched_ranges(), ROOM_BYTES, 0
         )
         if not taken:
             return None
         turns.spend(size)
-        records, count = renderer.rendered(size), read.count
-        result = (records, count, read.next, topic.head, topic.earliest, None, count, 0, read.budget, ())
+        held, _, count, following = renderer.found_one()
+        result = (renderer.rendered(size), count, following, topic.head, topic.earliest, None, count, 0, held, ())
         return make_tuple(DiffResult, result)
 
 

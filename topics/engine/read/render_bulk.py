@@ -14,6 +14,12 @@ TOPIC = struct.Struct("=5Q4I")
 Fields: topic_id, head, earliest, lost, chunks, chunk_count, last_rows, usable, reserved.
 """
 
+_ASKED, _FOUND = struct.Struct("=4I2QI"), struct.Struct("=Q2IQ")
+"""The layout of a tp_read up to its limit, and from its budget to the cursor after it.
+
+A member of a struct by itself takes cffi as long as all of them by one call.
+"""
+_FOUND_AT = struct.calcsize("=4IQ")
 _U32 = 2**32 - 1
 _new_room = ffi.new_allocator(should_clear_after_alloc=False)
 ROOM_BYTES = 1 << 20
@@ -29,6 +35,7 @@ class BulkRenderer:
         """Elements of the reads taken by the last `project`, valid until the next one."""
         self.one = ffi.new("struct tp_read *")
         """A read for `project` that is made by itself."""
+        self._one: Any = ffi.buffer(self.one, _FOUND_AT + _FOUND.size)
         self._taken = ffi.new("uint32_t *")
         self._limits = ffi.new("struct tp_read_limits *")
         limits = self._limits
@@ -72,6 +79,14 @@ class BulkRenderer:
         if prefetched:
             ffi.release(others)
         return size, self._taken[0]
+
+    def ask_one(self, from_seq: int, limit: int, budget: int, flags: int) -> None:
+        """Set the read that is made by itself. flags: TP_READ_* of index_reads.h."""
+        _ASKED.pack_into(self._one, 0, 0, 0, flags, 0, from_seq, budget, limit)
+
+    def found_one(self) -> tuple[int, int, int, int]:
+        """Return of that read: accounted bytes, limit, records, the cursor after them."""
+        return _FOUND.unpack_from(self._one, _FOUND_AT)
 
     def rendered(self, size: int) -> bytes:
         """Return a copy of the first `size` bytes of `out`."""

@@ -81,6 +81,12 @@ class SharedReads:
         reading.begin()
         return reading
 
+    def read_apart(self, topic: Topic, query: DiffQuery) -> DiffResult | None:
+        """Return the result of a read that no other reader shares; None if it is not plain."""
+        if topic.life is Life.GONE or is_expired(topic, self._core.clock.now_ms()):
+            return None
+        return self._plain(topic, query)
+
     def _keep(self, key: State, state: State, result: DiffResult | TopicsError) -> None:
         if isinstance(result, DiffResult) and result.head_seq == state[0]:
             self._results[key] = result
