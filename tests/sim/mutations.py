@@ -50,6 +50,7 @@ _RECORDS = "tests/embedded/calls/test_restore_call.py"
 _CORES = "tests/store/cores/test_set_cores.py"
 _NEIGHBOURS = "tests/server/service/test_neighbours.py"
 _RELAYS = "tests/server/service/test_relays.py"
+_SUPERVISOR = "tests/server/service/test_supervisor.py"
 _HAND_OVERS = "tests/loop/handover/test_hand_overs.py"
 _PUBLISHES = "tests/ws/test_lone_publishes.py"
 _QUICK = "tests/embedded/appends/test_quick_appends.py"
@@ -941,13 +942,6 @@ MUTANTS = (
         "            core.loop.again()\n",
         "            pass\n",
         f"{_IN_PLACE}::test_a_reader_that_waits_gets_what_a_server_commits_in_place_in_the_same_pass",
-    ),
-    _one(
-        "woken reads that take no turns",
-        "engine/delivery/cohort.py",
-        "            if self._cohorts.reads.turns.is_free:\n",
-        "            if True:\n",
-        "tests/engine/delivery/test_cohort.py",
     ),
     _one(
         "what callbacks of a commit stage left to the next pass, which may not come",
@@ -2748,6 +2742,27 @@ MUTANTS = (
         "departure.unread() + conn.held",
         "departure.unread() + conn.held + conn.held",
         _HAND_OVERS,
+    ),
+    _one(
+        "a core started again while the server stops",
+        "server/cores/supervisor.py",
+        "                core.timer.cancel()\n",
+        "",
+        _SUPERVISOR,
+    ),
+    _one(
+        "a supervisor that ends before its last core",
+        "server/cores/supervisor.py",
+        "if not self._has_ended and not any(core.runs for core in self._cores):",
+        "if not self._has_ended and not all(core.runs for core in self._cores):",
+        _SUPERVISOR,
+    ),
+    _one(
+        "a core that was never ready started for ever",
+        "server/cores/supervisor.py",
+        "        elif not core.was_ready:\n",
+        "        elif core.was_ready is None:\n",
+        _SUPERVISOR,
     ),
     _one(
         "a connection sent before its receive has ended",

@@ -18,6 +18,8 @@ FOR_TESTS = {
 }
 NOT_YET = {
     "engine/moves/set_cores.py set_cores": "a directory for several cores, which nothing starts yet: cores.md",
+    "server/cores/core_processes.py ChildProcesses": "likewise",
+    "server/cores/supervisor.py Supervisor": "likewise",
 }
 NAMED_IN_TEXTS = {
     "cli/backups/promote_command.py promote": "a command that is imported when it is called",
