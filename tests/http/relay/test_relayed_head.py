@@ -10,7 +10,7 @@ from topics.http.relay.relayed_head import RelayedPlans, encoded_head
 
 
 def head(path: str, *lines: str) -> bytes:
-    """What is relayed of a request."""
+    """The parts of a request that are relayed."""
     service = make_service(Echo().routes(), cores=FakeCores(lambda _call: None))
     text = "\r\n".join([f"GET /v0/topics/{path} HTTP/1.1", "Host: localhost", *lines]) + "\r\n\r\n"
     return encoded_head(service.planner.plan(text.encode()))
