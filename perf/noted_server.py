@@ -187,7 +187,7 @@ def note_commits() -> None:
     def send_next(original: Callable[..., None], wal: Any) -> None:
         reason[0] = ""
         original(wal)
-        if wal._in_flight is None and not wal.staging.is_empty:
+        if wal._commitment.batch is None and not wal.staging.is_empty:
             held.setdefault(wal, (now_ns(), reason[0]))
         elif wal in held:
             began, why = held.pop(wal)
