@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from tests.contract.world.websocket_client import WebSocket
 from tests.server.lane_streams import BODIES, KEYS, without_chance
 from tests.server.test_lane import _frames
 from tests.ws.frame_client import BINARY, CLOSE, PING, TEXT, frame
+from tests.ws.odd_frames import pieces as odd_pieces
 from topics.ws.lone_publishes import LonePublishes
 
 TOPICS: dict[str, dict[str, Any]] = {
@@ -83,9 +85,9 @@ class Pair:
             for name, config in TOPICS.items():
                 world.put(name, **config)
 
-    def run(self, rng: random.Random) -> None:
+    def run(self, rng: random.Random, frames: Callable[[random.Random], list[bytes]] = odd_frames) -> None:
         """The frames of one connection, each piece in a pass of its own. Both answer the same bytes."""
-        pieces = [piece for _ in range(rng.randrange(1, 9)) for piece in odd_frames(rng)]
+        pieces = [piece for _ in range(rng.randrange(1, 9)) for piece in frames(rng)]
         strict = {"Prefer": "handling=strict"} if rng.random() < 0.3 else {}
         answers = []
         for world in self.worlds:
@@ -165,6 +167,15 @@ def test_what_a_client_by_itself_has_published_is_the_same_on_both_paths(pair: P
         world.crash()
         world.start()
     assert pair.compare() > 30
+
+
+def test_damaged_frames_and_commands_of_every_kind_mean_the_same_on_both_paths() -> None:
+    """R-WS-1, 11.3. `make fuzz-lane` tries more of them."""
+    pair = Pair()
+    for seed in seeds(200):
+        pair.run(random.Random(f"odd {seed}"), odd_pieces)
+    assert taken(pair.worlds[0]) > amount(40), "too little was taken for this test to mean anything"
+    assert pair.compare() > amount(100)
 
 
 @pytest.mark.parametrize("durability", ["disk", "fsync", "memory"])
