@@ -8,10 +8,12 @@ from typing import NamedTuple
 from topics.common.values import arguments
 from topics.config import Config
 from topics.embedded.own_loop import own_loop
+from topics.errors import UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.timelines import Timeline, damaged_timelines, end_of
 from topics.store.archive.verify_archive import verify_timelines
-from topics.store.backup.backup_manifest import read_manifest
+from topics.store.backup.backup_files import is_timeline_name
+from topics.store.backup.backup_manifest import is_backup_name, read_manifest
 from topics.store.backup.restore_backup import check_backup, find_backup
 from topics.store.repair.verify_directory import verify
 
@@ -49,8 +51,20 @@ def verify_backup(backup: str | os.PathLike[str]) -> VerifiedBackup:
     with own_loop(Config()) as loop:
         found, damaged = loop.run_task(damaged_timelines(loop, source))
         if found:
+            check_no_backups(source, found)
             return loop.run_task(_verify_archive(loop, source, found, damaged))
         return loop.run_task(_verify_backup(loop, find_backup(loop, source)))
+
+
+def check_no_backups(archive: str, timelines: list[Timeline]) -> None:
+    """Check that a directory with timelines has no backups, too: a call means one of them.
+
+    Raises: UsageError, it has.
+    """
+    backups = [name for name in sorted(os.listdir(archive)) if is_backup_name(name) and not is_timeline_name(name)]
+    if backups:
+        timeline = os.path.basename(timelines[-1].path)
+        raise UsageError(f"{archive} has backups, such as {backups[-1]}, and a log, {timeline}: name one of them")
 
 
 async def _verify_archive(loop: Loop, archive: str, timelines: list[Timeline], damaged: list[str]) -> VerifiedBackup:

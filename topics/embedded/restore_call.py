@@ -14,6 +14,7 @@ from topics.common.values import arguments
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
 from topics.common.values.time_texts import time_text
 from topics.config import Config
+from topics.embedded.backup_calls import check_no_backups
 from topics.embedded.own_loop import own_loop
 from topics.engine.recovery.archived_seqs import known_seqs, point_of_record
 from topics.engine.recovery.known_seqs import IdAndHead, KnownSeqs
@@ -34,7 +35,7 @@ from topics.store.archive.timelines import (
     line_of,
     timelines_beside,
 )
-from topics.store.backup.backup_files import is_timeline_name, remove_tree
+from topics.store.backup.backup_files import remove_tree
 from topics.store.backup.backup_manifest import is_backup_name
 from topics.store.backup.free_places import holder, occupied
 from topics.store.backup.restore_backup import copy_backup, find_backup
@@ -130,10 +131,7 @@ def restore_copy(
             said = f"is given, and {source} is no archive (TOPICS_ARCHIVE_DIR): {remedy}"
             raise UsageError(said, "at" if upto is None else "upto")
         return _restore_backup(source, target, skipped_seqs)
-    backups = [name for name in sorted(os.listdir(source)) if is_backup_name(name) and not is_timeline_name(name)]
-    if backups:
-        timeline = os.path.basename(timelines[-1].path)
-        raise UsageError(f"{source} has backups, such as {backups[-1]}, and a log, {timeline}: name one of them")
+    check_no_backups(source, timelines)
     for left in reversed(range(_ATTEMPTS)):
         siblings, findings = _beside(source, timelines)
         try:

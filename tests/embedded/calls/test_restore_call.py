@@ -507,8 +507,11 @@ def test_a_directory_above_that_may_not_be_listed_is_passed(
 
 def test_a_directory_with_backups_beside_an_archive_is_refused_with_both(archive: Archived, tmp_path: Path) -> None:
     (archive.path / "2026-11-29T04-29-11Z").mkdir()
-    with pytest.raises(UsageError, match="has backups, such as 2026-11-29T04-29-11Z, and a log, .*: name one of them"):
+    both = "has backups, such as 2026-11-29T04-29-11Z, and a log, .*: name one of them"
+    with pytest.raises(UsageError, match=both):
         topics.restore(archive.path, tmp_path / "new")
+    with pytest.raises(UsageError, match=both):  # "sound" would say nothing about the backups
+        topics.verify_backup(archive.path)
 
 
 def test_a_timeline_whose_id_has_only_decimal_digits_is_no_backup(archive: Archived, tmp_path: Path) -> None:
