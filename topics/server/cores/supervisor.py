@@ -5,7 +5,7 @@ it that they are ready, what they do, and that their loop makes passes.
 
     state of a core   its process   left by
     STARTING          runs          its report READY, or its end
-    READY             runs          its end, at STOPPING too
+    READY             runs          its end
     PAUSED            none          the timer of its next start
     ENDED             none          nothing: the supervisor stops
 
@@ -81,8 +81,8 @@ class Supervisor:
     ) -> None:
         """watchdog_ns: a core that is silent for so long is killed; 0: none is.
 
-        on_end(code): no process is left. The code is the first that is not 0 in order of the cores,
-        of the process by which each has ended.
+        on_end(code): no process is left. Of the last processes of all cores, in their order, it is
+        the first exit code that is not 0.
         """
         assert cores > 0
         self._loop = loop
