@@ -381,6 +381,26 @@ def test_an_append_does_not_overtake_one_that_has_lost_its_room() -> None:
     log.close()
 
 
+def test_appends_that_lose_their_room_while_they_wait_for_the_format_keep_their_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log, ring = sim_log()
+    wal, asked = log._opened.log, []
+
+    def retry_ms() -> int:
+        asked.append(1)
+        return 100 if 2 <= len(asked) <= 4 else 0  # The first one begins to wait; then none has room.
+
+    monkeypatch.setattr(wal, "append_retry_ms", retry_ms)
+    # The first one needs a newer format, and the others wait for it. With keys, none joins another.
+    pending = [log.append_nowait("t", [value], key=str(value)) for value in (b"a", "b", "c")]
+    for _ in range(100):
+        drive(log, ring, 1)
+    assert [each.result(timeout=0).first_seq for each in pending] == [1, 2, 3]
+    assert len(asked) > 4
+    log.close()
+
+
 def test_a_pending_that_is_held_holds_no_payloads() -> None:
     log, _ring = sim_log()
     log.append("t", [0])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -34,6 +35,7 @@ _FRAME_BYTES = 128
 """Bytes of a frame beside its record, unless tag or node are unusually long."""
 _ADMITTED_A_PASS = 100
 """Most appends that leave the line in a pass."""
+_NEVER_ADMITTED = 1 << 63
 
 
 def bytes_in_log(rows: Rows) -> int:
@@ -46,6 +48,7 @@ class Offer:
     wait_ms: the longest time in the line, None for as long as it takes; not used by a plain one.
     is_plain: waits for those before it only, and then gets what the engine answers.
     cancelled: set by any thread; an append that is not admitted by then leaves nothing.
+    turn: the number of its first admission, or `_NEVER_ADMITTED`.
     """
 
     __slots__ = (
@@ -56,6 +59,7 @@ class Offer:
         "request",
         "size",
         "timer",
+        "turn",
         "wait_ms",
     )
 
@@ -66,6 +70,7 @@ class Offer:
         self.is_plain = is_plain
         self.cancelled = False
         self.expired = False
+        self.turn = _NEVER_ADMITTED
         self.timer: Timer | None = None
         self.done: Done[AppendResult] = _nothing
 
@@ -157,6 +162,8 @@ class Admission:
         """Number of the pass in which appends left the line last."""
         self._left = 0
         """Number of appends that may still leave it in that pass."""
+        self._turns = 0
+        """Number of appends that were admitted."""
         loop.on_pass_end(self._look, _ORDER)
 
     # --- any thread --------------------------------------------------------------------------------------------------
@@ -398,6 +405,9 @@ class Admission:
         if offer.cancelled:
             self._answer(offer, UsageError("this append was cancelled before it was admitted"))
             return
+        if offer.turn == _NEVER_ADMITTED:
+            self._turns += 1
+            offer.turn = self._turns
         request = offer.request
         if isinstance(offer, JoinedOffer) and offer.joined.others:
             if not self._engine.takes_plain(request.topic):
@@ -426,7 +436,8 @@ class Admission:
     def _on_outcome(self, offer: Offer, outcome: AppendResult | TopicsError) -> None:
         if isinstance(outcome, WouldBlockError) and not (offer.is_plain or offer.expired):
             self._lacks_room = True
-            self.line.appendleft(offer)  # it waited in the engine, and there is no room now
+            # It waited in the engine, and there is no room now. Those before it stay before it.
+            self.line.insert(bisect_left(self.line, offer.turn, key=_turn), offer)
         else:
             self._answer(offer, outcome)
 
@@ -448,6 +459,10 @@ class Admission:
             offer.timer = None
         done, offer.done = offer.done, _nothing  # no cycle is left for Python's collector
         done(outcome)
+
+
+def _turn(offer: Offer) -> int:
+    return offer.turn
 
 
 def _offers_of(offer: JoinedOffer) -> Iterator[Offer]:
