@@ -944,6 +944,13 @@ MUTANTS = (
         f"{_IN_PLACE}::test_a_reader_that_waits_gets_what_a_server_commits_in_place_in_the_same_pass",
     ),
     _one(
+        "woken reads that take no turns",
+        "engine/delivery/cohort.py",
+        "            if self._cohorts.reads.turns.is_free:\n",
+        "            if True:\n",
+        "tests/engine/delivery/test_cohort.py",
+    ),
+    _one(
         "what callbacks of a commit stage left to the next pass, which may not come",
         "store/wal/shard.py",
         "            if not (state.is_only and self.staging.is_empty):\n",

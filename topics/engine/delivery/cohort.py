@@ -64,13 +64,24 @@ class Cohort:
 
     # --- as a waiter -------------------------------------------------------------------------------------------------
     def look_again(self) -> None:
+        """Read, in a turn of the pass's reads: one write may wake thousands of cohorts."""
         if not self.waits_for_turn:
             self._more = True
-            self._run()
+            if self._cohorts.reads.turns.is_free:
+                self._run()
+            else:
+                self._wait_for_turn()
+
+    def _wait_for_turn(self) -> None:
+        self._more = False
+        self.waits_for_turn = True
+        self._cohorts.reads.turns.take(self._on_turn)
 
     def _on_turn(self) -> None:
         self.waits_for_turn = False
-        self.look_again()
+        if self.members:
+            self._more = True
+            self._run()
 
     def look_alone(self) -> bool:
         """Read the topic after a change. Return whether that is done and consisted of sends only.
@@ -168,8 +179,7 @@ class Cohort:
             cohorts.loop.call_later(0, self.look_again)
             return
         if further is Further.AT_ONCE:
-            self.waits_for_turn = True
-            cohorts.reads.turns.take(self._on_turn)
+            self._wait_for_turn()
         self._run()
 
     def _deliver(self, burst: Burst) -> None:

@@ -24,6 +24,11 @@ _FEW_NODES = 4
 """Most nodes of a filter, for each of which the records are searched."""
 _PLAIN_NODE = re.compile(rb"[A-Za-z0-9._:@/ -]*")
 """Node names that JSON does not escape."""
+_BYTES_A_READ, _NAMES_BYTES = 12_288, 16
+"""Part of the loop's budget for reads that a read takes which is not shared.
+
+It takes some 40 us, as much as rendering this many bytes, and one more for so many bytes of names.
+"""
 _KEPT_BYTES, _KEPT_RESULTS = 16 << 20, 64
 """Bounds of the results held between passes for waiting readers; the last used ones are held."""
 _BEGIN, _BETWEEN = b'{"$seq":', b',{"$seq":'
@@ -63,7 +68,7 @@ class SharedReads:
             self._core.turns.spend(found.held_bytes)
         else:
             found = self._plain(topic, query)
-            if found is None and _may_share(topic, query):
+            if found is None and _may_share(topic, query, len(self._core.turns)):
                 found = self._from_unfiltered(topic, query, state)
                 if found is not None:
                     self._core.turns.spend(found.held_bytes)
@@ -77,6 +82,7 @@ class SharedReads:
             self._keep(key, state, result)
             done(result)
 
+        self._core.turns.spend(_BYTES_A_READ + len(query.nodes) // _NAMES_BYTES)
         reading = ReadPass(self._core, topic, query, keep, seen)
         reading.begin()
         return reading
@@ -136,12 +142,15 @@ class SharedReads:
             self._derived.clear()
 
 
-def _may_share(topic: Topic, query: DiffQuery) -> bool:
-    """Return whether a reader with a node filter is near the head, as others probably are."""
+def _may_share(topic: Topic, query: DiffQuery, queued: int) -> bool:
+    """Return whether a reader with a node filter is near the head, as others probably are.
+
+    queued: reads that wait for their turn; those that this topic has woken wait for it no longer.
+    """
     if query.bytes_apart or query.only_nodes or query.match is not None:
         return False  # the payloads would have to be cut, too; most records would be
     is_near = 0 <= topic.head - query.from_seq <= query.limit
-    return is_near and 0 < node_count(query.nodes) <= _FEW_NODES and len(topic.waiters) >= _MANY_WAITERS
+    return is_near and 0 < node_count(query.nodes) <= _FEW_NODES and len(topic.waiters) + queued >= _MANY_WAITERS
 
 
 def _rows(result: DiffResult) -> list[tuple[bytes, bytes]] | None:

@@ -35,6 +35,11 @@ class ReadTurns:
         return self._left
 
     @property
+    def is_free(self) -> bool:
+        """Whether a read may begin in this pass, and overtakes no other."""
+        return self._left > 0 and not self._waiting
+
+    @property
     def is_ample(self) -> bool:
         """Whether most of the budget is left: the pass may do without its end, which renews it."""
         return 2 * self._left > self._budget

@@ -1,0 +1,124 @@
+"""Cohorts that one write wakes: a pass makes some of their reads, and each cohort has its turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.engine.delivery.test_delivery import Reader
+from tests.engine.harness import Answer, Harness, records
+from topics.engine.delivery.reader_pass import BYTES_A_PASS
+from topics.engine.read.shared_reads import SharedReads
+
+A_PASS = 10
+"""Reads of a pass at most, when nothing else is charged for them."""
+MANY = 60
+
+
+@pytest.fixture
+def h() -> Harness:
+    harness = Harness(pass_read_bytes=A_PASS * BYTES_A_PASS)
+    harness.put()
+    return harness
+
+
+def _readers(h: Harness, names: int = 1) -> list[Reader]:
+    """Readers at the head, of which each leaves out nodes of its own, or all of them none."""
+    readers = [Reader(h, nodes=tuple(b"%d-%d" % (at, n) for n in range(names))).follow() for at in range(MANY)]
+    for _ in range(2 * MANY):
+        _pass(h)
+    assert all(reader.take() == [("t", "caught up", 0)] for reader in readers)
+    return readers
+
+
+def _pass(h: Harness) -> None:
+    h.advance_ms(0)
+    h.engine.flush()
+
+
+def _publish(h: Harness, value: Any) -> None:
+    """Commit a record; its readers are served from the next pass on."""
+    h.start_append(records(value), node=b"somebody")
+    h.store.log.commit(None)
+
+
+@pytest.mark.parametrize("names", [1, 999])
+def test_reads_of_woken_cohorts_take_turns_in_order(h: Harness, names: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """800 of them with 999 names each read in one pass, 50 ms, and 2500 in 150 ms."""
+    readers, made = _readers(h, names), list[int]()
+    read = SharedReads.read
+
+    def counted(*arguments: Any) -> Any:
+        made.append(0)
+        return read(*arguments)
+
+    monkeypatch.setattr(SharedReads, "read", counted)
+    _publish(h, "a")
+    passes = 0
+    while not readers[-1].told:
+        assert passes < MANY
+        before = len(made)
+        _pass(h)
+        passes += 1
+        assert len(made) - before <= 2 * A_PASS, "what is left of one budget, and the next"
+        served = [bool(reader.told) for reader in readers]
+        assert served == sorted(served, reverse=True), "none overtakes those who wait"
+    assert passes >= MANY // (2 * A_PASS)
+    assert len(made) == MANY
+    assert all(reader.take() == [("t", 0, 1, 1, [1]), ("t", "caught up", 1)] for reader in readers)
+
+
+def test_readers_with_equal_options_are_served_in_the_pass_of_the_write(h: Harness) -> None:
+    readers = _readers(h, names=0)
+    _publish(h, "a")
+    _pass(h)
+    assert all(len(reader.bursts) == 2 for reader in readers)
+
+
+def test_a_lone_reader_is_served_in_the_pass_of_the_write() -> None:
+    h = Harness(pass_read_bytes=1)
+    h.put()
+    reader = Reader(h).follow()
+    h.start_append(records("a"))
+    h.engine.flush()
+    h.store.log.commit(None)
+    h.engine.flush()
+    assert reader.take() == [("t", "caught up", 0), ("t", 0, 1, 1, [1]), ("t", "caught up", 1)]
+
+
+def test_what_is_written_while_a_cohort_waits_comes_with_its_turn(h: Harness) -> None:
+    readers = _readers(h)
+    _publish(h, "a")
+    _pass(h)
+    assert readers[0].told
+    assert not readers[-1].told
+    _publish(h, "b")
+    for _ in range(2 * MANY):
+        _pass(h)
+    assert readers[0].take() == [("t", 0, 1, 1, [1]), ("t", "caught up", 1), ("t", 1, 2, 2, [2]), ("t", "caught up", 2)]
+    assert readers[-1].take() == [("t", 0, 2, 2, [1, 2]), ("t", "caught up", 2)]
+    assert len(h.engine._core.turns) == 0
+
+
+def test_a_reader_that_leaves_before_its_turn_costs_none(h: Harness) -> None:
+    readers = _readers(h)
+    _publish(h, "a")
+    _pass(h)
+    for reader in readers[1:-1]:
+        reader.feed.close()
+    _pass(h)
+    assert readers[-1].take() == [("t", 0, 1, 1, [1]), ("t", "caught up", 1)]
+    assert len(h.engine._core.turns) == 0
+
+
+def test_a_topic_that_is_deleted_ends_the_readers_that_wait_for_a_turn(h: Harness) -> None:
+    readers = _readers(h)
+    _publish(h, "a")
+    _pass(h)
+    h.engine.delete_topic("t", if_empty=False, done=Answer())
+    h.settle()
+    for _ in range(2 * MANY):
+        _pass(h)
+    assert all(reader.take()[-1] == ("t", "deleted") for reader in readers)
+    assert len(h.engine._core.turns) == 0
