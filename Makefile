@@ -108,6 +108,7 @@ mutants: venv ## the code is broken on purpose, and the simulation notices
 # The costliest values of every field, with 10^6 records and 10^5 topics: passes of the loop above 20 ms of CPU.
 limits: venv ## the costliest values of every field; TOPICS_LIMITS_MS=n
 	$(BIN)/python -m tests.long.limits.stored_jobs
+	$(BIN)/python -m tests.long.limits.waiting_clients
 	$(BIN)/python -m tests.long.limits $(ARGS)
 
 soak: venv ## kill a real server again and again; CYCLES=n

@@ -20,11 +20,14 @@ from tests.long.limits.fields import fields
 from tests.long.limits.known import known
 from tests.long.limits.stored_jobs import CASES as STORED
 from tests.long.limits.values import Scale
+from tests.long.limits.waiting_clients import KINDS, SETTINGS, Waiting
 from topics.loop.loop import Loop
 
 ROOT = str(Path(topics.__file__).parent)
 LINES_MAX = 20_000
 """A line takes some 0.1 us. Data are large enough for five lines a record, or fourteen a topic, to show."""
+WAITING, WAITING_LINES_MAX = 800, 80_000
+"""Clients that wait for one write, and the lines of a pass of theirs."""
 SMALL = {
     "max_head_bytes": 8192,
     "max_body_bytes": 1 << 16,
@@ -113,6 +116,20 @@ def test_no_value_of_a_field_makes_a_long_pass(client: Client, operation: str, m
         if lines.most > MORE.get(operation, LINES_MAX) and known(case.operation, case.field, case.name) is None:
             found.append((case.field, case.name, lines.most))
     assert found == [], "lines of Python in one pass of the loop"
+
+
+@pytest.mark.parametrize("names", [1, 50])
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_clients_that_one_write_wakes_take_turns(kind: str, names: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, Any] = SMALL | SETTINGS
+    world = SimWorld(0, **settings)
+    world.start()
+    waiting, lines, run_pass = Waiting(world, kind, WAITING, names), Lines(), Loop.run_pass
+    with monkeypatch.context() as counted:
+        counted.setattr(Loop, "run_pass", lambda loop, timeout_ns: lines.run(run_pass, loop, timeout_ns))
+        waiting.wake()
+    world.close()
+    assert lines.most <= WAITING_LINES_MAX, "lines of Python in one pass of the loop"
 
 
 @pytest.mark.parametrize("case", list(STORED))
