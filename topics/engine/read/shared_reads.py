@@ -102,7 +102,9 @@ class SharedReads:
         plain = query._replace(nodes=NO_NODES)
         key = (topic, plain, *state)
         found = self._results.get(key)
-        if found is None:
+        if found is not None:
+            self._results[key] = self._results.pop(key)
+        else:
             ReadPass(self._core, topic, plain, lambda result: self._keep(key, state, result)).begin()
             found = self._results.get(key)  # None if it waits for the disk
         if found is None or not topic.config.dedupe_node:
