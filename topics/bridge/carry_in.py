@@ -40,7 +40,7 @@ class CarryIn:
     def run(self) -> bool:
         """Carry. Return whether it is done; False: it was stopped before.
 
-        Raises: FencedError, UsageError, RequestError.
+        Raises: FencedError, UsageError, RequestError; TopicsError, see `Retries`.
         """
         while not self._stop.is_set():
             try:
@@ -72,7 +72,7 @@ class CarryIn:
                 numbers.bytes.labels(batch.topic).inc(sum(len(message.value or b"") for message in batch.messages))
             for name, count in session.left().items():
                 numbers.lag.labels(name).set(count)
-            self._retries.succeeded()
+            self._retries.succeeded(has_carried=bool(batches))
             if not batches and session.ended:
                 return True
         return False

@@ -38,27 +38,50 @@ class TakenBatches(Protocol):
 class Retries:
     """Delays after errors: each twice as long as the one before, with jitter, until one succeeds.
 
-    random: a number from 0 to 1.
+    random: a number from 0 to 1. patience_s: after the first error since something was carried, as
+    much later is the last one that is waited for; None: all are.
     """
 
-    def __init__(self, stop: threading.Event, numbers: BridgeNumbers, random: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        stop: threading.Event,
+        numbers: BridgeNumbers,
+        random: Callable[[], float],
+        clock: Clock,
+        patience_s: float | None = None,
+    ) -> None:
         self._stop = stop
         self._numbers = numbers
         self._random = random
+        self._clock = clock
+        self._patience_s = patience_s
         self._delay_s = _FIRST_DELAY_S
+        self._failing_since_ns: int | None = None
 
     def failed(self, error: TopicsError) -> None:
-        """Count an error, and wait."""
+        """Count an error, and wait. Raises: TopicsError, it has waited for long enough."""
         side = "source" if isinstance(error, SourceDownError) else "target"
         self._numbers.failures.labels(side).inc()
         self._numbers.up.set(0)
         delay_s = self._delay_s * (0.5 + self._random() / 2)
         self._delay_s = min(self._delay_s * 2, _LONGEST_DELAY_S)
+        now_ns = self._clock.monotonic_ns()
+        if self._failing_since_ns is None:
+            self._failing_since_ns = now_ns
+        lasts_s = (now_ns - self._failing_since_ns) / 1e9
+        if self._patience_s is not None and lasts_s + delay_s > self._patience_s:
+            raise TopicsError(
+                f"{error}; nothing was carried for {self._patience_s:g} s (--timeout): start what does not answer, and "
+                "run this again, which continues there"
+            ) from error
         _log.warning("%s; next try in %.1f s", error, delay_s)
         self._stop.wait(delay_s)
 
-    def succeeded(self) -> None:
+    def succeeded(self, *, has_carried: bool) -> None:
+        """Begin anew with short delays; has_carried: and with all of the patience."""
         self._delay_s = _FIRST_DELAY_S
+        if has_carried:
+            self._failing_since_ns = None
         self._numbers.up.set(1)
 
 
@@ -92,7 +115,7 @@ class CarryOut:
     def run(self) -> bool:
         """Carry. Return whether it is done; False: it was stopped before.
 
-        Raises: FencedError, OversizeError, UsageError, RequestError.
+        Raises: FencedError, OversizeError, UsageError, RequestError; TopicsError, see `Retries`.
         """
         while not self._stop.is_set():
             try:
@@ -122,7 +145,7 @@ class CarryOut:
                     self._count(batches, self._clock.monotonic_ns() - began)
                 elif source.ended:
                     return True
-                self._retries.succeeded()
+                self._retries.succeeded(has_carried=bool(batches))
         finally:
             source.close()
         return False

@@ -25,6 +25,7 @@ from topics.bridge.kafka.kafka_source import KafkaSource
 from topics.bridge.kafka.kafka_target import KafkaTarget
 from topics.bridge.prefetch import Prefetch
 from topics.bridge.server_link import ServerLink
+from topics.bridge.side_url import NATS, check_side
 from topics.bridge.topic_sink import TopicSink
 from topics.bridge.topic_source import NamedTopics, TopicPatterns, TopicSource
 from topics.client.sync_client import Client
@@ -36,12 +37,11 @@ _ID_CHARS = 200
 _ID = re.compile(rf"[A-Za-z0-9._-]{{1,{_ID_CHARS}}}")
 """With what is before it, a name of a topic of Kafka, which has 249 characters at most."""
 _log = logging.getLogger("topics.bridge")
-_NATS = ("nats", "tls")
 _OF_ONE_SIDE = (
     ("--partitions", "partitions", ("kafka",), "--to"),
     ("--replicas", "replicas", (), "--to"),
-    ("--stream", "stream", _NATS, ""),
-    ("--prefix", "prefix", _NATS, ""),
+    ("--stream", "stream", NATS, ""),
+    ("--prefix", "prefix", NATS, ""),
     ("--values", "values", (), "--from"),
     ("--adopt", "adopts", (), "--from"),
 )
@@ -71,20 +71,19 @@ class BridgeOptions:
     values: str = "auto"
     """How values of messages become data: see `incoming.VALUES`."""
     adopts: bool = False
+    patience_s: float = 30.0
+    """With `is_once`: how long a side that does not answer is asked again."""
 
     def __post_init__(self) -> None:
-        """Raises: UsageError, the positions cannot have that id, or an option has no effect."""
+        """Raises: UsageError, the positions cannot have that id, the other side has no such URL, or
+        an option has no effect.
+        """
         if not _ID.fullmatch(self.id):
             raise UsageError(f"--id is {self.id[:200]!r}: use 1 to {_ID_CHARS} letters, digits and . _ -")
         if bool(self.to) == bool(self.source):
-            return  # `carry` refuses both
+            raise UsageError("name one other side: --to URL carries records there, --from URL carries them here")
         here, url = ("--to", self.to) if self.to else ("--from", self.source)
-        try:
-            scheme = urlsplit(url).scheme
-        except ValueError as error:  # the brackets of an address are not closed
-            raise UsageError(f"{here} is no URL ({error}): use kafka://HOST:PORT or nats://HOST:PORT") from None
-        if scheme not in {"kafka", *_NATS}:
-            return  # as it is said where the side is made
+        scheme = check_side(here, url)
         defaults = {each.name: each.default for each in fields(self)}
         for option, name, schemes, direction in _OF_ONE_SIDE:
             has_effect = direction in {"", here} and (not schemes or scheme in schemes)
@@ -112,21 +111,18 @@ def target_of(options: BridgeOptions) -> SeenTarget:
             replicas=options.replicas,
             skips_oversize=options.skips_oversize,
         )
-    if scheme in _NATS:
-        place = NatsPlace.parse(options.to, options.settings)
-        check_stream(options.stream, options.prefix)
-        stream = StreamChoice(options.stream, options.prefix, options.replicas or 1)
-        return JetStreamTarget(place, stream, skips_oversize=options.skips_oversize)
-    raise UsageError(f"--to is {options.to!r}: use kafka://HOST:PORT or nats://HOST:PORT")
+    place = NatsPlace.parse(options.to, options.settings)
+    check_stream(options.stream, options.prefix)
+    stream = StreamChoice(options.stream, options.prefix, options.replicas or 1)
+    return JetStreamTarget(place, stream, skips_oversize=options.skips_oversize)
 
 
 def carry(log: AnyLog, options: BridgeOptions, numbers: BridgeNumbers, clock: Clock, stop: threading.Event) -> bool:
     """Carry in the direction that the options name, until `stop` is set, or up to the heads.
 
     Return whether it got there.
+    Raises: with `is_once` TopicsError, a side did not answer for too long.
     """
-    if bool(options.to) == bool(options.source):
-        raise UsageError("name one other side: --to URL carries records there, --from URL carries them here")
     return (carry_in if options.source else carry_out)(log, options, numbers, clock, stop)
 
 
@@ -140,16 +136,21 @@ def carry_in(log: AnyLog, options: BridgeOptions, numbers: BridgeNumbers, clock:
         adopts=options.adopts,
         skips_oversize=options.skips_oversize,
     )
-    retries = Retries(stop, numbers, random.random)
+    retries = _retries(options, numbers, clock, stop)
     return CarryIn(
         _opened(options, clock, numbers), sink, numbers=numbers, clock=clock, retries=retries, stop=stop
     ).run()
 
 
+def _retries(options: BridgeOptions, numbers: BridgeNumbers, clock: Clock, stop: threading.Event) -> Retries:
+    patience_s = options.patience_s if options.is_once else None
+    return Retries(stop, numbers, random.random, clock, patience_s)
+
+
 def _opened(options: BridgeOptions, clock: Clock, numbers: BridgeNumbers) -> Opened:
     """Return what opens the side that `--from` names. Raises: UsageError."""
     scheme = urlsplit(options.source).scheme
-    place = f"stream {options.stream}" if scheme in _NATS else "Kafka"
+    place = f"stream {options.stream}" if scheme in NATS else "Kafka"
 
     def skips(topic: str) -> None:
         numbers.left_out.inc()
@@ -161,8 +162,6 @@ def _opened(options: BridgeOptions, clock: Clock, numbers: BridgeNumbers) -> Ope
         return lambda mark: KafkaSource(
             kafka, patterns, mark, is_once=options.is_once, batch_messages=options.batch_records, clock=clock
         )
-    if scheme not in _NATS:
-        raise UsageError(f"--from is {options.source!r}: use kafka://HOST:PORT or nats://HOST:PORT")
     nats = NatsPlace.parse(options.source, options.settings)
     check_stream(options.stream, options.prefix)
 
@@ -191,7 +190,7 @@ def carry_out(log: AnyLog, options: BridgeOptions, numbers: BridgeNumbers, clock
         source,
         numbers=numbers,
         clock=clock,
-        retries=Retries(stop, numbers, random.random),
+        retries=_retries(options, numbers, clock, stop),
         stop=stop,
         batch_bytes=share,
         batch_messages=options.batch_records,

@@ -104,7 +104,7 @@ def bridge(log: FakeLog, by: str, steps: StepCount | None = None, size: int = 3,
         TopicSink(log, "topics", by, **options),
         numbers=numbers,
         clock=ManualClock(),
-        retries=Retries(stop, numbers, lambda: 0.0),
+        retries=Retries(stop, numbers, lambda: 0.0, ManualClock()),
         stop=stop,
     )
 

@@ -14,6 +14,7 @@ from topics.bridge.carried import BridgePosition, FencedError, SourceDownError, 
 from topics.bridge.carry_out import CarryOut, Retries, TakenBatches
 from topics.bridge.topic_source import TopicPatterns, TopicSource
 from topics.clock import ManualClock
+from topics.errors import TopicsError
 
 
 class TakenAtOnce:
@@ -54,7 +55,7 @@ def bridge(
         source,
         numbers=numbers,
         clock=ManualClock(),
-        retries=Retries(ending, numbers, lambda: 0.0),
+        retries=Retries(ending, numbers, lambda: 0.0, ManualClock()),
         stop=ending,
         batch_bytes=1000,
         batch_messages=100,
@@ -119,6 +120,27 @@ def test_a_side_that_fails_at_any_step_is_asked_again_from_the_stored_position()
         carry.run()
         assert values(target) == EXPECTED, at
         assert numbers.registry.get_sample_value("topics_bridge_failures_total", {"side": "source"}) == 1
+
+
+def test_a_bridge_that_is_to_end_asks_a_side_for_so_long_and_no_longer() -> None:
+    """Each batch that was carried gives it all of that time anew; without a time, it asks forever."""
+    clock, stop = ManualClock(), NoWait()
+    down = TargetDownError("nats://h does not answer")
+    retries = Retries(stop, BridgeNumbers(), lambda: 1.0, clock, 30.0)
+    retries.failed(down)
+    clock.advance_ns(25_000_000_000)
+    retries.failed(down)
+    retries.succeeded(has_carried=False)
+    retries.failed(down)
+    clock.advance_ns(5_000_000_000)
+    with pytest.raises(TopicsError, match=r"^nats://h does not answer; nothing was carried for 30 s \(--timeout\): "):
+        retries.failed(down)
+    retries.succeeded(has_carried=True)
+    retries.failed(down)
+    forever = Retries(stop, BridgeNumbers(), lambda: 1.0, clock)
+    for _ in range(100):
+        clock.advance_ns(25_000_000_000)
+        forever.failed(down)
 
 
 def test_a_topic_that_is_made_later_is_carried_and_one_that_was_created_again_is_marked() -> None:

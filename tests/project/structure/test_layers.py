@@ -81,7 +81,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
     "loop": {"portable": {"ring"}, "doors": {"connection", "operations", "ring", "streams", "timers", "traffic"}},
     "server": {"cores": set()},
     "bridge": {
-        "jetstream": {"carried", "incoming", "record_messages", "topic_source"},
+        "jetstream": {"carried", "incoming", "record_messages", "side_url", "topic_source"},
         "kafka": {"carried", "incoming", "record_messages", "topic_source"},
     },
     "bench": {

@@ -8,16 +8,15 @@ import re
 import threading
 from collections.abc import Coroutine, Mapping
 from typing import Any, NamedTuple, TypeVar
-from urllib.parse import urlsplit
 
 from topics.bridge.carried import TargetDownError
+from topics.bridge.side_url import shown_url
 from topics.common.extras import install_command
 from topics.errors import UsageError
 
 R = TypeVar("R")
 _CONNECT_S = 5.0
 _ANSWER_S = 10.0
-_EXAMPLE = "nats://localhost:4222"
 _NO_ENTRY = re.compile(r"authorization violation|permissions violation|user authentication", re.IGNORECASE)
 """Words of nats-server about a user who may not do what the bridge does."""
 _BAD_REQUEST = 400
@@ -43,26 +42,14 @@ class NatsPlace(NamedTuple):
         try:
             import nats  # noqa: F401, PLC0415 - an optional package
         except ImportError:
-            raise UsageError(f"{url} needs nats-py, which is not installed: {install_command('nats')}") from None
-        try:
-            has_host = bool(urlsplit(url).hostname) and urlsplit(url).port != 0
-        except ValueError as error:  # no port has that number
-            raise UsageError(f"{shown_url(url)} is no URL ({error}): use one like {_EXAMPLE}") from None
-        if not has_host:
-            raise UsageError(f"{url} names no host: use one like {_EXAMPLE}")
-        if urlsplit(url)._replace(path="").geturl() != url.rstrip("/"):
-            raise UsageError(f"{shown_url(url)} has a path: leave it out, as in {_EXAMPLE}")
+            raise UsageError(
+                f"{shown_url(url)} needs nats-py, which is not installed: {install_command('nats')}"
+            ) from None
         known = {"user", "password", "token", "user_credentials", "nkeys_seed", "tls_hostname", "name"}
         for name in options:
             if name not in known:
                 raise UsageError(f"--set {name} is no option of NATS: use one of {', '.join(sorted(known))}")
         return cls(url, options)
-
-
-def shown_url(url: str) -> str:
-    """Return a URL without a user, password or token."""
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
 
 
 def check_stream(name: str, prefix: str) -> None:

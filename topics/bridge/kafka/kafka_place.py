@@ -33,10 +33,6 @@ class KafkaPlace(NamedTuple):
                 f"{url} needs confluent-kafka, which is not installed: {install_command('kafka')}"
             ) from None
         brokers = urlsplit(url).netloc
-        if not brokers or "@" in brokers:
-            raise UsageError(
-                f"{url} names no broker: use kafka://HOST:PORT, and credentials by --set sasl.password=..."
-            )
         for name in settings:
             if name in _OWN:
                 raise UsageError(f"--set {name} is the bridge's own setting: leave it out")

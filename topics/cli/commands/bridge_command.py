@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from topics.cli.commands.cli_call import CliCall, on_topics
+from topics.cli.commands.cli_call import PATIENCE_S, CliCall, on_topics
 from topics.cli.output.printer import count_text
 from topics.clock import SystemClock
 from topics.errors import TopicsError, UsageError
@@ -74,19 +76,29 @@ def bridge(  # noqa: PLR0917 - typer makes options of them
         batch_records=batch_records,
         memory_bytes=memory_mb << 20,
         settings=_pairs(settings or []),
+        patience_s=PATIENCE_S if call.timeout is None else call.timeout,
     )
-    if dry_run and source:
-        _show_in(call, options)
-    elif dry_run:
-        _show(call, options)
+    if dry_run:
+        (_show_in if source else _show)(call, options)
     else:
         _carry(call, options, _utf8("--metrics", metrics))
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Have a side that does not answer end a look with the remedy."""
+    from topics.bridge.carried import SourceDownError, TargetDownError  # noqa: PLC0415 - as in `bridge`
+
+    try:
+        yield
+    except (SourceDownError, TargetDownError) as error:
+        raise TopicsError(f"{error}: start what does not answer, or mend --url, --to or --from") from error
 
 
 def _show(call: CliCall, options: BridgeOptions) -> None:
     from topics.bridge.run_bridge import planned_out  # noqa: PLC0415 - as in `bridge`
 
-    with call.log() as log:
+    with call.log() as log, _answering():
         rows = planned_out(log, options, SystemClock())
         if not rows:
             raise UsageError("--topics matches no topic of the server: mend it")
@@ -103,7 +115,7 @@ def _show(call: CliCall, options: BridgeOptions) -> None:
 def _show_in(call: CliCall, options: BridgeOptions) -> None:
     from topics.bridge.run_bridge import planned_in  # noqa: PLC0415 - as in `bridge`
 
-    with call.log() as log:
+    with call.log() as log, _answering():
         rows = planned_in(log, options, SystemClock())
         if not rows:
             raise UsageError("--topics matches no topic of which the other side has something: mend it")
