@@ -150,7 +150,9 @@ class Attempts:
             if self._now() + wait >= until:
                 if in_doubt:
                     raise self._unknown(tries, why, "there is no time to repeat it")
-                raise refusal or NoAnswerError(f"no answer from {self.url} after {_times(tries)}: {why}")
+                raise refusal or NoAnswerError(
+                    f"no answer from {self.url} after {_times(tries)}: {why}: start the server, or correct the url"
+                )
             if not is_noted and self._now() - began >= _QUIET_S:
                 is_noted = True
                 _log.warning("waiting for %s: %s", self.url, why)
