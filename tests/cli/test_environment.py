@@ -7,6 +7,12 @@ from topics.config import Config
 from topics.errors import UsageError
 
 
+def test_an_empty_port_is_refused_with_the_remedy() -> None:
+    """A compose file sets it so from a variable that is not set."""
+    with pytest.raises(UsageError, match="^TOPICS_PORT is '': use a number from 0 to 65535, or unset it$"):
+        config_of({"TOPICS_PORT": ""})
+
+
 def test_an_empty_environment_gives_the_defaults() -> None:
     assert config_of({}) == Config()
 

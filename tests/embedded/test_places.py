@@ -44,7 +44,7 @@ def test_a_path_that_will_not_do_is_refused_in_a_sentence(tmp_path: Path, settin
     (tmp_path / "link").symlink_to(tmp_path)
     for name, words in (
         ("file", "file is not a directory"),
-        ("file/data", "not usable: Not a directory"),
+        ("file/data", "not usable: Not a directory: let this user read and write there, or name another directory"),
         ("link", "a link is not followed"),
         ("x" * 256, "File name too long"),
         ("deep/" * 700, "use one of at most 3500"),

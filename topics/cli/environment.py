@@ -107,7 +107,7 @@ def _of_variables(env: Mapping[str, str]) -> dict[str, object]:
             continue
         if setting.name == "port":
             if not _is_decimal(raw):
-                raise UsageError(f"TOPICS_PORT is {raw!r}: use a number from 0 to 65535")
+                raise UsageError(f"TOPICS_PORT is {raw!r}: use a number from 0 to 65535, or unset it")
             values["port"] = int(raw)
         elif isinstance(default, bool):
             values[setting.name] = is_on(raw)

@@ -114,7 +114,7 @@ def lock_directory(ring: Ring, config: Config, *, core: int = NO_CORE, number: i
         message = f"data directory {path} is in use, by another process or by this one: stop or close that first"
         raise LockedError(message) from error
     except OSError as error:
-        raise StorageError(f"data directory {path} is not usable: {error.strerror or error}") from error
+        raise not_usable(path, error) from error
 
 
 def lock_to_read(ring: Ring, config: Config, *, any_owner: bool = False) -> LockedDirectory:
@@ -138,13 +138,19 @@ def lock_to_read(ring: Ring, config: Config, *, any_owner: bool = False) -> Lock
     except FileNotFoundError:
         raise no_log_in(path) from None
     except OSError as error:
-        raise StorageError(f"data directory {path} is not usable: {error.strerror or error}") from error
+        raise not_usable(path, error) from error
     return LockedDirectory(ring, path, fd, [], is_frozen=True)
 
 
 def no_log_in(path: str) -> StorageError:
     """Return the error for a directory that is to be read, and holds no log."""
     return StorageError(f"there is no log in {path}: open it without read_only to make one")
+
+
+def not_usable(path: str, error: OSError) -> StorageError:
+    """Return the error for a directory that the kernel does not let this user use."""
+    remedy = "let this user read and write there, or name another directory"
+    return StorageError(f"data directory {path} is not usable: {error.strerror or error}: {remedy}")
 
 
 def refuse_unsafe(ring: Ring, path: str) -> None:
@@ -157,7 +163,7 @@ def refuse_unsafe(ring: Ring, path: str) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise StorageError(f"data directory {path} is not usable: {error.strerror}") from error
+        raise not_usable(path, error) from error
     if not stat.S_ISDIR(info.st_mode):
         raise StorageError(f"data directory {path} is not a directory (a link is not followed)")
     if info.st_uid != os.geteuid():

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 
 from topics.config import Config
-from topics.errors import StorageError, UsageError
+from topics.errors import UsageError
 from topics.loop.choose import open_loop
 from topics.loop.loop import Loop
 from topics.store.cores.core_directories import refuse_several_cores
-from topics.store.disk.data_directory import SIGNS
+from topics.store.disk.data_directory import SIGNS, not_usable
 from topics.store.repair.check_cores import check_cores, lock_to_check, map_to_check
 from topics.store.repair.check_files import FsckReport, found_in, rebuilt, verified
 from topics.store.repair.owned_topics import EVERY_TOPIC
@@ -54,7 +54,7 @@ def is_data_directory(path: str) -> bool:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise StorageError(f"data directory {path} is not usable: {error.strerror}") from error
+        raise not_usable(path, error) from error
 
 
 def refuse_missing(path: str) -> None:
