@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
-from topics.cli.environment import config_of, costly_settings, odd_variables
-from topics.cli.exit_codes import start_or_refusal
+from topics.cli.environment import costly_settings, odd_variables, settled
+from topics.cli.exit_codes import options_named, start_or_refusal
 from topics.cli.output.log_lines import log_to_stderr
 from topics.errors import UsageError
 
@@ -87,10 +87,12 @@ def serve(  # noqa: PLR0917 - typer makes options of them
         "ACCESS_LOG": access_log,
     }
     given = as_variables(options)
-    settings = config_of(os.environ, given)
+    settings, origins = settled(os.environ, given)
     log_to_stderr(settings.log_level, settings.log_format)
     for sentence in (*odd_variables({**os.environ, **given}), *costly_settings(settings)):
         _log.warning("%s", sentence)
     # The configuration is the only holder of the keys, and the server drops them from it.
     os.environ.pop("TOPICS_API_KEYS", None)
-    raise typer.Exit(run_server(settings))
+    with options_named(origins):
+        code = run_server(settings)
+    raise typer.Exit(code)

@@ -29,6 +29,7 @@ from topics.embedded.starts import Starts
 from topics.engine.readers.reader_results import ReaderPut
 from topics.engine.values.results import Done
 from topics.errors import LogReadOnlyError, TopicsError, UsageError
+from topics.store.backup.free_places import check_places
 
 T = TypeVar("T")
 
@@ -63,6 +64,8 @@ def open_log(
     arguments.flag("read_only", read_only)
     if rebuild and read_only:
         raise UsageError("rebuild and read_only are given: a rebuild writes, so leave out one of them")
+    if not read_only:
+        check_places(config)
     if rebuild:
         rebuild_if_damaged(config)
     return ReadOnlyLog(config) if read_only else Log(config)

@@ -36,8 +36,7 @@ from topics.store.archive.timelines import (
     timelines_beside,
 )
 from topics.store.backup.backup_files import remove_tree
-from topics.store.backup.backup_manifest import is_backup_name
-from topics.store.backup.free_places import holder, occupied
+from topics.store.backup.free_places import NEW_DATA, taken
 from topics.store.backup.restore_backup import copy_backup, find_backup
 from topics.store.disk.data_directory import lock_to_read, make_with_parents
 from topics.store.disk.disk_space import lacks_space
@@ -237,16 +236,12 @@ def _check_apart(target: str) -> None:
 
     Raises: UsageError.
     """
-    above = os.path.dirname(target)
-    found = occupied(above)
-    if not found and (backups := holder(above, is_backup_name)):
-        found = f"in {backups}, which has backups"
-    if found:
-        raise UsageError(f"{target} is {found}: name a path elsewhere")
+    if found := taken(target, NEW_DATA):
+        raise UsageError(f"is {target!r}, {found}: name a path elsewhere", "to")
 
 
 def _exists(target: str) -> UsageError:
-    return UsageError(f"{target} exists: restore to a path where nothing is, and move it there then")
+    return UsageError(f"is {target!r}, which exists: restore to a path where nothing is, and move it there then", "to")
 
 
 @contextmanager
@@ -269,7 +264,8 @@ def _making(target: str) -> Iterator[tuple[Loop, str]]:
                     made = path if made_in else ""
                 except OSError as error:
                     reason = error.strerror or str(error)
-                    raise UsageError(f"{target} cannot be made: {reason}: name a path where you may write") from error
+                    said = f"is {target!r}, which cannot be made: {reason}: name a path where you may write"
+                    raise UsageError(said, "to") from error
             try:
                 yield loop, made
             except (OSError, DiskFullError) as error:

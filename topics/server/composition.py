@@ -21,6 +21,7 @@ from topics.server.port_file import shown_address
 from topics.server.process_numbers import read_process
 from topics.server.service_manager import ServiceReports, service_manager_of
 from topics.server.startup import check_config, connection_limit, forbid_core_dumps, wait_for_port
+from topics.store.backup.free_places import check_places
 from topics.store.disk.data_directory import lock_directory
 
 _log = logging.getLogger("topics.server")
@@ -35,6 +36,7 @@ def serve(config: Config) -> int:
     Raises: UsageError, StorageError or OSError for an error before the port is bound (R-LIFE-1).
     """
     check_config(config)
+    check_places(config)
     if not config.core_dumps:
         forbid_core_dumps()
     limit = connection_limit(config)

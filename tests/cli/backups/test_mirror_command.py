@@ -138,7 +138,7 @@ def test_a_mirror_is_promoted_once_and_does_not_follow_on(pair: MirroredServer) 
     mirror.end()
     (pair.home / "there").mkdir()
     exists = pair.promote("there")
-    assert (exists.code, "there exists" in exists.err) == (2, True), exists
+    assert (exists.code, "there', which exists: promote to a path" in exists.err) == (2, True), exists
     assert pair.promote("new").code == 0
     shutil.move(pair.home / "new", pair.home / "moved")
     again = pair.promote("again")
@@ -241,7 +241,7 @@ def test_a_directory_that_is_no_mirror_is_left_as_it_is(tmp_path: Path) -> None:
         log.append("orders", [1])
     before = sorted((tmp_path / "data").rglob("*"))
     for arguments, sentence in (
-        (("mirror", "http://127.0.0.1:1", "--to", "data"), "data has 'packs', and is no mirror: name an empty"),
+        (("mirror", "http://127.0.0.1:1", "--to", "data"), "data, which is a data directory: name a path elsewhere"),
         (("mirror", "--to", "mirror"), "no server is named"),
         (("mirror", "http://127.0.0.1:1", "--to", "mirror", "--timeline", "../x"), "--timeline is '../x': give the"),
         (("mirror", "no-url", "--to", "mirror"), "URL is 'no-url': begin with http"),
@@ -279,7 +279,7 @@ def test_a_mirror_is_made_in_no_archive_and_not_among_backups(tmp_path: Path) ->
     for to, sentence in (
         (tmp_path / "ar" / "m", "which is an archive: name a path elsewhere"),
         (tmp_path / "bk" / "m", "which has backups: name a path elsewhere"),
-        (tmp_path / "m1" / ".." / "bk", "has '2026-11-29T04-29-11Z', and is no mirror"),
+        (tmp_path / "m1" / ".." / "bk", f"in {tmp_path}/bk, which has backups: name a path elsewhere"),
     ):
         ran = run(["mirror", "http://127.0.0.1:9", "--to", str(to)], tmp_path)
         assert (ran.code, sentence in ran.err) == (2, True), ran.err

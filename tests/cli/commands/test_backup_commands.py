@@ -54,11 +54,12 @@ def test_a_backup_of_a_server_is_verified_and_restored(backups: Path, tmp_path: 
     assert read.out == "1\n2\n3\n"
     again = run(restoring, tmp_path)
     assert (again.code, again.out) == (USAGE, "")
-    assert "exists: restore to a path where nothing is" in again.err
+    assert again.err.startswith(f"topics: --to is '{tmp_path}/new', which exists: restore to a path where nothing is")
     for inside in ("new", "hourly/new"):
         among = run(["restore", "--from", str(backups), "--to", str(backups / inside)], tmp_path)
         assert (among.code, among.out) == (USAGE, "")
-        assert f"new is in {backups}, which has backups: name a path elsewhere" in among.err
+        said = f"topics: --to is '{backups}/{inside}', in {backups}, which has backups: name a path elsewhere\n"
+        assert among.err == said
 
 
 def test_a_damaged_backup_has_exit_code_1(backups: Path, tmp_path: Path) -> None:
@@ -161,6 +162,62 @@ def test_a_backup_of_a_directory_says_where_it_is(tmp_path: Path) -> None:
     nowhere = run(["backup", "--data-dir", data], tmp_path)
     assert nowhere.code == 2
     assert "no directory for backups is named" in nowhere.err
+
+
+def test_a_backup_of_a_directory_without_a_log_makes_none_there(tmp_path: Path) -> None:
+    """It made an empty log, and a backup of that."""
+    (tmp_path / "empty").mkdir()
+    ran = run(["backup", "--data-dir", str(tmp_path / "empty"), "--to", str(tmp_path / "backups")], tmp_path)
+    assert (ran.code, ran.out) == (USAGE, "")
+    assert ran.err == (
+        f"topics: --data-dir is '{tmp_path}/empty', which has no log: name the data directory of a server\n"
+    )
+    assert [str(path) for path in tmp_path.rglob("*")] == [str(tmp_path / "empty")]
+
+
+@pytest.mark.parametrize("variable", ["TOPICS_ARCHIVE_DIR", "TOPICS_BACKUP_DIR"])
+def test_a_server_takes_no_directory_of_others_for_its_copies(variable: str, tmp_path: Path) -> None:
+    """R-LIFE-1: each of them would take the copies for its own."""
+    with topics.open(tmp_path / "other", archive_dir=str(tmp_path / "archive")) as log:
+        log.append("t", [1])
+        log.flush()
+    with topics.open(tmp_path / "third") as log:
+        made = log.backup(tmp_path / "backups")
+    (timeline,) = (tmp_path / "archive").glob("*Z-*")
+    (tmp_path / "mirror").mkdir()
+    (tmp_path / "mirror" / "mirror.json").touch()
+    before = sorted(tmp_path.rglob("*"))
+    for path, at, kind in (
+        (tmp_path / "other", tmp_path / "other", "a data directory"),
+        (tmp_path / "third" / "new", tmp_path / "third", "a data directory"),
+        (tmp_path / "mirror", tmp_path / "mirror", "a mirror"),
+        (timeline, timeline, "of an archive"),
+        (tmp_path / "archive" / "new", tmp_path / "archive", "an archive"),
+        (Path(made.path) / "new", made.path, "a backup"),
+    ):
+        env = {variable: str(path)}
+        ran = run(["serve", "--data-dir", str(tmp_path / "data"), "--port", "0"], tmp_path, env=env)
+        assert (ran.code, ran.out) == (1, "")
+        assert ran.err == f"topics: {variable} is '{path}', in {at}, which is {kind}: name a directory elsewhere\n"
+        ran = run(["put", "t", "1", "--data-dir", str(tmp_path / "third")], tmp_path, env=env)
+        assert (ran.code, f"topics: {variable} is '{path}', in " in ran.err) == (USAGE, True), ran
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_backup_is_not_served_itself(tmp_path: Path) -> None:
+    """Deletes would be marked in files that other backups have in common with it."""
+    with topics.open(tmp_path / "data") as log:
+        log.append("t", [1])
+        made = log.backup(tmp_path / "backups")
+    before = sorted(Path(made.path).rglob("*"))
+    sentence = f"data directory {made.path} is a backup, and others have files in common with it: make a data directory"
+    ran = run(["serve", "--data-dir", made.path, "--port", "0"], tmp_path)
+    assert (ran.code, ran.out, sentence in ran.err) == (1, "", True), ran
+    for words in (["put", "t", "2"], ["backup", "--to", str(tmp_path / "more")]):
+        ran = run([*words, "--data-dir", made.path], tmp_path)
+        assert (ran.code, ran.out, sentence in ran.err) == (USAGE, "", True), ran
+    assert run(["get", "t", "--data-dir", made.path, "-o", "raw"], tmp_path).out == "1\n"
+    assert sorted(Path(made.path).rglob("*")) == before
 
 
 def test_a_command_on_a_directory_makes_no_hole_in_the_archive_of_its_server(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
     "pipelines": {"values": {"seqs"}, "target": {"errors", "seqs", "values"}},
     "cli": {
         "output": set(),
-        "places": {"environment"},
+        "places": {"environment", "exit_codes"},
         "commands": {"exit_codes", "output", "places"},
         "backups": {"commands", "exit_codes", "output", "places"},
     },

@@ -67,8 +67,8 @@ def backup(
     else:
         run_to_end(open_bucket(url, options).sizes(MANIFESTS))  # its faults come before the backup
         to = staging or (f"{call.place.data_dir.rstrip('/')}{BACKUPS}" if call.place.is_directory else None)
-    option = "--to" if staging is None else "--staging"
-    with call.log(writes=True) as log:
+    option = "--to" if url is None else "--staging"
+    with call.log(writes=True, makes=False) as log:
         try:
             with options_named({"to": option}):
                 made = log.backup(to)
@@ -76,6 +76,8 @@ def backup(
             if to is None or error.code != "invalid_request":
                 raise
             raise RequestError(error.code, f"{option}: {error.message}", error.detail) from None
+        except UsageError as error:
+            raise error if error.argument else UsageError(f"{option} is {to!r}: {error}") from None
     shared = f", {count_text(made.linked_files, 'file')} shared with the backup before" if made.linked_files else ""
     call.printer.said(
         made._asdict(),

@@ -146,7 +146,9 @@ def fetched(url: str, to: str, options: BucketOptions, at_ms: int | None, *, all
     """
     target = to.rstrip("/") or "/"
     if os.path.lexists(target):
-        raise UsageError(f"{target} exists: restore to a path where nothing is, and move it there then")
+        raise UsageError(
+            f"--to is {target!r}, which exists: restore to a path where nothing is, and move it there then"
+        )
     directory = f"{target}{FETCHED}"
     if os.path.lexists(directory):
         raise UsageError(

@@ -19,7 +19,7 @@ from topics.cli.exit_codes import report
 from topics.cli.output.printer import bytes_text, count_text
 from topics.common.values.time_texts import time_text
 from topics.errors import CorruptError, TopicsError, UsageError
-from topics.store.backup.free_places import occupied
+from topics.store.backup.free_places import COPY, taken
 
 _RETRY_MAX_S = 300.0
 
@@ -60,8 +60,7 @@ def copy_backup(
 
 def _check_apart(to: str) -> None:
     """Raises: UsageError, the copy would be a part of another directory, or mixed with one."""
-    found = occupied(os.path.dirname(to)) or occupied(to)
-    if found not in {"", f"in {to}, which is an archive"}:  # an earlier copy may be there
+    if found := taken(to, COPY):
         raise UsageError(f"TO is {found}: name a path elsewhere")
 
 

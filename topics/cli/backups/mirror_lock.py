@@ -12,8 +12,7 @@ from topics.config import Config
 from topics.errors import LockedError, UsageError
 from topics.loop.choose import open_loop
 from topics.loop.loop import Loop
-from topics.store.backup.backup_manifest import is_backup_name
-from topics.store.backup.free_places import FOLLOWED_NAME, holder, occupied
+from topics.store.backup.free_places import FOLLOWED_NAME, MIRROR, taken
 from topics.store.disk.data_directory import make_with_parents
 
 _LOCK_NAME = "lock"
@@ -27,16 +26,14 @@ def check_free(given: str) -> str:
     Raises: UsageError, with what it has, or what it is in.
     """
     directory = os.path.realpath(given)
-    above = os.path.dirname(directory)
-    if found := occupied(above):
-        raise UsageError(f"{given} is {found}: name a path elsewhere")
-    if copies := holder(above, is_backup_name):
-        raise UsageError(f"{given} is in {copies}, which has backups: name a path elsewhere")
+    if found := taken(directory, MIRROR):
+        raise UsageError(f"--to is {given!r}, {found}: name a path elsewhere")
     names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
     others = [name for name in names if not _EMPTY.fullmatch(name)]
     if others and FOLLOWED_NAME not in names:
         raise UsageError(
-            f"{directory} has {others[0]!r}, and is no mirror: name an empty directory, or a path where nothing is"
+            f"--to is {given!r}, which has {others[0]!r}, and is no mirror: name an empty directory, or a path where "
+            "nothing is"
         )
     return directory
 

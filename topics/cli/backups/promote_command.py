@@ -9,6 +9,7 @@ import typer
 
 from topics.cli.backups.given_paths import check_directory_path, check_new_path, room_at
 from topics.cli.backups.mirror_lock import locked_mirror
+from topics.cli.exit_codes import options_named
 from topics.cli.output.printer import count_text, left_out_text
 from topics.clock import SystemClock
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
@@ -35,9 +36,11 @@ def promote(
     check_directory_path("--from", source)
     check_new_path("--to", to)
     if not os.path.isfile(f"{source}/{FOLLOWED_NAME}"):
-        raise UsageError(f"there is no mirror in {source}: name the directory of `topics mirror --to`")
+        raise UsageError(
+            f"--from is {source!r}, and there is no mirror in it: name the directory of `topics mirror --to`"
+        )
     if os.path.lexists(to):
-        raise UsageError(f"{to} exists: promote to a path where nothing is, and move it there then")
+        raise UsageError(f"--to is {to!r}, which exists: promote to a path where nothing is, and move it there then")
     with locked_mirror(source) as loop:
         loop.run_task(check_not_promoted(loop, source))
         newest = loop.run_task(newest_timeline(loop, source))
@@ -45,7 +48,8 @@ def promote(
         with room_at(source, f"make room there, or use `topics restore --from {source}`, which notes nothing there"):
             loop.run_task(note_promotion(loop, source, begun))
         try:
-            made = topics.restore(newest, to, skipped_seqs=skip)
+            with options_named({"to": "--to", "skipped_seqs": "--skip"}):
+                made = topics.restore(newest, to, skipped_seqs=skip)
         except BaseException:
             if not os.path.lexists(to):
                 loop.run_task(note_promotion(loop, source, None))

@@ -52,14 +52,17 @@ class CliCall(NamedTuple):
     printer: Printer
     timeout: float | None = None
 
-    def log(self, *, writes: bool = False, patience_s: float = SHORT_S) -> AbstractContextManager[AnyLog]:
+    def log(
+        self, *, writes: bool = False, makes: bool = True, patience_s: float = SHORT_S
+    ) -> AbstractContextManager[AnyLog]:
         """Open the log.
 
-        writes: whether the command changes anything. patience_s: how long it asks a server that
-        does not answer, unless the caller has said so.
+        writes: whether the command changes anything. makes: whether it then makes a log in a
+        directory that has none. patience_s: how long it asks a server that does not answer, unless
+        the caller has said so.
         """
         timeout = patience_s if self.timeout is None else self.timeout
-        return opened(self.place, os.environ, writes=writes, timeout=timeout)
+        return opened(self.place, os.environ, writes=writes, makes=makes, timeout=timeout)
 
 
 _PLACE_AND_OUTPUT: dict[str, Any] = {

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import topics
-from topics.cli.environment import OF_COMMANDS, config_of
+from topics.cli.environment import OF_COMMANDS, settled
+from topics.cli.exit_codes import options_named
 from topics.cli.places.contexts import contexts_path, read_contexts
 from topics.common.values.near_names import suggestion
 from topics.config import Config
@@ -103,11 +104,14 @@ def key_of(key_file: str | None, env: Mapping[str, str]) -> str:
 
 
 @contextmanager
-def opened(place: LogPlace, env: Mapping[str, str], *, writes: bool, timeout: float) -> Iterator[AnyLog]:
+def opened(
+    place: LogPlace, env: Mapping[str, str], *, writes: bool, timeout: float, makes: bool = True
+) -> Iterator[AnyLog]:
     """Yield the log of a place, and close it.
 
     writes: whether the command changes anything; without, a directory stays as it is. timeout:
-    seconds to ask a server that does not answer.
+    seconds to ask a server that does not answer. makes: whether a command that writes makes a log
+    in a directory that has none.
     """
     if not place.is_directory:
         with topics.connect(place.url, key=place.key or None, timeout=timeout) as client:
@@ -118,12 +122,14 @@ def opened(place: LogPlace, env: Mapping[str, str], *, writes: bool, timeout: fl
         return
     if not os.path.isdir(place.data_dir):
         raise UsageError(f"--data-dir is {place.data_dir!r}: name a directory that exists")
-    if not writes and not os.path.exists(os.path.join(place.data_dir, "topics.json")):
+    if not (writes and makes) and not os.path.exists(os.path.join(place.data_dir, "topics.json")):
         raise UsageError(f"--data-dir is {place.data_dir!r}, which has no log: name the data directory of a server")
-    settings = _settings(env)
+    settings, origins = _settings(env)
     if writes:
         _check_no_hole(place.data_dir, replace(Config(), **settings))
-    with topics.open(place.data_dir, read_only=not writes, **settings) as log:
+    with options_named(origins):
+        opening = topics.open(place.data_dir, read_only=not writes, **settings)
+    with opening as log:
         try:
             yield log
         except RequestError as error:
@@ -168,8 +174,12 @@ def _with_remedy(error: RequestError, log: AnyLog, key: str) -> RequestError:
     return RequestError(error.code, f"topic {name!r} does not exist: {remedy} (`topics ls` lists all)", error.detail)
 
 
-def _settings(env: Mapping[str, str]) -> Any:
-    """Return the server's settings of the environment, which a directory may need (cold_dir)."""
-    config, default = config_of(env), Config()
+def _settings(env: Mapping[str, str]) -> tuple[Any, Mapping[str, str]]:
+    """Return the server's settings of the environment, which a directory may need (cold_dir).
+
+    Return also what each is called there.
+    """
+    (config, origins), default = settled(env), Config()
     changed = {field.name: getattr(config, field.name) for field in fields(Config)}
-    return {name: value for name, value in changed.items() if value != getattr(default, name) and name != "data_dir"}
+    given = {name: value for name, value in changed.items() if value != getattr(default, name) and name != "data_dir"}
+    return given, origins

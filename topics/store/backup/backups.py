@@ -13,7 +13,7 @@ from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.backup.backup_counters import BackupCounters
 from topics.store.backup.backup_manifest import backup_ms, backup_names, read_manifest
-from topics.store.backup.free_places import occupied
+from topics.store.backup.free_places import BACKUPS, taken
 from topics.store.backup.write_backup import BackupWriter
 from topics.store.checkpoint.capture import Capture
 from topics.store.checkpoint.checkpointer import Checkpointer
@@ -160,7 +160,7 @@ class Backups:
             raise UsageError(f"backups cannot be in {archive}, which is the archive: name a directory elsewhere")
         if (real := os.path.realpath(root)) != os.path.abspath(root):
             root = real
-        if not is_base and (found := occupied(root, self._is_there, self._loop.ring.list_directory)):
+        if not is_base and (found := taken(root, BACKUPS, self._is_there, self._loop.ring.list_directory)):
             raise UsageError(f"backups cannot be {found}: name a directory elsewhere")
         return root
 

@@ -1,6 +1,7 @@
-"""Where nothing may be made: below a data directory, a backup, an archive or a mirror.
+"""Whether a directory may be used as something: one answer for settings, commands and the library.
 
-Each of them takes what is in it for a part of itself, or for damage.
+A data directory, a backup, an archive and a mirror take what is in them for a part of themselves,
+or for damage. So nothing else may be made there.
 """
 
 from __future__ import annotations
@@ -8,53 +9,94 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from typing import NamedTuple
 
+from topics.config import Config
+from topics.errors import UsageError
 from topics.store.backup.backup_files import NOTE_NAME, is_timeline_name
-from topics.store.backup.backup_manifest import MANIFEST_NAME
+from topics.store.backup.backup_manifest import MANIFEST_NAME, is_backup_name
+from topics.store.disk.data_directory import is_used
+from topics.store.disk.directory_format import SLOT_MAP_NAME
 from topics.store.format.segment_format import MARKER_NAME
 
 FOLLOWED_NAME = "mirror.json"
 """The file in a mirror that says which log it follows."""
+_BACKUP, _MIRROR, _ARCHIVE, _DATA = "a backup", "a mirror", "an archive", "a data directory"
 _MARKS = {
-    MANIFEST_NAME: "a backup",
+    MANIFEST_NAME: _BACKUP,
     NOTE_NAME: "of an archive",
-    FOLLOWED_NAME: "a mirror",
-    MARKER_NAME: "a data directory",
+    FOLLOWED_NAME: _MIRROR,
+    MARKER_NAME: _DATA,
+    SLOT_MAP_NAME: _DATA,
 }
-"""Files by which a directory is known. A backup has the last one, too."""
+"""Files by which a directory is known. A backup has a marker, too."""
+
+
+class Use(NamedTuple):
+    """The use of a directory that is to be made."""
+
+    may_be: tuple[str, ...] = ()
+    """The kinds that it may be of already."""
+    is_apart: bool = False
+    """Whether it may not be at or below a directory that has backups either."""
+
+
+NEW_DATA = Use(is_apart=True)
+ARCHIVE = Use((_ARCHIVE,))
+BACKUPS = Use()
+MIRROR = Use((_MIRROR, _ARCHIVE), is_apart=True)
+COPY = Use((_ARCHIVE,))
+"""A copy of what a bucket has."""
 
 
 def _listed(path: str) -> list[str]:
     return os.listdir(path)
 
 
-def occupied(
+def taken(
     path: str,
+    use: Use,
     is_there: Callable[[str], bool] = os.path.lexists,
     list_directory: Callable[[str], list[str]] = _listed,
 ) -> str:
-    """Return which directory at or above a path takes what is made at the path for its own.
+    """Return why a directory may not be used: what it is, or what one above it is.
 
-    path: absolute, without links. is_there: whether there is a file. list_directory: its entries.
-    Returns: the end of a sentence, such as "in /b, which is a backup"; "" if there is none.
+    path: absolute, without links; it need not be there. is_there: whether there is a file.
+    list_directory: its entries.
+    Returns: the end of a sentence, such as "in /b, which is a backup"; "" if it may.
     """
-    while path not in ("", "/"):
-        for name, kind in _MARKS.items():
-            if is_there(f"{path}/{name}"):
-                return f"in {path}, which is {kind}"
-        if _has_entry(path, is_timeline_name, list_directory):
-            return f"in {path}, which is an archive"
-        path = os.path.dirname(path)
+    at = path
+    while at not in ("", "/"):
+        found = _kind(at, is_there, list_directory)
+        if found and not (at == path and found in use.may_be):
+            return f"in {at}, which is {found}"
+        if use.is_apart and _has_entry(at, is_backup_name, list_directory):
+            return f"in {at}, which has backups"
+        at = os.path.dirname(at)
     return ""
 
 
-def holder(path: str, is_one: Callable[[str], bool]) -> str:
-    """Return the directory at or above a path that has an entry of such a name; "" if none has."""
-    while path not in ("", "/"):
-        if _has_entry(path, is_one, _listed):
-            return path
-        path = os.path.dirname(path)
-    return ""
+def check_places(config: Config) -> None:
+    """Check the directories that settings name, before anything is made in them.
+
+    Raises: UsageError, with the setting.
+    """
+    if os.path.lexists(f"{config.data_dir}/{MANIFEST_NAME}") and is_used(os.lstat, config.data_dir):
+        raise UsageError(
+            f"data directory {config.data_dir} is a backup, and others have files in common with it: make a data "
+            f"directory of it (`topics restore --from {config.data_dir} --to NEW`)"
+        )
+    for name, path, use in (("archive_dir", config.archive_dir, ARCHIVE), ("backup_dir", config.backup_dir, BACKUPS)):
+        if path and (found := taken(os.path.realpath(path), use)):
+            raise UsageError(f"is {path!r}, {found}: name a directory elsewhere", name)
+
+
+def _kind(at: str, is_there: Callable[[str], bool], list_directory: Callable[[str], list[str]]) -> str:
+    """Return what a directory is; "" if it is none of these."""
+    for name, kind in _MARKS.items():
+        if is_there(f"{at}/{name}"):
+            return kind
+    return _ARCHIVE if _has_entry(at, is_timeline_name, list_directory) else ""
 
 
 def _has_entry(path: str, is_one: Callable[[str], bool], list_directory: Callable[[str], list[str]]) -> bool:

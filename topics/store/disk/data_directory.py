@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Container
+from collections.abc import Callable, Container
 
 import msgspec
 
@@ -170,14 +170,20 @@ def refuse_unsafe(ring: Ring, path: str) -> None:
         remedy = f"run this as its owner (`sudo -u '#{info.st_uid}' ...`)"
         raise StorageError(f"data directory {path} belongs to user {info.st_uid}, not to {os.geteuid()}: {remedy}")
     if info.st_mode & 0o022:
-        remedy = f"run `chmod go-w {path}`" if _is_used(ring, path) else f"use one of its own, such as {path}/topics"
+        remedy = (
+            f"run `chmod go-w {path}`" if is_used(ring.lstat, path) else f"use one of its own, such as {path}/topics"
+        )
         raise StorageError(f"data directory {path} may be written to by others: {remedy}")
 
 
-def _is_used(ring: Ring, path: str) -> bool:
+def is_used(lstat: Callable[[str], object], path: str) -> bool:
+    """Return whether a directory is or was a data directory.
+
+    lstat: raises OSError for a path at which nothing is.
+    """
     for name in SIGNS:
         with contextlib.suppress(OSError):
-            ring.lstat(f"{path}/{name}")
+            lstat(f"{path}/{name}")
             return True
     return False
 
@@ -190,7 +196,7 @@ def _refuse_foreign(ring: Ring, config: Config) -> None:
     Raises StorageError.
     """
     path = config.data_dir
-    if _is_used(ring, path):
+    if is_used(ring.lstat, path):
         return
     try:
         names = ring.list_directory(path)
