@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from topics.common.values import arguments
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
-from topics.common.values.time_texts import time_text
+from topics.common.values.time_texts import LATEST_MS, time_text
 from topics.config import Config
 from topics.embedded.backup_calls import check_no_backups
 from topics.embedded.own_loop import own_loop
@@ -44,8 +44,6 @@ from topics.store.disk.disk_space import lacks_space
 _RESTORING = ".restoring"
 _ATTEMPTS = 3
 """Restores that are tried while a server removes bases that it keeps no longer."""
-_LATEST_MS = 253_402_300_799_999
-"""The end of the year 9999, the last one that a datetime has."""
 
 
 FetchRest = Callable[[str], None]
@@ -161,7 +159,7 @@ def _time(at: int | datetime | None) -> int:
         if at.tzinfo is None:
             raise UsageError(f"is {at!r}, without a zone: give it one, such as datetime.UTC", "at")
         return round(at.timestamp() * 1000)
-    at = arguments.count("at", at, most=_LATEST_MS)
+    at = arguments.count("at", at, most=LATEST_MS)
     return at
 
 

@@ -338,6 +338,8 @@ def test_a_restore_names_the_option_that_is_wrong(tmp_path: Path) -> None:
         ("--seq", f"t={'9' * 5000}"),
         ("--at", "253402300800000"),
         ("--at", "9" * 30),
+        ("--at", str(1 << 62)),
+        ("--at", "99999999d"),
         ("--at", "4102444800000"),
         ("--at", "1"),
         ("--seq", "t=99"),

@@ -27,7 +27,7 @@ from topics.cli.exit_codes import looking, options_named
 from topics.cli.output.printer import bytes_text, count_text, left_out_text
 from topics.clock import SystemClock
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
-from topics.common.values.time_texts import time_text
+from topics.common.values.time_texts import LATEST_MS, time_text
 from topics.errors import RequestError, UsageError
 
 Backup = Annotated[
@@ -116,7 +116,7 @@ def restore(  # noqa: PLR0917 - options of a command
 
     if at is not None and seq is not None:
         raise UsageError("--at and --seq name two ends: leave out one of them")
-    at_ms = None if at is None else time_of(at, SystemClock(), "--at")
+    at_ms = None if at is None else _time(at)
     upto = None if seq is None else _record(seq)
     is_bucket = is_bucket_url("--from", source)
     if not is_bucket:
@@ -139,6 +139,14 @@ def restore(  # noqa: PLR0917 - options of a command
         print(f"left out: what the archive has from then to {time_text(made.archived_ms)}")
     if made.damage:
         print(f"damage that the restore did without: {made.damage}")
+
+
+def _time(text: str) -> int:
+    """Return the time of `--at`, Unix ms. Raises: UsageError."""
+    ms = time_of(text, SystemClock(), "--at")
+    if not 0 < ms <= LATEST_MS:  # an age before 1970 becomes 0
+        raise UsageError(f"--at is {text[:200]!r}, which is not from 1970 to 9999: name a time that the archive has")
+    return ms
 
 
 def _record(text: str) -> tuple[str, int]:

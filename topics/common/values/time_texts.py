@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST_MS = 253_402_300_799_999
+"""The end of the year 9999, the last one that a datetime has."""
 
 
 def time_text(ms: int | None) -> str:
