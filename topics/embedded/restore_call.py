@@ -23,7 +23,7 @@ from topics.errors import DiskFullError, TopicsError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import OwnTimeline, name_timeline
 from topics.store.archive.restore_archive import copy_point, with_ends
-from topics.store.archive.restore_point import END, point_at
+from topics.store.archive.restore_point import END, RestorePoint, point_at
 from topics.store.archive.timelines import (
     Timeline,
     check_one_line,
@@ -140,6 +140,17 @@ def restore_copy(
                     raise
                 timelines = loop.run_task(find_timelines(loop, source))
     raise AssertionError("the last attempt returns or raises")
+
+
+def find_record_in(timelines: list[Timeline], upto: tuple[str, int], bring: Callable[[str], None]) -> RestorePoint:
+    """Return the point right after a record, (topic, seq), was written.
+
+    timelines: which need not be there yet. bring: has a base be there, whose path it gets, and the
+    log after it.
+    Raises: as `restore`, and what `bring` raises.
+    """
+    with own_loop(Config()) as loop:
+        return loop.run_task(point_of_record(loop, timelines, *upto, _heads, bring=bring))
 
 
 def _beside(source: str, timelines: list[Timeline]) -> tuple[list[Timeline], list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from pathlib import Path
 
@@ -10,9 +11,12 @@ import topics
 from tests.cli.backups.memory_bucket import MemoryBucket
 from tests.embedded.conftest import SMALL
 from topics.cli.backups.bucket import BucketOptions
-from topics.cli.backups.fetch_copy import BucketCopy, fetch, look_at_copy, needed_parts
+from topics.cli.backups.fetch_copy import BucketCopy, CopyFetch, WantedPoint, fetch, look_at_copy, needed_parts
 from topics.cli.backups.send_copy import CopySender, SentCopy
 from topics.cli.backups.verify_copy import VerifiedCopy, verify_copy
+from topics.embedded.restore_call import find_record_in
+from topics.store.archive.restore_point import RestorePoint
+from topics.store.archive.timelines import Timeline
 
 OPTIONS = BucketOptions(parallel=1, part_bytes=1 << 16)
 """One request at a time, so that the n-th of two runs is the same."""
@@ -85,9 +89,18 @@ def restored(
     bucket: MemoryBucket, to: Path, at_ms: int | None = None, *, record: tuple[str, int] | None = None
 ) -> list[int]:
     """Restore a bucket, as the command does; return the numbers of the records."""
-    path, needed = needed_parts(look(bucket), at_ms, all_bases=record is not None)
+    copy, root = look(bucket), f"{to}.fetched"
+    reading = CopyFetch(copy, root, OPTIONS)
     shutil.rmtree(to, ignore_errors=True)
-    asyncio.run(fetch(needed, f"{to}.fetched", OPTIONS))
+
+    def find(timelines: list[Timeline]) -> RestorePoint:
+        assert record is not None, "a time needs no search"
+        return find_record_in(
+            timelines, record, lambda base: asyncio.run(reading.fetch_after(os.path.relpath(base, root)))
+        )
+
+    path, needed = needed_parts(copy, WantedPoint(at_ms) if record is None else WantedPoint(find=find, root=root))
+    asyncio.run(reading.fetch(needed.parts))
     topics.restore(f"{to}.fetched/{path}", to, at=at_ms, upto=record, skipped_seqs=1000)
     shutil.rmtree(f"{to}.fetched")
     with topics.open(to, **SMALL) as log:

@@ -37,13 +37,13 @@ def test_a_restore_from_a_bucket_leaves_a_directory_of_others(tmp_path: Path) ->
 
 
 def test_a_directory_that_was_made_meanwhile_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def look(_url: str, _options: object, **_beside: bool) -> object:
+    async def look(_url: str, _options: object, **_beside: bool) -> BucketCopy:
         (tmp_path / "new.fetched").mkdir()
-        return None
+        return BucketCopy(MemoryBucket(), [], [])
 
     monkeypatch.setattr("topics.cli.backups.bucket_calls.look_at_copy", look)
     monkeypatch.setattr("topics.cli.backups.bucket_calls.needed_parts", lambda *_, **__: ("", None))
-    with pytest.raises(FileExistsError), fetched("s3://b/p", str(tmp_path / "new"), None, None, all_bases=False):  # type: ignore[arg-type]
+    with pytest.raises(FileExistsError), fetched("s3://b/p", str(tmp_path / "new"), None, None):  # type: ignore[arg-type]
         pass
     assert (tmp_path / "new.fetched").is_dir()
 
@@ -66,7 +66,7 @@ def test_a_full_disk_is_named_with_the_remedy(copied: MemoryBucket, archives: li
         disk.fill()
         new = str(disk.root / "new")
         remedy = f"{new}.fetched/.*: No space left on device: make room there, or restore to another disk: it is"
-        with pytest.raises(StorageError, match=remedy), fetched(URL, new, OPTIONS, None, all_bases=False):
+        with pytest.raises(StorageError, match=remedy), fetched(URL, new, OPTIONS, None):
             pass
         with pytest.raises(StorageError, match=f"{new}/.*: No space left on device: make room there, and call this"):
             copy_backup(URL, new, **BucketOptions()._asdict())
@@ -98,7 +98,7 @@ def test_an_error_of_a_restore_names_places_of_the_bucket(
     monkeypatch.chdir(tmp_path)
     said = []
     for kind in (CorruptError, UsageError):
-        with pytest.raises(kind) as caught, fetched(URL, "new", OPTIONS, None, all_bases=False) as copy:
+        with pytest.raises(kind) as caught, fetched(URL, "new", OPTIONS, None) as copy:
             raise kind(f"{copy.path}/T/log is what `topics verify {copy.root}` finds")
         said.append(str(caught.value))
         assert not os.listdir(tmp_path)
@@ -131,7 +131,7 @@ def test_logs_of_other_servers_are_read_only_if_they_have_a_topic_in_common(
 
     monkeypatch.setattr("topics.cli.backups.bucket_calls.look_at_copy", looked)
     bucket.calls.clear()
-    with fetched(URL, str(tmp_path / "new"), OPTIONS, None, all_bases=False) as copy:
+    with fetched(URL, str(tmp_path / "new"), OPTIONS, None) as copy:
         restore_copy(copy.path, tmp_path / "new", skipped_seqs=1, fetch_rest=copy.fetch_rest)
     read = {key.split("/")[1] for call, key in bucket.calls if call == "get" and key.startswith("logs/")}
     assert read == {own, related}

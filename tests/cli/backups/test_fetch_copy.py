@@ -15,7 +15,7 @@ from tests.cli.backups.copied_places import OPTIONS, URL, fetch_all, look, resto
 from tests.cli.backups.memory_bucket import KilledError, MemoryBucket
 from topics.cli.backups.bucket import BucketOptions
 from topics.cli.backups.bucket_manifest import REMEDY, BucketManifest, ManifestKey, pack
-from topics.cli.backups.fetch_copy import fetch, look_at_copy, needed_parts, unlogged_parts
+from topics.cli.backups.fetch_copy import WantedPoint, fetch, look_at_copy, needed_parts, unlogged_parts
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.store.backup.backup_files import pack_description
 from topics.store.format.log_format import wal_file_no
@@ -87,10 +87,10 @@ def test_a_restore_of_a_time_reads_one_base_and_the_log_after_it(
     for stage in archives[:3]:
         send(bucket, stage)
     first, *_, last = look(bucket).backups
-    _, needed = needed_parts(look(bucket), None, all_bases=False)
+    _, needed = needed_parts(look(bucket), WantedPoint())
     assert [base.path for base in needed.backups] == [last.path]
     assert needed.logs[0].files.keys() < look(bucket).logs[0].files.keys()
-    _, needed = needed_parts(look(bucket), first.backup().taken_ms, all_bases=False)
+    _, needed = needed_parts(look(bucket), WantedPoint(first.backup().taken_ms))
     assert [base.path for base in needed.backups] == [first.path, last.path]
     assert restored(bucket, tmp_path / "new", record=("orders", 3)) == list(range(5))
     (note,) = archives[1].glob("*/archive.json")
@@ -106,7 +106,7 @@ def test_a_restore_of_a_time_reads_nothing_of_its_timeline_before_its_base(
         send(bucket, stage)
     whole = look(bucket)
     last, (log,) = whole.backups[-1], whole.logs
-    _, needed = needed_parts(whole, last.backup().taken_ms, all_bases=False)
+    _, needed = needed_parts(whole, WantedPoint(last.backup().taken_ms))
     assert [base.path for base in needed.backups] == [last.path]
     (read,) = needed.logs
     begins = last.backup().first_log_files[0]
@@ -116,11 +116,32 @@ def test_a_restore_of_a_time_reads_nothing_of_its_timeline_before_its_base(
     assert restored(bucket, tmp_path / "new", log.note().upto_ms) == list(range(15))
 
 
+def test_a_restore_of_a_record_reads_nothing_of_its_timeline_before_its_base(
+    archives: list[Path], bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    """It read all bases, and all of the log."""
+    for stage in archives[:3]:
+        send(bucket, stage)
+
+    def read_for(record: tuple[str, int] | None, expected: int) -> list[str]:
+        bucket.calls.clear()
+        assert restored(bucket, tmp_path / "new", record=record) == list(range(expected))
+        return sorted(key for call, key in bucket.calls if call == "get" and key.startswith(("logs/", "pieces/")))
+
+    assert read_for(("orders", 15), 15) == read_for(None, 15)
+    of_log = [key for key in read_for(("orders", 3), 5) if key.startswith("logs/")]
+    (log,), begins = look(bucket).logs, look(bucket).backups[0].backup().first_log_files[0]
+    after = {name: pieces for name, pieces in log.files.items() if (wal_file_no(Path(name).name) or 0) >= begins}
+    assert of_log == sorted(log.key(name, piece) for name, pieces in after.items() for piece in pieces), "each once"
+    with pytest.raises(UsageError, match="upto is seq 99 of topic orders, whose write is not in the archive"):
+        restored(bucket, tmp_path / "new", record=("orders", 99))
+
+
 def test_a_restore_of_the_end_reads_all_of_the_other_timelines(archives: list[Path], bucket: MemoryBucket) -> None:
     """No seq that they know is given out again, also none of a topic that was deleted before their newest base."""
     send(bucket, archives[3])
     whole = look(bucket)
-    _, needed = needed_parts(whole, None, all_bases=False)
+    _, needed = needed_parts(whole, WantedPoint())
     *others, newest = sorted(needed.logs, key=lambda log: log.note().upto_ms)
     assert others
     for log in others:
@@ -141,7 +162,7 @@ def test_a_restore_of_one_timeline_reads_what_the_others_know_of_seqs(
 
     assert [log.path for log in asyncio.run(look_at_copy(f"{URL}/{first}", OPTIONS, opening)).logs] == [first]
     beside = asyncio.run(look_at_copy(f"{URL}/{first}", OPTIONS, opening, beside=True))
-    path, needed = needed_parts(beside, None, all_bases=False)
+    path, needed = needed_parts(beside, WantedPoint())
     assert (path, sorted(log.path for log in needed.logs)) == (first, [first, second])
     asyncio.run(fetch(needed, str(tmp_path / "fetched"), OPTIONS))
     topics.restore(tmp_path / "fetched" / first, tmp_path / "new", skipped_seqs=1)
@@ -162,9 +183,9 @@ def test_the_newest_timeline_of_a_bucket_is_that_of_a_restore(archives: list[Pat
     ahead = msgspec.structs.replace(first, description=pack_description(note).decode())
     copy = copy._replace(logs=[ahead if log is first else log for log in copy.logs])
     with pytest.raises(UsageError, match=f"was begun last .* and {URL}/{first.path} has later times"):
-        needed_parts(copy, None, all_bases=False)
+        needed_parts(copy, WantedPoint())
     with pytest.raises(UsageError, match="and the archive begins at"):
-        needed_parts(copy, 1, all_bases=False)
+        needed_parts(copy, WantedPoint(1))
 
 
 def test_a_base_without_its_manifest_is_missed(archives: list[Path], bucket: MemoryBucket, tmp_path: Path) -> None:
@@ -181,7 +202,7 @@ def test_a_base_without_its_manifest_is_missed(archives: list[Path], bucket: Mem
             for base in removed
         ]
     with pytest.raises(CorruptError, match="is the newest, and its bases are damaged: .* has no manifest any more"):
-        needed_parts(look(bucket), None, all_bases=False)
+        needed_parts(look(bucket), WantedPoint())
     send(bucket, archives[2])
     assert verify(bucket).findings == []
     assert restored(bucket, tmp_path / "new") == list(range(15))
@@ -198,7 +219,7 @@ def test_a_timeline_without_the_manifest_of_its_log_is_missed(archives: list[Pat
     found = verify(bucket)
     assert (found.findings, [each.startswith(missed) for each in found.incomplete]) == ([], [True])
     assert unlogged_parts(look(bucket)) == found.incomplete
-    assert needed_parts(look(bucket), None, all_bases=False)[0] == first
+    assert needed_parts(look(bucket), WantedPoint())[0] == first
     send(bucket, archives[3])
     assert verify(bucket).incomplete == []
 
@@ -290,7 +311,7 @@ def test_what_is_there_of_another_copy_is_kept_and_refused(
 def test_times_of_a_bucket_with_backups_only_are_refused(backups: list[Path], bucket: MemoryBucket) -> None:
     send(bucket, backups[0])
     with pytest.raises(UsageError, match="a backup has one time, so leave out --at and --seq"):
-        needed_parts(look(bucket), 1, all_bases=False)
+        needed_parts(look(bucket), WantedPoint(1))
     with pytest.raises(UsageError, match="has no copy of a backup or an archive"):
         look(MemoryBucket())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import nullcontext
+from functools import partial
 from typing import Annotated
 
 import typer
@@ -112,7 +113,7 @@ def restore(  # noqa: PLR0917 - options of a command
     ] = None,
 ) -> None:
     """Make a data directory of a backup or an archive, and verify every checksum on the way."""
-    from topics.embedded.restore_call import restore_copy  # noqa: PLC0415 - `topics --help` should not load the engine
+    from topics.embedded.restore_call import find_record_in, restore_copy  # noqa: PLC0415 - `topics --help` should not load the engine
 
     if at is not None and seq is not None:
         raise UsageError("--at and --seq name two ends: leave out one of them")
@@ -124,7 +125,8 @@ def restore(  # noqa: PLR0917 - options of a command
         check_no_effect(options, f"with --from {source!r}")
     check_new_path("--to", to)
     here = nullcontext(FetchedCopy(source, "", ""))
-    reading = fetched(source, to, options, at_ms, all_bases=seq is not None) if is_bucket else here
+    find = None if upto is None else partial(find_record_in, upto=upto)
+    reading = fetched(source, to, options, at_ms, find) if is_bucket else here
     with options_named(_OPTIONS), reading as copy:
         made = restore_copy(copy.path, to, at=at_ms, upto=upto, skipped_seqs=skip, fetch_rest=copy.fetch_rest)
     if is_bucket:

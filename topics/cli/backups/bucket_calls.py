@@ -10,14 +10,14 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial, wraps
-from typing import Annotated, Any, NamedTuple, TypeVar, get_type_hints
+from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, get_type_hints
 
 import typer
 
 from topics.cli.backups.bucket import BucketOptions
 from topics.cli.backups.fetch_copy import (
-    BucketCopy,
-    fetch,
+    CopyFetch,
+    WantedPoint,
     look_at_copy,
     missing_parts,
     needed_parts,
@@ -28,6 +28,8 @@ from topics.cli.backups.given_paths import room_at
 from topics.cli.backups.verify_copy import VerifiedCopy, verify_copy
 from topics.cli.exit_codes import INTERRUPTED
 from topics.errors import StorageError, UsageError
+from topics.store.archive.restore_point import RestorePoint
+from topics.store.archive.timelines import Timeline
 
 R = TypeVar("R")
 
@@ -138,11 +140,75 @@ class FetchedCopy(NamedTuple):
         return text.replace(self.root, self.url) if self.root else text
 
 
+class FindRecord(Protocol):
+    """Returns the point of a record among timelines, such as `find_record_in`.
+
+    bring: has a base, given by its path, and the log after it be there.
+    """
+
+    def __call__(self, timelines: list[Timeline], *, bring: Callable[[str], None]) -> RestorePoint: ...
+
+
+class _BucketReads:
+    """Reads of a restore from a bucket, to a directory beside the new one."""
+
+    def __init__(self, url: str, directory: str, options: BucketOptions) -> None:
+        self.copy = run_to_end(look_at_copy(url, options, beside=True))
+        self.root = os.path.realpath(directory)
+        self._directory = directory
+        self._fetch = CopyFetch(self.copy, directory, options)
+        self._is_made = False
+
+    @contextmanager
+    def named(self) -> Iterator[None]:
+        """Have errors name places in the bucket for those here, and a full disk its remedy."""
+        with room_at(self._directory, "make room there, or restore to another disk: it is needed twice"):
+            try:
+                yield
+            except UsageError as error:
+                raise UsageError(error.said.replace(self.root, self.copy.bucket.url), error.argument) from error
+            except StorageError as error:
+                raise type(error)(str(error).replace(self.root, self.copy.bucket.url)) from error
+
+    def read(self, at_ms: int | None, find: FindRecord | None) -> FetchedCopy:
+        """Read the parts that a restore needs at first."""
+        wanted = WantedPoint(at_ms)
+        if find is not None:
+            self._make()
+            wanted = WantedPoint(find=partial(find, bring=self._bring), root=self.root)
+        path, needed = needed_parts(self.copy, wanted)
+        if find is None:
+            self._make()
+        run_to_end(self._fetch.fetch(needed.parts))
+        damage = "; ".join(missing_parts(self.copy) + unlogged_parts(self.copy))
+        return FetchedCopy(f"{self.root}/{path}".rstrip("/"), self.root, self.copy.bucket.url, damage, self._read_rest)
+
+    def remove(self) -> None:
+        """Remove the directory, if this has made it."""
+        if self._is_made:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _make(self) -> None:
+        os.makedirs(self._directory)  # one that another process made meanwhile is not removed
+        self._is_made = True
+
+    def _bring(self, base: str) -> None:
+        run_to_end(self._fetch.fetch_after(os.path.relpath(base, self.root)))
+
+    def _read_rest(self, path: str) -> None:
+        rest = rest_of(self.copy, os.path.relpath(path, self.root))
+        os.unlink(f"{path}/{rest.logs[0].kind}")  # a timeline that has it is there as a whole
+        run_to_end(self._fetch.fetch(rest.parts))
+
+
 @contextmanager
-def fetched(url: str, to: str, options: BucketOptions, at_ms: int | None, *, all_bases: bool) -> Iterator[FetchedCopy]:
+def fetched(
+    url: str, to: str, options: BucketOptions, at_ms: int | None, find: FindRecord | None = None
+) -> Iterator[FetchedCopy]:
     """Yield a directory with what a restore of a bucket needs, beside `to`; removed in the end.
 
     An error about a file there names its place in the bucket.
+    find: for a restore up to a record.
     """
     target = to.rstrip("/") or "/"
     if os.path.lexists(target):
@@ -155,37 +221,12 @@ def fetched(url: str, to: str, options: BucketOptions, at_ms: int | None, *, all
             f"{directory} exists, and a restore from a bucket makes it anew: remove it if a restore that was killed "
             "has left it, or restore to another path"
         )
-
-    def fetch_rest(copy: BucketCopy, path: str) -> None:
-        rest = rest_of(copy, os.path.relpath(path, os.path.realpath(directory)))
-        os.unlink(f"{path}/{rest.logs[0].kind}")  # a timeline that has it is there as a whole
-        with room():
-            run_to_end(fetch(rest, directory, options))
-
-    async def run() -> FetchedCopy:
-        copy = await look_at_copy(url, options, beside=True)
-        path, needed = needed_parts(copy, at_ms, all_bases=all_bases)
-        os.makedirs(directory)  # one that another process made meanwhile is not removed below
-        made.append(directory)
-        await fetch(needed, directory, options)
-        root = os.path.realpath(directory)
-        damage = "; ".join(missing_parts(copy) + unlogged_parts(copy))
-        return FetchedCopy(f"{root}/{path}".rstrip("/"), root, copy.bucket.url, damage, partial(fetch_rest, copy))
-
-    made: list[str] = []
-    room = partial(room_at, directory, "make room there, or restore to another disk: it is needed twice")
+    reads = _BucketReads(url, directory, options)
     try:
-        with room():
-            found = run_to_end(run())
-        try:
-            yield found
-        except UsageError as error:
-            raise UsageError(found.in_bucket(error.said), error.argument) from error
-        except StorageError as error:
-            raise type(error)(found.in_bucket(str(error))) from error
+        with reads.named():
+            yield reads.read(at_ms, find)
     finally:
-        for each in made:
-            shutil.rmtree(each, ignore_errors=True)
+        reads.remove()
 
 
 def verified_bucket(url: str, options: BucketOptions) -> VerifiedCopy:

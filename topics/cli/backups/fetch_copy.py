@@ -118,61 +118,72 @@ def missing_bases(copy: BucketCopy, log: BucketManifest) -> list[str]:
     ]
 
 
-def needed_parts(copy: BucketCopy, at_ms: int | None, *, all_bases: bool) -> tuple[str, BucketCopy]:
+class WantedPoint(NamedTuple):
+    """The point that a restore is to lead to."""
+
+    at_ms: int | None = None
+    """Unix ms; None: the end."""
+    find: Callable[[list[Timeline]], RestorePoint] | None = None
+    """Returns the point of a record, among the timelines that are restored; None: it is a time."""
+    root: str = ""
+    """The directory below which those timelines are then."""
+
+
+def needed_parts(copy: BucketCopy, wanted: WantedPoint) -> tuple[str, BucketCopy]:
     """Return the path of what a restore restores, and the parts that it needs at first.
 
     Those of all timelines of its line count for the seqs that are left out. Of other lines it needs
     the first base, which shows whether it needs the rest (`rest_of`).
-    at_ms: the time; None for the end. all_bases: for a restore up to a record.
     Raises: UsageError, CorruptError, as the restore.
     """
     restored = [log.path for log in copy.logs if copy.only in ("", log.path)]
     if not restored:
         backups = [each for each in copy.backups if copy.only in ("", each.path)]
-        if at_ms is not None or all_bases:
+        if wanted.at_ms is not None or wanted.find is not None:
             raise UsageError(
                 f"{copy.bucket.url} has backups and no archive (TOPICS_ARCHIVE_DIR): a backup has one time, so leave "
                 "out --at and --seq, or name the backup"
             )
         return backups[-1].path, copy._replace(backups=backups[-1:], logs=[])
-    timelines = {log.path: _timeline(copy, log) for log in copy.logs}
+    root = wanted.root or copy.bucket.url
+    timelines = {log.path: _timeline(copy, log, root) for log in copy.logs}
     chosen = [timelines[path] for path in sorted(restored)]
     check_one_line(copy.bucket.url, chosen)
-    point = None if all_bases else point_at(chosen, END if at_ms is None else at_ms)
+    at_ms = END if wanted.at_ms is None else wanted.at_ms
+    point = point_at(chosen, at_ms) if wanted.find is None else wanted.find(chosen)
     line = next((line_of(each) for each in reversed(chosen) if each.bases), "")
     others = of_other_lines(list(timelines.values()), line) if line else []
     backups, logs = [], []
     for log in copy.logs:
         timeline = timelines[log.path]
         if timeline in others:
-            backups += _manifests_of(copy, timeline.bases[:1])
+            backups += _manifests_of(copy, root, timeline.bases[:1])
             logs.append(BucketManifest.of(log.path, log.kind, log.description, {}))
             continue
-        bases = _manifests_of(copy, timeline.bases if point is None else _wanted_bases(timeline, point))
+        bases = _manifests_of(copy, root, _wanted_bases(timeline, point))
         backups += bases
         logs.append(_log_after(log, bases))
-    root = restored[0] if len(restored) == 1 else ""
-    return root, copy._replace(backups=backups, logs=logs)
+    return restored[0] if len(restored) == 1 else "", copy._replace(backups=backups, logs=logs)
 
 
 def rest_of(copy: BucketCopy, path: str) -> BucketCopy:
     """Return the parts of a timeline of another line that a restore needs for its seqs."""
     (log,) = (log for log in copy.logs if log.path == path)
-    bases = _manifests_of(copy, _wanted_bases(_timeline(copy, log)))
+    bases = _manifests_of(copy, copy.bucket.url, _wanted_bases(_timeline(copy, log, copy.bucket.url)))
     return copy._replace(backups=bases, logs=[_log_after(log, bases)])
 
 
-def _manifests_of(copy: BucketCopy, bases: list[Base]) -> list[BucketManifest]:
+def _manifests_of(copy: BucketCopy, root: str, bases: list[Base]) -> list[BucketManifest]:
     paths = {base.path for base in bases}
-    return [base for base in copy.backups if f"{copy.bucket.url}/{base.path}" in paths]
+    return [base for base in copy.backups if f"{root}/{base.path}" in paths]
 
 
-def _timeline(copy: BucketCopy, log: BucketManifest) -> Timeline:
-    """Return a timeline as a restore finds it, with its place in the bucket for its path."""
-    url, note = copy.bucket.url, log.note()
+def _timeline(copy: BucketCopy, log: BucketManifest, root: str) -> Timeline:
+    """Return a timeline as a restore finds it below `root`."""
+    note = log.note()
     manifests = {base.path: base.backup() for base in copy.backups if base_timeline(base.path) == log.path}
-    bases = [Base(f"{url}/{path}", manifest, manifest.first_log_files) for path, manifest in manifests.items()]
-    return Timeline(f"{url}/{log.path}", note, noted_bases(bases, note), missing_bases(copy, log))
+    bases = [Base(f"{root}/{path}", manifest, manifest.first_log_files) for path, manifest in manifests.items()]
+    return Timeline(f"{root}/{log.path}", note, noted_bases(bases, note), missing_bases(copy, log))
 
 
 def _wanted_bases(timeline: Timeline, point: RestorePoint | None = None) -> list[Base]:
@@ -214,9 +225,8 @@ async def fetch(copy: BucketCopy, to: str, options: BucketOptions) -> Fetched:
         StorageError, the bucket fails or is slow; OSError. What was copied stays then, and the next
         call continues.
     """
-    fetching = _Fetching(copy.bucket, options)
-    for part in copy.parts:
-        await fetching.fetch(part, f"{to}/{part.path}")
+    fetching = CopyFetch(copy, to, options)
+    await fetching.fetch(copy.parts)
     return Fetched(fetching.files, fetching.bytes)
 
 
@@ -228,18 +238,40 @@ class _FetchedPiece(NamedTuple):
     key: str
 
 
-class _Fetching:
-    """One call of `fetch`."""
+class CopyFetch:
+    """Reads parts of a copy to one directory, and no file of them twice.
 
-    def __init__(self, bucket: Bucket, options: BucketOptions) -> None:
-        self._bucket = bucket
+    Its calls raise as `fetch`.
+    """
+
+    def __init__(self, copy: BucketCopy, to: str, options: BucketOptions) -> None:
+        self._copy = copy
+        self._to = to
+        self._bucket = copy.bucket
         self._options = options
         self._copies: dict[tuple[str, tuple[str, ...]], str] = {}
         """Files that are there by now, by their key and pieces."""
         self.files = 0
         self.bytes = 0
 
-    async def fetch(self, part: BucketManifest, target: str) -> None:
+    async def fetch(self, parts: Iterable[BucketManifest]) -> None:
+        """Copy parts, each under its path."""
+        for part in parts:
+            await self._fetch(part, f"{self._to}/{part.path}")
+
+    async def fetch_after(self, base: str) -> None:
+        """Copy a base, and the log after it, without the note of the timeline, which is not whole.
+
+        base: its path in the copy. Those after it are there.
+        """
+        (manifest,) = (each for each in self._copy.backups if each.path == base)
+        (log,) = (each for each in self._copy.logs if each.path == base_timeline(base))
+        await self.fetch([manifest])
+        timeline, files = f"{self._to}/{log.path}", _log_after(log, [manifest]).files
+        missing = {name: pieces for name, pieces in files.items() if not os.path.lexists(f"{timeline}/{name}")}
+        await self._fetch_files(BucketManifest.of(log.path, log.kind, log.description, missing), timeline)
+
+    async def _fetch(self, part: BucketManifest, target: str) -> None:
         """Copy one part to a directory."""
         described = f"{target}/{part.kind}"
         if os.path.lexists(described):
@@ -250,6 +282,16 @@ class _Fetching:
         if part.is_backup and os.path.lexists(target):
             raise UsageError(f"{target} exists, and is no backup: use another directory, or remove it")
         made = f"{target}{PARTIAL}" if part.is_backup else target
+        await self._fetch_files(part, made)
+        _write_whole(f"{made}/{part.kind}", part.description.encode())
+        _sync_directories(made)
+        if part.is_backup:
+            os.rename(made, target)
+        _sync(os.path.dirname(target) or ".")
+        self._note(part, target)
+
+    async def _fetch_files(self, part: BucketManifest, made: str) -> None:
+        """Copy the files of a part to a directory, without the one that describes it."""
         os.makedirs(made, exist_ok=True)
         missing: list[_FetchedPiece] = []
         links: list[tuple[str, str]] = []
@@ -266,12 +308,6 @@ class _Fetching:
             _link(original, path)
         self.files += len(part.files)
         _sync_all(f"{made}/{name}" for name in part.files)
-        _write_whole(f"{made}/{part.kind}", part.description.encode())
-        _sync_directories(made)
-        if part.is_backup:
-            os.rename(made, target)
-        _sync(os.path.dirname(target) or ".")
-        self._note(part, target)
 
     def _note(self, part: BucketManifest, target: str) -> None:
         """Note files that are there: an equal one of a later backup becomes a link to it."""

@@ -31,15 +31,27 @@ async def as_it_is(timeline: Timeline) -> Timeline:
     return timeline
 
 
-async def point_of_record(
-    loop: Loop, timelines: list[Timeline], topic: str, seq: int, heads_of: HeadsOf
-) -> RestorePoint:
-    """Return the point right after a record was written.
+def all_are_there(base: str) -> None:
+    """Do nothing: the bases of an archive are there with the log."""
 
+
+async def point_of_record(
+    loop: Loop,
+    timelines: list[Timeline],
+    topic: str,
+    seq: int,
+    heads_of: HeadsOf,
+    *,
+    bring: Callable[[str], None] = all_are_there,
+) -> RestorePoint:
+    """Return the point right after a record was written. The newest part of the log comes first.
+
+    bring: called with the path of a base before that base, and the log after it, are read.
     Raises: UsageError, it is in no timeline; CorruptError, FormatError, OSError.
     """
     for timeline in reversed(timelines):
         for span in reversed(log_spans(timeline)):
+            bring(span.base.path)
             head = heads_of(span.base.path).get(topic, IdAndHead(0, 0))
             # Above its head, or of a topic that was created again after the base.
             topic_id = head.topic_id if head.head < seq else 0
