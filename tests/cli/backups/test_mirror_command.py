@@ -16,7 +16,9 @@ import topics.client.archive_client
 from tests.cli.backups.mirror_processes import MirroredServer, Running
 from tests.cli.backups.small_disk import small_disk
 from tests.cli.commands.command_runs import run
+from topics.cli.backups.mirror_lock import check_mounted
 from topics.cli.backups.mirror_status import MirrorStatus
+from topics.errors import StorageError
 
 
 @pytest.fixture
@@ -297,3 +299,33 @@ def test_a_damaged_status_names_what_writes_it_again(tmp_path: Path) -> None:
     ran = run(["mirror", "--status", "--to", str(tmp_path)], tmp_path)
     assert ran.code == 1
     assert ran.err.endswith(": `topics mirror` writes it again when it runs\n"), ran
+
+
+def test_a_mirror_does_not_begin_below_a_disk_that_is_not_mounted(tmp_path: Path) -> None:
+    """It began anew in the directory below the mount point, and filled another disk."""
+    table, disk = tmp_path / "fstab", tmp_path / "a disk"
+    table.write_text(f"# a comment\n/dev/sdb {str(disk).replace(' ', chr(92) + '040')} ext4 defaults 0 2\nnone\n")
+    for to in (disk, disk / "mirror"):
+        with pytest.raises(StorageError, match=f"--to is '{to}', and {disk} of {table} is not mounted: mount it"):
+            check_mounted(str(to), str(table))
+    table.write_text("/dev/sda / ext4 defaults 0 1\nproc /proc proc defaults 0 0\n")
+    for other in (tmp_path / "a disk.2", Path("/proc/mirror")):
+        check_mounted(str(other), str(table))
+    check_mounted(str(disk), str(tmp_path / "none"))
+
+
+def test_a_mirror_whose_disk_is_unmounted_waits_and_writes_nothing_in_its_place(pair: MirroredServer) -> None:
+    mirror = pair.follow()
+    pair.caught_up()
+    pair.server.end()
+    mirror.read_to("no answer from")
+    disk = pair.to.rename(pair.home / "disk")
+    pair.to.mkdir()
+    pair.serve()
+    mirror.read_to(f"{pair.to} is another directory now, as without its disk: mount that one again")
+    assert not {path.name for path in pair.to.iterdir()} - {"status.json"}, "which a step in progress may have written"
+    shutil.rmtree(pair.to)
+    disk.rename(pair.to)
+    mirror.read_to("follows http")
+    pair.caught_up()
+    mirror.end()

@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from topics.cli.backups.given_paths import check_directory_path
-from topics.cli.backups.mirror_lock import check_free, locked_mirror
+from topics.cli.backups.mirror_lock import MirrorPlace, check_free, check_mounted, locked_mirror
 from topics.cli.backups.mirror_status import (
     MirrorStatus,
     last_answer,
@@ -113,12 +113,13 @@ def mirror(  # noqa: PLR0917 - typer makes options of them
     with options_named({"url": "URL", "attempt_timeout": "--timeout", "key": "--key-file or TOPICS_KEY"}):
         client = ArchiveClient(url, key, mirror=name, quiet_seconds=timeout)
     source = _HttpSource(client)
+    check_mounted(to)
     to = check_free(to)
     with locked_mirror(to) as loop:
         follower = Mirror(loop, source, to, retain_ms=retain_ms)
         loop.run_task(follower.open(timeline))
         with contextlib.suppress(KeyboardInterrupt):
-            _follow(loop, follower, source, url=url, to=to, every_ms=every_ms)
+            _follow(loop, follower, source, MirrorPlace(to), url=url, every_ms=every_ms)
 
 
 def _refuse_given(options: Iterable[tuple[str, object]], where: str) -> None:
@@ -128,13 +129,14 @@ def _refuse_given(options: Iterable[tuple[str, object]], where: str) -> None:
             raise UsageError(f"{option} has no effect {where}: leave it out")
 
 
-def _follow(loop: Loop, follower: Mirror, source: _HttpSource, *, url: str, to: str, every_ms: int) -> None:
-    said, failures = "", 0
+def _follow(loop: Loop, follower: Mirror, source: _HttpSource, place: MirrorPlace, *, url: str, every_ms: int) -> None:
+    said, failures, to = "", 0, place.path
     server_ms, answered_ms = last_answer(to)
     while True:
         failed: Exception | None = None
         more = False
         try:
+            place.check()
             more = loop.run_task(follower.step(every_ms))
             failures = 0
         except (TopicsError, OSError) as problem:
@@ -155,7 +157,8 @@ def _follow(loop: Loop, follower: Mirror, source: _HttpSource, *, url: str, to: 
             copied_bytes=end.copied_bytes,
             holes=len(end.holes),
         )
-        with contextlib.suppress(OSError):  # the next one is written again
+        with contextlib.suppress(OSError, StorageError):  # the next one is written again
+            place.check()
             loop.run_task(write_status(loop, to, now))
         if failed is not None and not _may_pass(failed):
             raise StorageError(error) from failed  # the server has changed, not the call

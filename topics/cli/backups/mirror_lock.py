@@ -8,14 +8,16 @@ import re
 from collections.abc import Iterator
 
 from topics.cli.backups.mirror_status import STATUS_NAME
-from topics.config import Config
-from topics.errors import LockedError, UsageError
+from topics.config import Config, is_in
+from topics.errors import LockedError, StorageError, UsageError
 from topics.loop.choose import open_loop
 from topics.loop.loop import Loop
 from topics.store.backup.free_places import FOLLOWED_NAME, MIRROR, taken
 from topics.store.disk.data_directory import make_with_parents
 
 _LOCK_NAME = "lock"
+FSTAB = "/etc/fstab"
+_OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 _EMPTY = re.compile(f"{_LOCK_NAME}|({re.escape(STATUS_NAME)}|{re.escape(FOLLOWED_NAME)}).*")
 """Files of a mirror to which the server has not answered yet."""
 
@@ -36,6 +38,50 @@ def check_free(given: str) -> str:
             "nothing is"
         )
     return directory
+
+
+def check_mounted(given: str, table: str = FSTAB) -> None:
+    """Check that the disk of a mirror is mounted, if the table of file systems has one there.
+
+    Without it the mirror would begin anew in the directory below.
+    Raises: StorageError.
+    """
+    path = os.path.realpath(given)
+    for point in _mount_points(table):
+        if point != "/" and is_in(path, point) and not os.path.ismount(point):
+            raise StorageError(f"--to is {given!r}, and {point} of {table} is not mounted: mount it (`mount {point}`)")
+
+
+def _mount_points(table: str) -> list[str]:
+    """Return the mount points in a table as of fstab(5); none if it cannot be read."""
+    try:
+        with open(table, "rb") as opened:
+            rows = [line.split() for line in opened.read().splitlines()]
+    except OSError:
+        return []
+    found = [_OCTAL.sub(lambda code: bytes([int(code[1], 8)]), row[1]) for row in rows if len(row) > 1]
+    return [os.fsdecode(point) for point in found if point.startswith(b"/")]
+
+
+class MirrorPlace:
+    """The directory of a mirror as it was when it was locked: its disk may be unmounted since."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._seen = _identity(path)
+
+    def check(self) -> None:
+        """Raises: StorageError, another directory has its path now, or none."""
+        if _identity(self.path) != self._seen:
+            raise StorageError(f"{self.path} is another directory now, as without its disk: mount that one again")
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        seen = os.stat(path)
+    except OSError:
+        return None
+    return seen.st_dev, seen.st_ino
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.backup.backup_counters import BackupCounters
 from topics.store.backup.backup_manifest import backup_ms, backup_names, read_manifest
+from topics.store.backup.backup_mounts import check_mounted, note_mount
 from topics.store.backup.free_places import BACKUPS, taken
 from topics.store.backup.write_backup import BackupWriter
 from topics.store.checkpoint.capture import Capture
@@ -107,7 +108,7 @@ class Backups:
         try:
             try:
                 root = await self._loop.files.to_thread(self._real_root, root, is_base, within)
-                outcome = await self._write(root, is_base=is_base)
+                outcome = await (self._write_base(root) if is_base else self._write_asked(root))
             except (OSError, StorageError, UsageError) as error:
                 outcome = _failure(root, error) if isinstance(error, OSError) else error
             if not is_base:
@@ -171,14 +172,25 @@ class Backups:
             return False
         return True
 
-    async def _write(self, root: str, *, is_base: bool) -> BackupResult:
+    async def _write_base(self, root: str) -> BackupResult:
         capture = await self._capture()
         try:
-            writer = BackupWriter(self._loop, capture, root, lambda: self._stopped)
-            self._writer = None if is_base else writer
-            return await writer.write()
+            return await BackupWriter(self._loop, capture, root, lambda: self._stopped).write()
         finally:
             capture.release()
+
+    async def _write_asked(self, root: str) -> BackupResult:
+        files, lstat, data_dir = self._loop.files, self._loop.ring.lstat, self._config.data_dir
+        await check_mounted(files, lstat, data_dir, root)
+        capture = await self._capture()
+        try:
+            self._writer = BackupWriter(self._loop, capture, root, lambda: self._stopped)
+            made = await self._writer.write()
+        finally:
+            capture.release()
+        with contextlib.suppress(OSError):  # the backup is there; the next one notes it again
+            await note_mount(files, lstat, data_dir, root)
+        return made
 
     async def _capture(self) -> Capture:
         """Return a capture of the end of the next checkpoint."""

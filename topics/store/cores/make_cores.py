@@ -66,6 +66,7 @@ OF_ONE_CORE = (
     "session",
     "reserve",
     "archive",
+    "backup-mounts",
 )
 """Names in a directory of one core, beside its marker and its lock."""
 _OF_A_CORE = (MARKER_NAME, "lock")
