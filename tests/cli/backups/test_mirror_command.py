@@ -252,6 +252,13 @@ def test_a_directory_that_is_no_mirror_is_left_as_it_is(tmp_path: Path) -> None:
         (("mirror", "http://h", "--to", "mirror", "--retain-ms", "9" * 20), "--retain-ms is '99999999999999999999'"),
         (("mirror", "http://h", "--to", "mirror", "--name", "a\nb"), r"--name is 'a\nb': use characters that can be"),
         (("mirror", "http://h", "--to", "mirror", "--name", "a\udcff"), r"--name is 'a\udcff': use characters that"),
+        (("mirror", "http://h", "--to", "mirror", "--name", ""), "--name is '': give a name, or leave it out for that"),
+        (("mirror", "http://h", "--to", "mirror", "--timeline", ""), "--timeline is '': give the name that the mirror"),
+        (
+            ("mirror", "http://h", "--to", "mirror", "--key-file", ""),
+            "--key-file is empty: give it a value, or leave it",
+        ),
+        (("mirror", "--status", "--to", "mirror", "--name", ""), "--name has no effect with --status: leave it out"),
         (("mirror", "http://h", "--to", "mirror", "--json"), "--json has no effect without --status: leave it out"),
         (("mirror", "http://h", "--to", "mirror", "--max-lag-ms", "5"), "--max-lag-ms has no effect without"),
         (("mirror", "http://h", "--status", "--to", "mirror"), "URL has no effect with --status: leave it out"),

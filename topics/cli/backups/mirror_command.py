@@ -76,19 +76,21 @@ def mirror(  # noqa: PLR0917 - typer makes options of them
     json: Annotated[bool, typer.Option("--json", help="With --status: print one JSON object.")] = False,
     metrics: Annotated[bool, typer.Option("--metrics", help="With --status: print metrics for Prometheus.")] = False,
     max_lag_ms: Annotated[int, typer.Option(min=0, help="With --status: exit code 1 beyond it; 0: never.")] = 0,
-    timeline: Annotated[str, typer.Option(help="Follow this log of the server, instead of the one before.")] = "",
+    timeline: Annotated[
+        str | None, typer.Option(help="Follow this log of the server, instead of the one before.")
+    ] = None,
     every_ms: Annotated[int, typer.Option(min=10, max=_DAY_MS, help="Pause between two steps.")] = 1000,
     retain_ms: Annotated[
         int, typer.Option(min=0, max=_RETAIN_MS_MAX, help="Keep so much of the past for `topics restore --at`.")
     ] = 0,
-    name: Annotated[str, typer.Option(help="Name in the server's metrics, by default that of this machine.")] = "",
+    name: Annotated[str | None, typer.Option(help="Name in the server's metrics, by default this machine's.")] = None,
     timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for the next bytes of an answer.")] = 10.0,
     key_file: KeyFile = None,
 ) -> None:
     """Follow a server: copy its topics to a directory as they grow, until this is stopped."""
     check_directory_path("--to", to)
     if status:
-        given = ("URL", url), ("--timeline", timeline), ("--retain-ms", retain_ms), ("--name", name)
+        given = ("URL", url or None), ("--timeline", timeline), ("--retain-ms", retain_ms), ("--name", name)
         _refuse_given(given, "with --status")
         if json and metrics:
             raise UsageError("--json and --metrics are two formats: leave out one of them")
@@ -102,13 +104,11 @@ def mirror(  # noqa: PLR0917 - typer makes options of them
     _refuse_given((("--json", json), ("--metrics", metrics), ("--max-lag-ms", max_lag_ms)), "without --status")
     if not url:
         raise UsageError("no server is named: give its URL, as http://host:4000, or --status")
-    if timeline and not is_timeline_name(timeline):
+    if timeline is not None and not is_timeline_name(timeline):
         raise UsageError(f"--timeline is {timeline[:200]!r}: give the name that the mirror printed when it was refused")
-    if len(name) > NAME_CHARS_MAX:
-        raise UsageError(f"--name has {len(name)} characters: give one of at most {NAME_CHARS_MAX}")
-    if not name.isprintable():
-        raise UsageError(f"--name is {name!r}: use characters that can be printed")
-    name = name or os.uname().nodename
+    name = os.uname().nodename if name is None else _checked_name(name)
+    if key_file is not None and not key_file.strip():
+        raise UsageError("--key-file is empty: give it a value, or leave it out")
     key = key_of(key_file, os.environ) or None
     with options_named({"url": "URL", "attempt_timeout": "--timeout", "key": "--key-file or TOPICS_KEY"}):
         client = ArchiveClient(url, key, mirror=name, quiet_seconds=timeout)
@@ -117,15 +117,26 @@ def mirror(  # noqa: PLR0917 - typer makes options of them
     to = check_free(to)
     with locked_mirror(to) as loop:
         follower = Mirror(loop, source, to, retain_ms=retain_ms)
-        loop.run_task(follower.open(timeline))
+        loop.run_task(follower.open(timeline or ""))
         with contextlib.suppress(KeyboardInterrupt):
             _follow(loop, follower, source, MirrorPlace(to), url=url, every_ms=every_ms)
+
+
+def _checked_name(name: str) -> str:
+    """Return the name that `--name` gives. Raises: UsageError."""
+    if not name.strip():
+        raise UsageError(f"--name is {name!r}: give a name, or leave it out for that of this machine")
+    if len(name) > NAME_CHARS_MAX:
+        raise UsageError(f"--name has {len(name)} characters: give one of at most {NAME_CHARS_MAX}")
+    if not name.isprintable():
+        raise UsageError(f"--name is {name!r}: use characters that can be printed")
+    return name
 
 
 def _refuse_given(options: Iterable[tuple[str, object]], where: str) -> None:
     """Raises: UsageError, an option has a value, and it has no effect."""
     for option, value in options:
-        if value:
+        if value is not None and value is not False and value != 0:
             raise UsageError(f"{option} has no effect {where}: leave it out")
 
 
