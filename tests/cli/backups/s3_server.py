@@ -19,7 +19,7 @@ PAGE = 3
 
 
 class S3Server(ThreadingHTTPServer):
-    """A server with the bucket `bucket`. fault: "" for none; a status with a code; or hang."""
+    """A server with the bucket `bucket`. fault: "" for none; a status with a code; hang; or endless, of lists."""
 
     daemon_threads = True
 
@@ -53,7 +53,7 @@ class _Request(BaseHTTPRequestHandler):
         _, bucket, *rest = unquote(parts.path).split("/", 2)
         key = rest[0] if rest else ""
         self.server.requests.append((self.command, key))
-        if self.server.fault and self.server.faults_left:
+        if self.server.fault not in ("", "endless") and self.server.faults_left:
             self.server.faults_left -= 1
             if self.server.fault == "hang":
                 self.server.released.wait(30)
@@ -97,6 +97,8 @@ class _Request(BaseHTTPRequestHandler):
         prefix, after = query.get("prefix", ""), query.get("continuation-token", "")
         keys = sorted(key for key in self.server.objects if key.startswith(prefix) and key > after)
         page, more = keys[:PAGE], len(keys) > PAGE
+        if self.server.fault == "endless":
+            page, more = sorted(self.server.objects)[:PAGE], True
         token = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if more else ""
         items = "".join(
             f"<Contents><Key>{escape(key)}</Key><Size>{len(self.server.objects[key])}</Size>"

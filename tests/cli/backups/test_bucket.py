@@ -136,6 +136,15 @@ def test_a_store_that_does_not_answer_is_slow(server: S3Server) -> None:
         asyncio.run(bucket.put("k", b"x"))
 
 
+def test_a_list_without_an_end_is_an_error(server: S3Server) -> None:
+    """Every command waited for its last page, and kept all of them in memory."""
+    server.objects["prefix/k/1"] = b"x"
+    server.fault = "endless"
+    bucket = open_bucket("s3://bucket/prefix", QUICK._replace(endpoint=server.url))
+    with pytest.raises(FailedBucketError, match="s3://bucket/prefix/k: the list has an object twice, so it may never"):
+        asyncio.run(bucket.sizes("k"))
+
+
 def test_a_request_that_fails_is_repeated(server: S3Server) -> None:
     server.fault, server.faults_left = "503 SlowDown", 2
     bucket = open_bucket("s3://bucket/prefix", PATIENT._replace(endpoint=server.url))

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from topics.cli.backups.bucket_errors import failure, is_bucket_missing
+from topics.cli.backups.bucket_errors import endless_list, failure, is_bucket_missing
 from topics.common.extras import install_command
 from topics.errors import StorageError, UsageError
 
@@ -174,7 +174,13 @@ class StoreBucket:
         import obstore  # noqa: PLC0415 - an extra
 
         def listed() -> dict[str, int]:
-            return {item["path"]: item["size"] for page in obstore.list(self._store, prefix) for item in page}
+            found: dict[str, int] = {}
+            for page in obstore.list(self._store, prefix):
+                known = len(found)
+                found |= {item["path"]: item["size"] for item in page}
+                if len(found) - known < len(page):
+                    raise endless_list(f"{self._url}/{prefix}")
+            return found
 
         return await self._ask("list", prefix, listed) or {}
 

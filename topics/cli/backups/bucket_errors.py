@@ -31,6 +31,13 @@ def is_bucket_missing(error: Exception) -> bool:
     return "<Code>NoSuchBucket</Code>" in str(error)
 
 
+def endless_list(url: str) -> StorageError:
+    """Return the sentence for a list that has an object twice, so that its pages need not end."""
+    return FailedBucketError(
+        f"{url}: the list has an object twice, so it may never end: check --endpoint, and proxies before the store"
+    )
+
+
 def failure(url: str, action: str, error: Exception, timeout_s: float, endpoint: str = "") -> StorageError:
     """Return the sentence for an exception of obstore.
 
