@@ -6,6 +6,7 @@ it, and leaves out the end of its pass. Nothing but what comes wakes them: what 
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 from collections.abc import Callable
@@ -176,6 +177,97 @@ def test_damaged_frames_and_commands_of_every_kind_mean_the_same_on_both_paths()
         pair.run(random.Random(f"odd {seed}"), odd_pieces)
     assert taken(pair.worlds[0]) > amount(40), "too little was taken for this test to mean anything"
     assert pair.compare() > amount(100)
+
+
+Requests = tuple[tuple[str, str, Any], ...]
+ANEW: Requests = (
+    ("DELETE", "/v0/routers/out", None),
+    ("DELETE", "/v0/routers/in", None),
+    ("DELETE", "/v0/topics/t", None),
+    ("PUT", "/v0/topics/t", {}),
+)
+OTHERS: Requests = (
+    *ANEW,
+    ("PUT", "/v0/topics/t", {"durability": "fsync"}),
+    ("PUT", "/v0/topics/t", {"durability": "ephemeral"}),
+    ("PUT", "/v0/topics/t", {"queue": True}),
+    ("PATCH", "/v0/topics/t", {"cap_records": 2}),
+    ("PATCH", "/v0/topics/t", {"cap_records": 3, "discard": "reject"}),
+    ("PATCH", "/v0/topics/t", {"ttl_ms": 1}),
+    ("POST", "/v0/topics/t/delete", {"before_seq": 3}),
+    ("POST", "/v0/topics/t/delete", {"match": "*"}),
+    ("PUT", "/v0/routers/out", {"source": "t", "dest": "disk"}),
+    ("PUT", "/v0/routers/in", {"source": "disk", "dest": "t"}),
+    ("POST", "/v0/topics/t", {"records": [{"data": "of another"}]}),
+    ("POST", "/v0/topics/disk", {"records": [{"data": "of another"}]}),
+    ("POST", "/v0/topics/t/claim", {"node": "n", "max": 1}),
+    ("PUT", "/v0/topics/t/readers/r", {"from_seq": 1, "holds": True}),
+    ("DELETE", "/v0/topics/t/readers/r", None),
+    ("POST", "/v0/checkpoint", {}),
+    ("POST", "/v0/topics/t/diff", {"limit": 10}),
+    ("GET", "/v0/topics/t", None),
+)
+
+
+@pytest.mark.parametrize("seed", seeds(30))
+def test_what_others_do_between_the_publishes_of_a_client_is_seen_by_the_next_one(seed: int) -> None:
+    """R-WS-1: a streak ends with what it was found for, also if another connection has changed that."""
+    pair, rng = Pair(), random.Random(f"others {seed}")
+    for world in pair.worlds:
+        world.put("t")
+    sockets = [[WebSocket(world), WebSocket(world)] for world in pair.worlds]
+    plain = [world.connect() for world in pair.worlds]
+    for _ in range(40):
+        publishes, who = rng.choice((1, 3, 3, 5)), rng.choice((0, 0, 0, 1))
+        requests = ANEW if rng.random() < 0.25 else tuple(rng.sample(OTHERS, rng.randrange(3)))
+        found: list[Any] = []
+        for world, clients, conn in zip(pair.worlds, sockets, plain, strict=True):
+            answers: list[Any] = []
+            for number in range(publishes):
+                clients[who].send(publish("t", number))
+                (message,) = clients[who].frames(1)
+                answers.append(without_chance(message[1]))
+            answers += [without_chance(conn.request(*request).body) for request in requests]
+            world.settle()
+            found.append(answers)
+        assert found[0] == found[1], (publishes, who, requests)
+    assert taken(pair.worlds[1]) == 0
+    assert taken(pair.worlds[0]) > 3, "too little was taken for this test to mean anything"
+
+
+@pytest.mark.parametrize("ends", ["a stop", "a failed write", "a crash"])
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+def test_a_streak_acknowledges_no_publish_of_which_the_end_of_the_log_has_kept_nothing(
+    ends: str, durability: str
+) -> None:
+    """R-WS-1, R-DUR-1."""
+    world = world_of()
+    world.put("t", durability=durability)
+    client = WebSocket(world)
+    for number in range(5):
+        client.send(publish("t", number))
+        assert client.next()["op"] == "ack"
+    assert taken(world)
+    if ends == "a failed write":
+        world.fail_storage("write", errno.EIO, times=20)
+    client.send(publish("t", 5))
+    if ends == "a stop":
+        assert world.server is not None
+        world.server.stop()
+    if ends != "a crash":
+        world.settle()
+    client._take()
+    acked = [payload for opcode, payload in client.seen if opcode == TEXT and b'"op":"ack"' in payload]
+    assert not acked or ends == "a stop"
+    client.seen.clear()
+    if ends == "a failed write":
+        client.send(publish("t", 6))
+        assert client.next()["op"] == "error"
+        world.heal_storage()
+    world.crash()
+    world.start()
+    head = world.connect().request("GET", "/v0/topics/t", None).json["head_seq"]
+    assert head >= 5 + len(acked)
 
 
 @pytest.mark.parametrize("durability", ["disk", "fsync", "memory"])
