@@ -5,7 +5,8 @@
 The server runs in perf/noted_server.py. Each topic is made by a write of one record, one at a time over 512
 connections. Then it stops, starts, stops, starts again, is killed after a fifth more, starts and stops. Printed for
 each phase: how long it took, the memory of the process at its end, the CPU time of the loop's thread, of its longest
-pass and of the tenth longest, the number of passes above 10 and above 20 ms, and what the longest did.
+pass and of the tenth longest, the number of passes above 10 and above 20 ms, and what the longest did; at the end
+the same of every pass above 20 ms.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from perf.servers import Server, start_topics
 CONNECTIONS = 512
 PAGES = 200
 FOLLOWED = 256
+LONG_MS = 20
+"""CPU time from which a pass is named, with what it did."""
 
 
 class Phase(NamedTuple):
@@ -95,25 +98,48 @@ def scrape(server: Server) -> None:
         server.metrics()
 
 
-def shown(phase: Phase, notes: dict[str, np.ndarray]) -> str:
-    passes = notes["passes"]
-    busy = (passes[1:, 2] - passes[:-1, 3]) / 1e6
-    begins, ends = passes[:-1, 1], passes[1:, 0]
-    within = (ends >= phase.begin_ns) & (begins <= phase.end_ns)
-    ms = np.sort(busy[within])[::-1]
-    if not len(ms):
-        return f"| {phase.name} | - | - | - | - | - | - | - | no pass |"
-    longest = int(np.flatnonzero(within)[busy[within].argmax()])
-    spans = notes["spans"]
-    inside = np.flatnonzero((spans[:, 0] >= begins[longest]) & (spans[:, 1] <= ends[longest]))
-    inside = inside[np.argsort(-spans[inside, 2])][:4]
-    what = "; ".join(f"{notes['spans_labels'][row]} {spans[row, 2] / 1e6:.1f}" for row in inside).replace("|", "/")
-    seconds = (phase.end_ns - phase.begin_ns) / 1e9
-    tenth = ms[min(9, len(ms) - 1)]
-    return (
-        f"| {phase.name} | {seconds:.1f} | {phase.resident_mib:.0f} | {ms.sum() / 1e3:.1f} | {ms[0]:.1f} | {tenth:.1f} "
-        f"| {(ms > 10).sum()} | {(ms > 20).sum()} | {what} |"
-    )
+class Passes:
+    """The passes of a phase by the CPU time that they took, and what they did."""
+
+    def __init__(self, phase: Phase, notes: dict[str, np.ndarray]) -> None:
+        passes = notes["passes"]
+        begins, ends = passes[:-1, 1], passes[1:, 0]
+        within = (ends >= phase.begin_ns) & (begins <= phase.end_ns)
+        ms = ((passes[1:, 2] - passes[:-1, 3]) / 1e6)[within]
+        order = np.argsort(-ms)
+        self.phase = phase
+        self.ms = ms[order]
+        self._begins, self._ends = begins[within][order], ends[within][order]
+        self._spans, self._labels = notes["spans"], notes["spans_labels"]
+
+    def what(self, number: int, most: int) -> str:
+        """Return the longest spans of a pass, and the time that no span has; those within others are spans, too."""
+        spans = self._spans
+        inside = np.flatnonzero((spans[:, 0] >= self._begins[number]) & (spans[:, 1] <= self._ends[number]))
+        upto, rest = 0, self.ms[number]
+        for row in inside[np.lexsort((-spans[inside, 1], spans[inside, 0]))]:
+            if spans[row, 0] >= upto:
+                upto, rest = spans[row, 1], rest - spans[row, 2] / 1e6
+        longest = inside[np.argsort(-spans[inside, 2])][:most]
+        named = [f"{self._labels[row]} {spans[row, 2] / 1e6:.1f}" for row in longest]
+        return "; ".join([*named, f"in no span {rest:.1f}"]).replace("|", "/")
+
+    def row(self) -> str:
+        phase, ms = self.phase, self.ms
+        if not len(ms):
+            return f"| {phase.name} | - | - | - | - | - | - | - | no pass |"
+        seconds = (phase.end_ns - phase.begin_ns) / 1e9
+        tenth = ms[min(9, len(ms) - 1)]
+        return (
+            f"| {phase.name} | {seconds:.1f} | {phase.resident_mib:.0f} | {ms.sum() / 1e3:.1f} | {ms[0]:.1f} "
+            f"| {tenth:.1f} | {(ms > 10).sum()} | {(ms > LONG_MS).sum()} | {self.what(0, 4)} |"
+        )
+
+    def long(self) -> list[str]:
+        """Return a line for each pass that is too long, with when it was and what it did."""
+        at = (self._begins - self.phase.begin_ns) / 1e9
+        numbers = range(int((self.ms > LONG_MS).sum()))
+        return [f"{self.phase.name}, {self.ms[n]:.1f} ms after {at[n]:.2f} s: {self.what(n, 8)}" for n in numbers]
 
 
 def serve(directory: Path, notes: Path, count: int, life: str) -> list[Phase]:
@@ -177,14 +203,18 @@ def main() -> None:
     print("| phase | s | MiB | CPU, s | longest, ms | tenth | above 10 | above 20 | what the longest did, ms |")
     print("|---|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory(dir=options.directory) as name:
+        found_long: list[str] = []
         for life in ("first", "again", "killed", "after a kill"):
             notes = Path(name, "notes.npz")
             phases = serve(Path(name, "topics"), notes, count, life)
             if phases:
                 with np.load(notes) as found:
                     arrays = dict(found)
-                for phase in phases:
-                    print(shown(phase, arrays), flush=True)
+                each = [Passes(phase, arrays) for phase in phases]
+                for one in each:
+                    print(one.row(), flush=True)
+                found_long += [line for one in each for line in one.long()]
+        print(f"passes above {LONG_MS} ms: {len(found_long)}", *found_long, sep="\n")
         for line in Path(name, "topics.log").read_text().splitlines():
             if " INFO " not in line:
                 print(line)
