@@ -188,7 +188,7 @@ fuzz-lane: venv ## the lane beside the general path; MINUTES=n
 	$(BIN)/python -m tests.server.fuzz_lane --minutes $(MINUTES) $(ARGS)
 
 # Workloads of `topics bench` by turns with the peers that are here; WORKLOADS: others of `topics bench list`.
-WORKLOADS ?= write-lone write-64 write-batch read-one tail-empty deliver-sse deliver-ws embedded-append embedded-batch
+WORKLOADS ?= write-lone write-64 write-batch write-sustained read-one tail-empty deliver-sse deliver-ws embedded-append embedded-batch
 bench-peers: venv ## `topics bench` beside other systems; WORKLOADS=names
 	$(BIN)/topics bench run $(WORKLOADS) --peers auto $(ARGS)
 

@@ -71,6 +71,7 @@ class LoadSpec:
     topic: str = ""
     hears_itself: bool = True
     heartbeat_ms: int = 15_000
+    may_be_throttled: bool = False
     call: str = "append"
 
 
@@ -186,6 +187,7 @@ _SECTIONS: dict[str, dict[str, NumberRule | ChoiceRule | str]] = {
         "topic": ChoiceRule(("", "destination"), "what is watched: the topic, or the first destination"),
         "hears_itself": "true, or false: people leave their own records out",
         "heartbeat_ms": NumberRule(1000, 60_000, "interval of heartbeats"),
+        "may_be_throttled": "true, or false: answers 429 of a limit are counted, and are no errors",
         "call": ChoiceRule(("append", "append_many"), "call of the library"),
     },
 }  # fmt: skip

@@ -214,3 +214,17 @@ def test_a_short_run_of_each_workload_holds_its_checks(workload: Workload, tmp_p
     short = replace(short, fill=fill, loads=loads, sweep=sweep)
     result = run(short, [own_side(short, "", "", VERIFY)], tmp_path)
     assert result.failures() == []
+
+
+def test_writes_for_minutes_are_measured_at_the_bound_of_the_log(tmp_path: Path) -> None:
+    """A server refuses some of them there, which is no error of the run."""
+    (workload,) = (one for one in built_in() if one.name == "write-sustained")
+    assert workload.loads[0].may_be_throttled
+    assert workload.run.warmup + workload.run.seconds == 120
+    assert workload.run.warmup == workload.run.seconds, "the second half is measured"
+    small = {"TOPICS_MAX_LOG_BYTES": str(4 << 20), "TOPICS_CHECKPOINT_WAL_BYTES": str(1 << 20)}
+    short = replace(with_run(workload, 0.3, 0.2, 1), server=small)
+    result = run(short, [own_side(short, "", "", VERIFY)], tmp_path)
+    assert result.failures() == []
+    (load,) = result.document["cases"][0]["sides"][0]["rounds"][0]["loads"].values()
+    assert load["records"] > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import threading
 
@@ -108,6 +109,25 @@ def test_an_answer_that_is_an_error_is_counted_and_its_records_are_not_acknowled
     assert figures.groups[0].errors == figures.groups[0].all_requests > 0
     assert not figures.acked.any()
     assert "503" in figures.error
+
+
+def test_writes_that_a_limit_refuses_are_counted_and_come_again_with_their_numbers() -> None:
+    """A server whose log is at its bound refuses some; a run of minutes would use up its numbers."""
+    refused = itertools.cycle((True, True, False))
+    seen: list[bytes] = []
+
+    def answer(data: bytes) -> bytes:
+        seen.append(re.findall(rb'"n":(\d{16})', data)[0])
+        return http_answer(b"{}", 429) if next(refused) else http_answer(b"{}")
+
+    with scripted_server(answer) as port:
+        figures = run(port, LoadGroup("w", 1, (WRITE,), may_be_throttled=True))
+    (group,) = figures.groups
+    assert group.errors == 0
+    assert group.throttled == group.all_requests - group.all_requests // 3
+    assert group.all_records == figures.acked.sum() == group.all_requests // 3 > 0
+    assert group.steps["answer"].total == group.requests
+    assert len(set(seen)) == -(-len(seen) // 3)
 
 
 def test_what_is_due_in_the_warm_up_is_not_measured() -> None:

@@ -42,6 +42,7 @@ struct conn {
     struct tp_load_group *group;
     struct filled *messages; /* those of its steps */
     int fd, busy, stopped;
+    int again;                            /* the next request has the numbers of the last, which was throttled */
     int64_t step, number, first_number; /* first_number: of the request in flight */
     uint64_t due, sent_at;
     size_t head_len;         /* bytes of the head of an answer so far */
@@ -257,10 +258,14 @@ static int send_request(struct run *run, struct conn *c, uint64_t due)
         }
     }
     if (f->topic) put_digits(f->topic, 8, (uint64_t)(group->next_topic++ % group->topics));
-    if (load->next_number + f->label_count > load->numbers_max) return fail(run, "more records than a run may have");
-    c->first_number = load->next_number;
+    if (!c->again) { /* else no server has its records */
+        c->first_number = load->next_number;
+        load->next_number += f->label_count;
+    }
+    c->again = 0;
+    if (load->next_number > load->numbers_max) return fail(run, "more records than a run may have");
     for (int64_t i = 0; i < f->label_count; i++) {
-        put_digits(f->labels[i] + 4, 16, number_base + (uint64_t)load->next_number++);
+        put_digits(f->labels[i] + 4, 16, number_base + (uint64_t)(c->first_number + i));
         put_digits(f->labels[i] + 25, 19, stamp_base + due);
     }
     c->head_len = 0;
@@ -298,6 +303,8 @@ static uint64_t send_due(struct run *run, uint64_t now)
     return spare;
 }
 
+enum { ANSWER_TAKEN, ANSWER_REFUSED, ANSWER_THROTTLED };
+
 static int answered(struct run *run, struct conn *c, int refused, const char *text, size_t len)
 {
     struct tp_load *load = run->load;
@@ -308,7 +315,10 @@ static int answered(struct run *run, struct conn *c, int refused, const char *te
     int measured = c->due >= run->measured && c->due < run->end;
     c->busy = 0;
     group->all_requests++;
-    if (refused) {
+    if (refused == ANSWER_THROTTLED) {
+        group->throttled++;
+        c->again = group->steps == 1;
+    } else if (refused) {
         if (group->errors++ == 0 && !load->error[0])
             snprintf(load->error, sizeof load->error, "an answer that is an error: %.*s", (int)(len < 300 ? len : 300), text);
     } else {
@@ -323,7 +333,7 @@ static int answered(struct run *run, struct conn *c, int refused, const char *te
             group->records += (uint64_t)f->label_count;
         }
     }
-    note_time(run, group, histogram, 0, c->due, now);
+    if (refused != ANSWER_THROTTLED) note_time(run, group, histogram, 0, c->due, now);
     if (measured && group->samples && group->sample_count < group->sample_room) {
         uint64_t *row = group->samples + 3 * group->sample_count++;
         row[0] = c->due; row[1] = c->sent_at; row[2] = now;
@@ -381,7 +391,10 @@ static int consume_http(struct run *run, struct conn *c, const char *data, size_
         }
         data += used;
         len -= used;
-        if (c->left == 0 && answered(run, c, c->head[9] != '2', c->head, c->head_len)) return -1;
+        if (c->left) continue;
+        int refused = c->head[9] != '2' ? ANSWER_REFUSED : ANSWER_TAKEN;
+        if (refused && c->group->may_be_throttled && !strncmp(c->head + 9, "429", 3)) refused = ANSWER_THROTTLED;
+        if (answered(run, c, refused, c->head, c->head_len)) return -1;
     }
     return 0;
 }
@@ -427,16 +440,16 @@ static int consume(struct run *run, struct conn *c, size_t len)
             send_all(run, c->fd, group->pong, strlen(group->pong)))
             return -1;
         if (group->refused) refused = memmem(begin, (size_t)(end - begin), group->refused, strlen(group->refused));
-        if (refused && c->busy && answered(run, c, 1, refused, (size_t)(end - refused))) return -1;
+        if (refused && c->busy && answered(run, c, ANSWER_REFUSED, refused, (size_t)(end - refused))) return -1;
         while (c->busy && (found = memmem(answers, (size_t)(end - answers), group->answer, size))) {
             answers = found + size;
-            if (answered(run, c, 0, found, size)) return -1;
+            if (answered(run, c, ANSWER_TAKEN, found, size)) return -1;
         }
     } else if (group->message_count) {
         int refused = group->refused && len >= strlen(group->refused) && !memcmp(data, group->refused, strlen(group->refused));
         if (group->end == TP_END_BYTES) c->left -= (int64_t)len;
         else for (size_t i = 0; i < len; i++) c->left -= data[i] == '\n';
-        if (c->busy && (c->left <= 0 || refused) && answered(run, c, refused, data, len)) return -1;
+        if (c->busy && (c->left <= 0 || refused) && answered(run, c, refused ? ANSWER_REFUSED : ANSWER_TAKEN, data, len)) return -1;
     }
     c->carried = (size_t)(end - begin) < CARRY_ROOM ? (size_t)(end - begin) : CARRY_ROOM;
     memcpy(c->carry, end - c->carried, c->carried);

@@ -67,6 +67,7 @@ struct tp_load_group {
     int64_t hears, hears_itself; /* labels that arrive are deliveries; of records of its own connection, too */
     int64_t shares;            /* its connections share the records: each arrives once, at one of them */
     int64_t waits;             /* its requests wait for records: the last ones are not waited for */
+    int64_t may_be_throttled;  /* an HTTP answer 429 is no error: a limit of the server */
     int64_t most_requests;     /* it stops after so many; 0: it does not */
     int64_t stops_empty;       /* a connection stops when an answer has nothing to take for the next step */
     uint8_t *seen;             /* of a group that shares: how often each number has arrived, numbers_max of them */
@@ -79,7 +80,7 @@ struct tp_load_group {
     uint64_t sent;
     uint64_t requests, records, deliveries, bytes; /* measured: answers, records in them, deliveries; bytes received */
     uint64_t all_requests, all_records, all_deliveries; /* with the warm-up and the end */
-    uint64_t errors, unsent;
+    uint64_t errors, throttled, unsent;
     uint64_t fewest, most;     /* records that one connection wrote or received */
     uint64_t wrong;            /* connections that did not hear exactly what was acknowledged on their channel */
 };

@@ -15,7 +15,7 @@ from topics.bench.load.latency_histogram import SLOTS, LatencyHistogram
 from topics.bench.load.load_plan import LoadGroup, LoadMessage
 from topics.errors import TopicsError
 
-NUMBERS_MAX = 1 << 27
+NUMBERS_MAX = 1 << 29
 """Records of one run. Their marks take memory only as far as they are used."""
 SPARE_FILES = 200
 PHASES = ("connecting", "running", "draining", "done")
@@ -42,6 +42,7 @@ class GroupFigures:
     all_records: int
     all_deliveries: int
     errors: int
+    throttled: int
     unsent: int
     wrong: int
     fewest: int
@@ -234,6 +235,7 @@ class LoadClient:
             "shares": group.shares,
             "waits": group.waits,
             "stops_empty": group.stops_empty,
+            "may_be_throttled": group.may_be_throttled,
             "most_requests": group.most_requests,
             "sample_room": group.samples,
             **pointers,
@@ -255,6 +257,7 @@ class LoadClient:
             group.all_records,
             group.all_deliveries,
             group.errors,
+            group.throttled,
             group.unsent,
             group.wrong,
             group.fewest,

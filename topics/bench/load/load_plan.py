@@ -70,6 +70,7 @@ class LoadGroup:
     marks: bool = False
     waits: bool = False
     stops_empty: bool = False
+    may_be_throttled: bool = False
     most_requests: int = 0
     samples: int = 0
 

@@ -18,8 +18,10 @@ SETTLE_NS = 30_000_000_000
 
 def answer_checks(workload: Workload, groups: list[LoadGroup], figures: LoadFigures) -> list[BenchCheck]:
     """Check what the load client itself has seen: errors, and what readers were sent."""
-    errors = sum(group.errors for group in figures.groups)
+    errors, throttled = (sum(getattr(group, name) for group in figures.groups) for name in ("errors", "throttled"))
     detail = f"{errors:,} answers were errors{': ' + figures.error if errors else ''}"
+    if throttled:
+        detail += f"; {throttled:,} writes met a limit of the server"
     found = [BenchCheck("every answer is a success", not errors, detail)]
     plans = {plan.name: plan for plan in groups}
     for spec, group in zip(workload.loads, figures.groups, strict=True):

@@ -60,7 +60,14 @@ class TopicsLoads:
         rows = b",".join([b'{"data":' + labelled_json(spec.bytes) + b"}"] * spec.batch)
         name = self.topic if spec.topics == 1 else f"{self.topic}-{TOPIC_NUMBER.decode()}"
         message = self._request(f"/v0/topics/{name}?return_seqs=false", b'{"records":[' + rows + b"]}")
-        return LoadGroup(spec.name, spec.connections, (message,), rate=spec.rate, topics=spec.topics)
+        return LoadGroup(
+            spec.name,
+            spec.connections,
+            (message,),
+            rate=spec.rate,
+            topics=spec.topics,
+            may_be_throttled=spec.may_be_throttled,
+        )
 
     def _read(self, spec: LoadSpec) -> LoadGroup:
         most = self.workload.fill.records - spec.limit
