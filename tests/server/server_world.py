@@ -36,6 +36,9 @@ class ServedFakeEngine(FakeEngine):
         self.states = []
         self.shutting_down = False
 
+    def hold_reads_while(self, is_memory_short: Callable[[], bool]) -> None:
+        self.is_memory_short = is_memory_short
+
     def begin_shutdown(self) -> None:
         self.shutting_down = True
         if self.at_shutdown is not None:

@@ -951,6 +951,20 @@ MUTANTS = (
         "tests/engine/delivery/test_cohort.py",
     ),
     _one(
+        "a read that uses up no more than the bytes of its pass",
+        "engine/shared/read_turns.py",
+        "max(min(self._left, 0), -_DEBT_PASSES * self._budget) + self._budget",
+        "self._budget",
+        "tests/engine/read/test_read_turns.py",
+    ),
+    _one(
+        "reads that begin while the memory for clients is used up",
+        "engine/shared/read_turns.py",
+        "        if is_short:\n",
+        "        if False:\n",
+        "tests/engine/read/test_read_turns.py",
+    ),
+    _one(
         "what callbacks of a commit stage left to the next pass, which may not come",
         "store/wal/shard.py",
         "            if not (state.is_only and self.staging.is_empty):\n",

@@ -60,6 +60,11 @@ class MemoryReturns:
         """Return the number of memories that are not returned yet."""
         return len(self._waiting)
 
+    @property
+    def bytes(self) -> int:
+        """Bytes that are not returned yet; what others hold, too, is among them."""
+        return self._bytes
+
     def take(self, memory: Sized) -> None:
         """Return memory to the system in the next passes, if no other code uses it any more.
 
@@ -100,10 +105,15 @@ class GrowthWatch:
     once in a row.
     """
 
-    def __init__(self, most: int, on_growth: Callable[[], None]) -> None:
+    def __init__(self, most: int, on_growth: Callable[[], None], bound: int = 0) -> None:
+        """bound: bytes held for clients that leave no memory for others; 0: there are none."""
         global _growth  # noqa: PLW0603 - any code may hold memory for a client
         self._most = most
         self._left = most
+        self._bound = bound
+        self._noted = 0
+        self._others = 0
+        """Bytes that are held besides those noted so far, less the noted ones that are freed."""
         self._last = 0
         """The identity of the bytes noted last. If others have it later, those are freed, and no
         more is held than was counted.
@@ -115,10 +125,27 @@ class GrowthWatch:
         if id(data) == self._last:
             return
         self._last = id(data)
+        self._noted += size
         self._left -= size
         if self._left < 0:
             self._last, self._left = 0, self._most
             self._on_growth()
+
+    def begin_look(self) -> Callable[[int], None]:
+        """Begin to look at all clients. The result is called with the bytes that they hold.
+
+        Bytes that come meanwhile count in addition, as those after it.
+        """
+        noted = self._noted
+
+        def found(held: int) -> None:
+            self._others = held - noted
+
+        return found
+
+    def is_short(self, returning: int) -> bool:
+        """Return whether no more may be held. returning: bytes that are being freed."""
+        return 0 < self._bound < self._others + self._noted + returning
 
 
 def note_held(data: Sized, size: int = 0) -> None:

@@ -604,6 +604,10 @@ class Engine:
         return wait.cancel
 
     # --- load --------------------------------------------------------------------------------------------------------
+    def hold_reads_while(self, is_memory_short: Callable[[], bool]) -> None:
+        """Begin no read in a pass at whose beginning the memory for clients is used up."""
+        self._core.turns.hold_while(is_memory_short)
+
     def spend_reading(self, size: int) -> None:
         """Count bytes towards those that the reads of this pass may render."""
         self._core.turns.spend(size)

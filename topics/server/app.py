@@ -222,6 +222,7 @@ class Server:
                 self._end(1)
             return
         self._backend = backend
+        backend.engine.hold_reads_while(self._sweep.is_memory_short)
         if self._stopping:
             return
         self.service.serve(backend.engine)

@@ -20,6 +20,8 @@ from topics.store.wal.log_bound import LogBound
 class ServedEngine(EngineApi, Protocol):
     """An engine, with the calls that a server needs besides those of the handlers."""
 
+    def hold_reads_while(self, is_memory_short: Callable[[], bool]) -> None: ...
+
     def begin_shutdown(self) -> None:
         """Answer long polls with the records that they have."""
 

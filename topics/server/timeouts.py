@@ -17,7 +17,7 @@ from email.utils import formatdate
 from heapq import merge
 from typing import Protocol
 
-from topics.common.memory import GrowthWatch
+from topics.common.memory import GrowthWatch, MemoryReturns
 from topics.config import Config
 from topics.http.wire.response import ResponseWriter
 from topics.http.wire.transport import Waits
@@ -45,6 +45,7 @@ class SweptService(Protocol):
 
     tick: int
     writer: ResponseWriter
+    memory_returns: MemoryReturns
 
 
 class Sweep:
@@ -87,9 +88,19 @@ class Sweep:
         """The look over all connections that is in progress."""
         self._is_due = False
         """Whether a second has passed meanwhile: another look follows."""
+        self._has_grown = False
+        """Whether much has come during the look: the memory is looked at again after it."""
         self._growth: GrowthWatch | None = None
         if self._max_bytes:
-            self._growth = GrowthWatch(self._max_bytes // _GROWTH_PARTS, self._on_growth)
+            part = self._max_bytes // _GROWTH_PARTS
+            self._growth = GrowthWatch(part, self._on_growth, self._max_bytes + part)
+
+    def is_memory_short(self) -> bool:
+        """Return whether what is held for clients, or for none any more, has used up its bound.
+
+        What was dropped is used until it is returned to the system.
+        """
+        return self._growth is not None and self._growth.is_short(self._service.memory_returns.bytes)
 
     def start(self) -> None:
         self._set_date()
@@ -118,8 +129,9 @@ class Sweep:
         self._loop.call_later(0, self._look_at_memory)
 
     def _look_at_memory(self) -> None:
+        self._has_grown = self._looks is not None
         if not self._stopped and self._looks is None:
-            self._go_on(self._shed(self._loop.pinned()))
+            self._go_on(self._weigh())
 
     def _look_again(self) -> None:
         self._is_due = False
@@ -135,6 +147,8 @@ class Sweep:
             self._loop.call_later(0, lambda: self._go_on(looks))
         elif self._is_due:
             self._loop.call_later(0, self._look_again)
+        elif self._has_grown:
+            self._loop.call_later(0, self._look_at_memory)
 
     def _set_date(self) -> None:
         self._service.writer.set_date(formatdate(self._loop.clock.now_ms() / 1000, usegmt=True).encode())
@@ -142,6 +156,7 @@ class Sweep:
     def _check(self) -> Steps:
         tick = self._service.tick
         pinned = self._loop.pinned()
+        found = None if self._growth is None else self._growth.begin_look()
         held = sum(pinned.values())
         for number, conn in enumerate(self._connections(), 1):
             if conn.phase < CLOSING:
@@ -151,13 +166,17 @@ class Sweep:
                 except Exception:
                     _log.exception("looking at connection %d failed by a bug of ours; it is closed", conn.id)
                     conn.abort()
+            else:
+                held += _held_at_end(conn)
             if number % CONNECTIONS_A_PASS == 0:
                 yield
         self._stalls.forget_others()
         if self._pace is not None:
             self._pace.forget_others()
         if 0 < self._max_bytes < held:
-            yield from self._shed(pinned)
+            yield from self._weigh()
+        elif found is not None:
+            found(held)
 
     def _look_at(self, conn: Connection, tick: int) -> int:
         """Close a connection that has kept the server waiting too long; return its held bytes."""
@@ -175,23 +194,32 @@ class Sweep:
             conn.close()
         return held
 
-    def _shed(self, pinned: dict[int, int]) -> Steps:
+    def _weigh(self) -> Steps:
+        """Count the memory held for clients, and bring it within its limit."""
+        found = None if self._growth is None else self._growth.begin_look()
+        held = yield from self._shed(self._loop.pinned())
+        if found is not None:
+            found(held)
+
+    def _shed(self, pinned: dict[int, int]) -> Generator[None, None, int]:
         """Drop the largest connections until the memory held for clients is within its limit.
 
-        Connections without an admitted request are dropped first, so that a client without a key
-        cannot cause others to be dropped.
+        Return the bytes held by the others. Connections without an admitted request are dropped
+        first, so that a client without a key cannot cause others to be dropped.
 
         pinned: bytes that pending sends hold in addition, by send_data.
         """
+        held = 0
         shares = SharedOut()
         rows: list[tuple[int, Connection]] = []
         for number, conn in enumerate(self._connections(), 1):
             if conn.phase < CLOSING:
                 shares.add(len(rows), conn)
                 rows.append((_held_for(conn) + pinned.get(conn.send_data, 0), conn))
+            else:
+                held += _held_at_end(conn)
             if number % CONNECTIONS_A_PASS == 0:
                 yield
-        held = 0
         lines: list[list[tuple[int, Connection]]] = []
         for first in range(0, len(rows), CONNECTIONS_A_PASS):
             line = [
@@ -202,8 +230,6 @@ class Sweep:
             line.sort(key=_first_to_go, reverse=True)
             lines.append(line)
             yield
-        if held <= self._max_bytes:
-            return
         dropped = work = 0
         for size, conn in merge(*lines, key=_first_to_go, reverse=True):
             if held <= self._max_bytes:
@@ -219,6 +245,7 @@ class Sweep:
                 yield
         if dropped:
             _log.warning("%d connections dropped: clients held over %d bytes of memory", dropped, self._max_bytes)
+        return held
 
 
 def _first_to_go(row: tuple[int, Connection]) -> tuple[bool, int]:
@@ -251,6 +278,11 @@ class SharedOut:
         """Return the correction of a row; 0 for most. All rows have been added."""
         users = self._users
         return sum(size // users[id(whole)] - left for whole, size, left in self._sends.get(row, ()))
+
+
+def _held_at_end(conn: Connection) -> int:
+    """Return the bytes that a connection holds until its last operation has completed."""
+    return sum(memoryview(part.obj if isinstance(part, memoryview) else part).nbytes for part in conn.large_sends())
 
 
 def _held_for(conn: Connection) -> int:

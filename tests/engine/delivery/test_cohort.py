@@ -77,9 +77,10 @@ def test_readers_with_equal_options_are_served_in_the_pass_of_the_write(h: Harne
 
 
 def test_a_lone_reader_is_served_in_the_pass_of_the_write() -> None:
-    h = Harness(pass_read_bytes=1)
+    h = Harness(pass_read_bytes=20_000)
     h.put()
     reader = Reader(h).follow()
+    h.engine.flush()
     h.start_append(records("a"))
     h.engine.flush()
     h.store.log.commit(None)

@@ -16,7 +16,7 @@ from topics.common import memory
 from topics.common.memory import GrowingBytes, GrowthWatch, note_held
 from topics.config import tiny_config
 from topics.engine.values.results import DiffResult
-from topics.loop.connection import CLOSED, OPEN, Connection
+from topics.loop.connection import CLOSED, CLOSING, OPEN, Connection
 from topics.server.timeouts import CONNECTIONS_A_PASS, DROPS_A_PASS, Sweep
 
 DIFF = (
@@ -35,6 +35,7 @@ class Peer:
         self.held_bytes = held_bytes
         self.owned = False
         self.looks = 0
+        self.large: list[memoryview] = []
         self.state = SimpleNamespace(
             arriving=(), held_bytes=0, patient=False, admitted=True, overdue=self.look, large_writes=lambda: ()
         )
@@ -43,8 +44,8 @@ class Peer:
         self.looks += 1
         return False
 
-    def large_sends(self) -> list[bytes]:
-        return []
+    def large_sends(self) -> list[memoryview]:
+        return self.large
 
     def abort(self) -> None:
         self.phase = CLOSED
@@ -163,6 +164,28 @@ def test_connections_that_hold_too_much_are_dropped_some_a_pass() -> None:
     assert dropped[-1] == 4 * DROPS_A_PASS
 
 
+def test_what_ended_connections_still_hold_is_counted() -> None:
+    peers = [Peer(number, 1000) for number in range(3)]
+    peers[0].phase = CLOSING
+    peers[0].large = [memoryview(bytes(5000))[:10]]
+    sweep, loop = swept(peers, max_client_bytes=16_000)
+    loop.advance_ms(1000)
+    assert sweep._growth is not None
+    assert not sweep._growth.is_short(10_000)
+    assert sweep._growth.is_short(10_001), "5,000 for the first, as its end is not complete, and a sixteenth more"
+
+
+def test_what_comes_during_a_look_is_looked_at_after_it() -> None:
+    peers = [Peer(number, 0) for number in range(2 * CONNECTIONS_A_PASS)]
+    _sweep, loop = swept(peers, max_client_bytes=160_000)
+    loop.advance_ms(1000)
+    peers[0].held_bytes = 200_000
+    note_held(bytes(10_001))
+    for _ in range(15):
+        loop.advance_ms(0)
+    assert peers[0].phase == CLOSED, "a second before the next look"
+
+
 def test_what_clients_are_sent_is_counted_before_a_second_has_passed() -> None:
     world = World(max_client_bytes=2_000_000, http_lane="off").start()
     readers = [world.connect() for _ in range(20)]
@@ -173,6 +196,20 @@ def test_what_clients_are_sent_is_counted_before_a_second_has_passed() -> None:
         done(DiffResult(b"%d" % number * 300_000, 1, 9, 9, 1, None, 0, 0))
     world.run_ms(20)
     assert 0 < sum(conn.outbound_bytes for conn in world.loop._traffic.connections()) <= 2_000_000
+
+
+def test_the_engine_learns_whether_the_memory_for_clients_is_used_up() -> None:
+    world = World(max_client_bytes=2_000_000, http_lane="off").start()
+    readers = [world.connect() for _ in range(20)]
+    for client in readers:
+        assert client.ask(DIFF) == []
+    is_short = world.backend.engine.is_memory_short
+    assert not is_short()
+    for number, done in enumerate(world.backend.engine.waiting):
+        done(DiffResult(b"%d" % number * 300_000, 1, 9, 9, 1, None, 0, 0))
+    assert is_short()
+    world.run_ms(1000)
+    assert not is_short(), "some were dropped, and what they held has been returned"
 
 
 def test_a_growth_is_told_of_after_so_many_bytes_and_what_is_shared_counts_once(

@@ -7,6 +7,10 @@ from collections.abc import Callable
 
 from topics.engine.values.ports import TimersPort
 
+_DEBT_PASSES = 16
+"""Passes at most for which a read uses up the budget, besides its own: the largest one does so."""
+_SHORT_NS = 1_000_000
+"""Time after which reads that wait for memory are looked at again; its return makes passes, too."""
 BYTES_TO_MAKE = 16_384
 """A dormant topic that is made counts as a read that renders so much: some 80 us."""
 
@@ -14,9 +18,10 @@ BYTES_TO_MAKE = 16_384
 class ReadTurns:
     """Begins a read at once while the pass has bytes left; other reads wait in order.
 
-    budget: bytes of records (as in the log) that the reads of a pass may render, 0 = unlimited; the
-    read that exceeds it is completed. The budget is counted in bytes instead of time, so that a run
-    of the simulator takes the same turns as a server under load.
+    budget: bytes of records (as in the log) that the reads of a pass may render, 0 = unlimited. The
+    read that exceeds it is completed, at the expense of the next passes. No read begins while the
+    memory for clients is used up. The budget is counted in bytes instead of time, so that a run of
+    the simulator takes the same turns as a server under load.
     """
 
     def __init__(self, loop: TimersPort, budget: int) -> None:
@@ -24,6 +29,11 @@ class ReadTurns:
         self._budget = budget or 1 << 62
         self._left = self._budget
         self._waiting: deque[Callable[[], None]] = deque()
+        self._is_memory_short: Callable[[], bool] = _never
+
+    def hold_while(self, is_memory_short: Callable[[], bool]) -> None:
+        """Begin no read in a pass at whose beginning the memory for clients is used up."""
+        self._is_memory_short = is_memory_short
 
     def __len__(self) -> int:
         """Return the number of waiting reads."""
@@ -59,16 +69,23 @@ class ReadTurns:
 
     def next_pass(self) -> None:
         """End the pass: continue the waiting reads with the budget of the next one."""
-        self._left = self._budget
-        if not self._waiting:
+        if self._left == self._budget and not self._waiting:
             return
+        self._left = max(min(self._left, 0), -_DEBT_PASSES * self._budget) + self._budget
+        is_short = self._is_memory_short()
+        if is_short:
+            self._left = min(self._left, 0)
         while self._waiting and self._left > 0:
             self._waiting.popleft()()
         if self._waiting:
-            self._ask_for_a_pass()
+            self._ask_for_a_pass(_SHORT_NS if is_short else 0)
 
-    def _ask_for_a_pass(self) -> None:
-        self._loop.call_later(0, _nothing)
+    def _ask_for_a_pass(self, after_ns: int = 0) -> None:
+        self._loop.call_later(after_ns, _nothing)
+
+
+def _never() -> bool:
+    return False
 
 
 def _nothing() -> None:
