@@ -965,6 +965,13 @@ MUTANTS = (
         "tests/engine/read/test_read_turns.py",
     ),
     _one(
+        "woken claims that take no turns",
+        "engine/queue/claim_wait.py",
+        "            self._claims.core.turns.take(self._on_turn)\n",
+        "            self._on_turn()\n",
+        "tests/engine/queue/test_claim_wait.py",
+    ),
+    _one(
         "what callbacks of a commit stage left to the next pass, which may not come",
         "store/wal/shard.py",
         "            if not (state.is_only and self.staging.is_empty):\n",

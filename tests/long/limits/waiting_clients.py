@@ -1,5 +1,7 @@
 """Many clients that one write wakes, each of which leaves out names of its own: no two share a read.
 
+Those of a queue get jobs of their own instead, ten each where others have more names.
+
     python -m tests.long.limits.waiting_clients [--clients 800] [--names 999] [--only KIND]
 
 Printed: the CPU time of the loop's thread in the longest pass of a real server, by the kind of the clients. The exit
@@ -24,7 +26,15 @@ from tests.ws.frame_client import TEXT, frame
 
 TOPIC = "awaited"
 _RUNS = 2
-SETTINGS = {"max_watch_sessions": 0, "max_watch_sessions_per_key": 0}
+_JOBS = 10
+"""Most jobs of a client of a queue: one write has those of all."""
+SETTINGS = {
+    "max_watch_sessions": 0,
+    "max_watch_sessions_per_key": 0,
+    "max_sse_connections_per_key": 0,
+    "max_batch_records": 10_000,
+    "max_body_bytes": 1 << 20,
+}
 
 
 def _event_stream(world: World, nodes: list[str]) -> Connection:
@@ -47,11 +57,27 @@ def _long_poll(world: World, nodes: list[str]) -> Connection:
     return world.connect().start("POST", f"/v0/topics/{TOPIC}/diff", body)
 
 
+def _jobs_stream(world: World, nodes: list[str]) -> Connection:
+    link = world.connect()
+    path = f"/v0/topics/{TOPIC}/work?node={nodes[0]}&max={len(nodes[:_JOBS])}"
+    link.start("GET", path, headers={"Accept": "text/event-stream"})
+    assert link.head(ANSWER_MS).status == 200
+    return link
+
+
+def _claim(world: World, nodes: list[str]) -> Connection:
+    body = {"node": nodes[0], "max": len(nodes[:_JOBS]), "wait_ms": 30_000}
+    return world.connect().start("POST", f"/v0/topics/{TOPIC}/claim", body)
+
+
 KINDS: dict[str, Callable[[World, list[str]], Connection]] = {
     "event streams": _event_stream,
     "WebSockets": _websocket,
     "long polls": _long_poll,
+    "streams of jobs": _jobs_stream,
+    "claims": _claim,
 }
+OF_QUEUES = frozenset({"streams of jobs", "claims"})
 
 
 class Waiting:
@@ -59,15 +85,17 @@ class Waiting:
 
     def __init__(self, world: World, kind: str, clients: int, names: int) -> None:
         self._world = world
-        world.put(TOPIC)
+        is_queue = kind in OF_QUEUES
+        self._written = clients * min(names, _JOBS) if is_queue else 1
+        world.put(TOPIC, **({"type": "queue"} if is_queue else {}))
         self._links = [KINDS[kind](world, [f"{at}-{name:0100d}" for name in range(names)]) for at in range(clients)]
         world.settle()
         for link in self._links:
             link.take_bytes()
 
     def wake(self) -> None:
-        """Write one record, and wait until each client has got it."""
-        self._world.write(TOPIC, "news")
+        """Make one write, and wait until each client has got a record of it."""
+        self._world.write(TOPIC, *["news"] * self._written)
         left = dict.fromkeys(self._links, b"")
 
         def arrived() -> bool:
@@ -107,7 +135,7 @@ def main() -> int:
     parser.add_argument("--only", choices=list(KINDS))
     options = parser.parse_args()
     limit_ms, over = float(os.environ.get("TOPICS_LIMITS_MS", "20")), 0
-    print("| clients | names of each | longest pass, ms of CPU |\n|---|---|---|")
+    print("| clients | names, or jobs, of each | longest pass, ms of CPU |\n|---|---|---|")
     for kind in [options.only] if options.only else KINDS:
         for names in map(int, options.names.split(",")):
             longest_ms = min(measure(kind, options.clients, names) for _ in range(_RUNS))

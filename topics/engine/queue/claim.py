@@ -38,6 +38,13 @@ from topics.engine.write.retention import ExpiryCore, when_retained
 from topics.errors import CorruptError, RequestError, StorageError, TopicsError
 from topics.store.read.render_json import Payload
 
+BYTES_A_LOOK = 256
+"""Share of a pass's budget for reads that a look takes which finds no jobs: a microsecond."""
+_BYTES_A_CLAIM, _BYTES_AN_ANSWER = 4096, 12_288
+"""Shares that a claim takes at its beginning, and when it has jobs, besides their records."""
+_BYTES_A_JOB, _BYTES_A_SINGLE = 2048, 6144
+"""Shares that a job takes in one answer with others, and one that is rendered by itself."""
+
 
 class ClaimCore(AlarmCore, LeaseLogCore, LookupCore, ExpiryCore, LeaseIdsCore, Protocol):
     """The part of the core that claims need."""
@@ -187,6 +194,7 @@ class Pass:
         """Poison jobs that are passed over, since others could not be moved; None: none failed."""
 
     def begin(self) -> None:
+        self._core.turns.spend(_BYTES_A_CLAIM * len(self._claims))
         if self._core.closing:
             self._put_stuck_back()
             self._answer_empty()
@@ -348,11 +356,13 @@ class Delivery:
             self._answer()
             return
         read = self._read = read_of(self._core.reader, self._topic, jobs)
+        singly = self._claim.holder is not None or self._claim.with_attempts
+        a_job = _BYTES_A_SINGLE if singly else _BYTES_A_JOB
+        self._core.turns.spend(_BYTES_AN_ANSWER + len(jobs) * a_job + read.size)
         try:
             log_leases(self._core, self._topic, jobs, self._step)
         except TopicsError as error:
             self._step(error)
-        singly = self._claim.holder is not None or self._claim.with_attempts
         render_jobs(read, self._topic, jobs, self._on_rendered, singly=singly, payloads=self._payloads)
 
     def _on_rendered(self, result: list[bytes] | StorageError) -> None:

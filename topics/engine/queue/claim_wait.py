@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from topics.engine.queue.alarm import tend
-from topics.engine.queue.claim import Claims
+from topics.engine.queue.claim import BYTES_A_LOOK, Claims
 from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
 from topics.engine.state import refusals
 from topics.engine.state.topic import Topic
@@ -32,6 +32,7 @@ class ClaimWait:
         """Cancels the claim in progress."""
         self._changed = False
         """Whether a change came during that claim, which it may have missed."""
+        self._waits_for_turn = False
         self._timer: TimerPort | None = None
         self._is_last = False
 
@@ -85,9 +86,19 @@ class ClaimWait:
 
     # --- waiter ------------------------------------------------------------------------------------------------------
     def look_again(self) -> None:
-        """Claim again, after a change or when time has made jobs claimable."""
+        """Claim again, after a change or when time has made jobs claimable.
+
+        It does so in a turn of the pass's reads, because thousands may wait.
+        """
+        if not self._waits_for_turn:
+            self._waits_for_turn = True
+            self._claims.core.turns.take(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._waits_for_turn = False
         if self._done is None:
             return
+        self._claims.core.turns.spend(BYTES_A_LOOK)
         if self._cancel is not None:
             self._changed = True
         elif self._is_last or self._leases.counters(self._claims.core.clock.now_ms()).ready:
@@ -100,7 +111,8 @@ class ClaimWait:
             self._answer(refusals.topic_not_found(self._topic.name))
 
     def on_shutdown(self) -> None:
-        self._on_deadline()
+        self._is_last = True
+        self._on_turn()
 
     def _on_deadline(self) -> None:
         """Answer with the claim in progress, or with one more."""

@@ -10,7 +10,7 @@ import logging
 from typing import Protocol
 
 from topics.engine.queue.alarm import tend
-from topics.engine.queue.claim import Claim, Claims, check_node
+from topics.engine.queue.claim import BYTES_A_LOOK, Claim, Claims, check_node
 from topics.engine.queue.lease_log import log_ended
 from topics.engine.queue.lookup import visible_queue
 from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
@@ -66,6 +66,7 @@ class PushStream:
         """Claim in progress."""
         self._told = False
         """Whether a change came during that claim, which it may have missed."""
+        self._waits_for_turn = False
         self._paused = False
         self._is_open = False
 
@@ -117,6 +118,14 @@ class PushStream:
 
     # --- waiter ------------------------------------------------------------------------------------------------------
     def look_again(self) -> None:
+        """Fill the free slots, in a turn of the pass's reads, because thousands may wait."""
+        if not self._waits_for_turn:
+            self._waits_for_turn = True
+            self._core.turns.take(self._on_turn)
+
+    def _on_turn(self) -> None:
+        self._waits_for_turn = False
+        self._core.turns.spend(BYTES_A_LOOK)
         self._refill()
 
     def on_topic_gone(self) -> None:

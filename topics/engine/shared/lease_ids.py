@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from topics.clock import Clock
+from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.values.ports import LogPort
 from topics.errors import StorageError
 from topics.store.format.log_format import FrameType
@@ -31,6 +33,7 @@ class LeaseIdsCore(Protocol):
 
     clock: Clock
     log: LogPort
+    turns: ReadTurns
 
 
 class LeaseIds:
@@ -107,8 +110,8 @@ class LeaseIds:
         if commit.error is None:
             self._free_upto = upto
         waiting, self._waiting = self._waiting, []
-        for count, then in waiting:
+        for count, then in waiting:  # thousands, if one write has woken them
             if commit.error is not None:
-                then(commit.error)
+                core.turns.take(partial(then, commit.error))
             else:
-                self.when_free(core, count, then)
+                core.turns.take(partial(self.when_free, core, count, then))

@@ -1,0 +1,135 @@
+"""Claims that wait, and streams of jobs, which one write wakes: they take turns."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.engine.harness import Answer, Harness, records
+from tests.engine.queue.queue_calls import claim, jobs_of, start_ack
+from topics.engine.queue.queue_results import ClaimRequest
+from topics.errors import RequestError, TopicsError
+
+_CLAIM_BYTES = 16_384 + 2048
+"""Bytes that a claim of one job counts as, besides its record."""
+
+
+class Sink:
+    """A connection that gets jobs."""
+
+    def __init__(self) -> None:
+        self.jobs: list[int] = []
+        self.ends: list[str] = []
+
+    def deliver(self, seq: int, job: bytes) -> bool:
+        self.jobs.append(seq)
+        return True
+
+    def on_gone(self) -> None:
+        self.ends.append("gone")
+
+    def on_shutdown(self) -> None:
+        self.ends.append("shutdown")
+
+    def on_error(self, error: TopicsError) -> None:
+        self.ends.append(str(error))
+
+
+def queue(claims_a_pass: int) -> Harness:
+    h = Harness(pass_read_bytes=claims_a_pass * (_CLAIM_BYTES + 100))
+    h.put("q", type="queue")
+    h.append(0, name="q")
+    assert claim(h) == [1]  # from here on there are lease ids
+    start_ack(h, 1)
+    h.settle()
+    return h
+
+
+def wait(h: Harness, node: str, wait_ms: int = 30_000) -> Answer:
+    answer = Answer()
+    h.cancel = h.engine.claim_when_ready(ClaimRequest("q", node, 1, None), wait_ms, answer)
+    return answer
+
+
+def write(h: Harness, jobs: int) -> None:
+    h.start_append(records(*range(jobs)), "q")
+    h.engine.flush()
+    h.store.log.commit(None)
+
+
+def test_claims_that_one_write_wakes_are_answered_some_a_pass_in_their_order() -> None:
+    h = queue(4)
+    waiting = [wait(h, f"w{number}") for number in range(30)]
+    write(h, 30)
+    given = [0]
+    while given[-1] < 30:
+        h.engine.flush()
+        given.append(sum(answer.given for answer in waiting))
+        assert given[-1] - given[-2] <= 2 * 5, "what is left of one budget, and the next"
+        assert [answer.given for answer in waiting] == [True] * given[-1] + [False] * (30 - given[-1])
+    assert [jobs_of(answer)[0]["$seq"] for answer in waiting] == list(range(2, 32))
+
+
+def test_many_claims_that_find_no_job_look_in_several_passes_and_wait_on() -> None:
+    h = queue(1)
+    waiting = [wait(h, f"w{number}") for number in range(300)]
+    write(h, 1)
+    passes = 0
+    while h.engine._core.turns or h.engine._core.awake:
+        h.engine.flush()
+        passes += 1
+    assert passes > 3
+    assert [answer.given for answer in waiting] == [True] + [False] * 299
+    write(h, 1)
+    while not waiting[1].given:
+        h.engine.flush()
+
+
+def test_streams_of_jobs_that_one_write_wakes_get_them_some_a_pass() -> None:
+    h = queue(4)
+    sinks = [Sink() for _ in range(30)]
+    for number, sink in enumerate(sinks):
+        h.engine.open_push(ClaimRequest("q", f"w{number}", 1, None), sink).open()
+    write(h, 30)
+    got = [0]
+    while got[-1] < 30:
+        h.engine.flush()
+        got.append(sum(len(sink.jobs) for sink in sinks))
+        assert got[-1] - got[-2] <= 2 * 5
+    assert [sink.jobs for sink in sinks] == [[seq] for seq in range(2, 32)]
+
+
+def test_those_who_leave_or_whose_time_or_queue_ends_before_their_turn_get_nothing() -> None:
+    h = queue(1)
+    first, second = wait(h, "a"), wait(h, "b")
+    h.cancel()
+    late, gone, sink = wait(h, "c", 100), wait(h, "d"), Sink()
+    stream = h.engine.open_push(ClaimRequest("q", "e", 1, None), sink)
+    stream.open()
+    write(h, 1)
+    h.engine.flush()
+    assert first.given
+    h.advance_ms(100)
+    while not late.given:
+        h.engine.flush()
+    assert late.get().count == 0
+    write(h, 1)
+    h.engine.delete_topic("q", if_empty=False, done=Answer())
+    h.store.log.commit(None)
+    h.settle()
+    assert not second.given
+    with pytest.raises(RequestError, match="does not exist"):
+        gone.get()
+    assert sink.ends == ["gone"]
+    stream.close()
+
+
+def test_a_stop_ends_those_whose_turn_has_not_come() -> None:
+    h = queue(1)
+    waiting, sink = [wait(h, f"w{number}") for number in range(5)], Sink()
+    h.engine.open_push(ClaimRequest("q", "e", 1, None), sink).open()
+    write(h, 5)
+    h.engine.flush()
+    h.engine.begin_shutdown()
+    h.settle()
+    assert all(answer.given for answer in waiting)
+    assert sink.ends == ["shutdown"]
