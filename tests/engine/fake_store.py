@@ -158,7 +158,7 @@ class FakeLog:
         self._check()
         self.filling.body += frame_control(kind, topic_id=topic_id, seq=seq, ts_ms=ts_ms, payload=payload)
 
-    def when_committed(self, topic_id: int, synced: bool, done: Done) -> None:
+    def when_committed(self, topic_id: int, synced: bool, done: Done, parts: int = 1) -> None:
         self.filling.waiters.append(done)
         self.filling.synced |= synced
 

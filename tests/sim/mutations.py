@@ -972,6 +972,13 @@ MUTANTS = (
         "tests/engine/queue/test_claim_wait.py",
     ),
     _one(
+        "writes of a pass to many topics that count as one callback of their commit",
+        "engine/write/plain_appends.py",
+        "        parts = 1 + len(topics) // _TOPICS_A_PART\n",
+        "        parts = 1\n",
+        "tests/engine/write/test_plain_appends.py",
+    ),
+    _one(
         "what callbacks of a commit stage left to the next pass, which may not come",
         "store/wal/shard.py",
         "            if not (state.is_only and self.staging.is_empty):\n",

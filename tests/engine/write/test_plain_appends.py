@@ -197,3 +197,25 @@ def test_a_log_that_takes_nothing_leaves_all_to_be_refused_one_by_one() -> None:
         world.append(1, name="a")
     world.store.log.disk_full = False
     assert world.append(1, name="a").first_seq == 2
+
+
+def test_a_write_to_many_topics_counts_as_several_callbacks_of_a_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five of 8,192 topics each, in one batch, were published, or failed, in one pass."""
+    world = Harness()
+    names = [f"t{number}" for number in range(200)]
+    for name in names:
+        world.append(0, name=name)
+    counted: list[int] = []
+    when_committed = world.store.log.when_committed
+
+    def noted(topic_id: int, synced: bool, done: Any, parts: int = 1) -> None:
+        counted.append(parts)
+        when_committed(topic_id, synced, done, parts)
+
+    monkeypatch.setattr(world.store.log, "when_committed", noted)
+    groups, rows = columns([(name, [record(1)]) for name in names])
+    told: list[PlainAppended] = []
+    assert world.engine.append_plain(names, groups, rows.buffer, rows.spans, told.append) == []
+    world.settle()
+    assert sum(counted) >= 200 // 64
+    assert sum(len(part.names) for part in told) == 200

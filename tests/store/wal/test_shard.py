@@ -4,6 +4,7 @@ import errno
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -130,6 +131,27 @@ def test_callbacks_that_wait_only_for_what_was_staged_before_them_take_turns_too
         seen.append(len(ended))
     assert max(np.diff(seen)) == few_answers
     assert ended == list(range(35))
+
+
+def test_a_callback_that_counts_as_several_takes_their_turns(few_answers: int) -> None:
+    """The writes of five passes to 8,192 topics each were published, or failed, in one pass."""
+    world = LogWorld()
+    world.settle(world.write())
+    ended: list[int] = []
+    for number in range(7):
+        done = partial(_note, ended, number)
+        world.log.when_committed(1, False, done, 4)
+    seen = [0]
+    while seen[-1] < 7:
+        world.passes(1)
+        seen.append(len(ended))
+    assert max(np.diff(seen)) == 3, "10 parts"
+    assert ended == list(range(7))
+    world.close()
+
+
+def _note(ended: list[int], number: int, _commit: Commit) -> None:
+    ended.append(number)
 
 
 def fails_in_turns(world: LogWorld, writes: list[Write], few: int) -> None:

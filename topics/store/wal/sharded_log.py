@@ -278,13 +278,14 @@ class ShardedLog:
         """
         self._wals[self.shard_of(topic_id)].staging.stage_control(topic_id, kind, seq, ts_ms, payload, counted=counted)
 
-    def when_committed(self, topic_id: int, synced: bool, done: Done) -> None:
+    def when_committed(self, topic_id: int, synced: bool, done: Done, parts: int = 1) -> None:
         """Call `done(Commit)` once the batch that the topic's shard is filling has ended.
 
         Callbacks run in the order in which they were attached. An empty batch ends when the batches
         before it have; with `synced`, when those are on stable storage.
+        parts: callbacks that `done` counts as where they take turns.
         """
-        self._wals[self.shard_of(topic_id)].staging.when_committed(synced, done)
+        self._wals[self.shard_of(topic_id)].staging.when_committed(synced, done, parts)
 
     def batch_number(self, topic_id: int) -> int:
         """Return a number that changes whenever the topic's shard fills another batch."""

@@ -14,7 +14,7 @@ from topics.store.format.log_format import BATCH_HEADER_BYTES, FLAG_FSYNC, FLAG_
 from topics.store.format.rows import PLACED, Framed, Rows
 from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
-from topics.store.wal.write_batch import Batch, Done
+from topics.store.wal.write_batch import Batch, Commit, Done
 from topics.store.wal.write_latch import WriteLatch
 
 BATCH_ROLL_BYTES = 4 << 20
@@ -220,13 +220,15 @@ class Staging:
         self._closed.append(batch)
         self._closed_bytes += batch.used
 
-    def when_committed(self, synced: bool, done: Done) -> None:
+    def when_committed(self, synced: bool, done: Done, parts: int = 1) -> None:
         """Call `done` when the filling batch has ended.
 
-        `synced` requests stable storage by then.
+        `synced` requests stable storage by then. parts: callbacks of a pass that it counts as.
         """
         batch = self.filling
         batch.waiters.append(done)
+        if parts > 1:
+            batch.waiters += [_part] * (parts - 1)
         if synced:
             batch.wants_sync = True
 
@@ -306,3 +308,7 @@ class Staging:
     def _empty_batch(self) -> Batch:
         batch, self._spare = self._spare, None
         return batch or Batch(_BATCH_ROOM)
+
+
+def _part(_commit: Commit) -> None:
+    """A part of the callback before it."""
