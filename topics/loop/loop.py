@@ -478,7 +478,7 @@ class Loop:
         for listener in set(self._operations.accepting.values()):
             listener.stop_accepting()
         for mailbox in self._mailboxes:
-            mailbox.close()
+            mailbox.stop_accepting()
         for conn in self._traffic.connections():
             conn.abort()
         try:

@@ -241,7 +241,7 @@ class Server:
             return
         self._stopping = True
         if self.mailbox is not None:
-            self.mailbox.close()
+            self.mailbox.stop_accepting()
         _log.info("stopping")
         self.loop.spawn(self._stop(), "shutdown")
 

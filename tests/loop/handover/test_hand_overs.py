@@ -70,7 +70,7 @@ def test_a_core_may_die_after_any_of_its_effects(seed: int, killed: int) -> None
 @pytest.mark.parametrize("seed", seeds(40))
 def test_clients_of_a_core_that_has_no_mailbox_are_answered_that_it_cannot_be(seed: int) -> None:
     world = Cores(seed)
-    world.mailboxes[1].close()
+    world.mailboxes[1].stop_accepting()
     while mailbox(1) in world.rings[1].network.mailboxes:
         world.loops[1].run_pass(0)
     clients = at_home(world)

@@ -12,6 +12,7 @@ from tests.loop.handlers import Recorder
 from topics.loop import Connection, StreamLimits
 from topics.loop.doors.hand_over_message import Carried, encoded, pair_message
 from topics.loop.doors.mailbox import TAKEN_MAX
+from topics.loop.senders import ONE_SENDER_PASSES
 
 LIMITS = StreamLimits(max_connections=2, refusal=b"full")
 MESSAGE = encoded(Carried(("10.1.1.1", 77), 1, b"asked"))
@@ -102,6 +103,16 @@ def test_what_cannot_be_taken_is_counted_and_executed_by_nobody(
     assert on.come((21, MESSAGE)) != [], "the next one is taken"
 
 
+def test_one_that_waits_for_mail_leaves_a_lone_client_the_loop(on: Taking) -> None:
+    on.come((20, MESSAGE))
+    recv = on.ring.one("recv")
+    assert not on.loop.has_one_sender()
+    for _ in range(ONE_SENDER_PASSES):
+        on.ring.receive(recv, b"asked again")
+        on.loop.run_pass(0)
+    assert on.loop.has_one_sender()
+
+
 def test_a_poll_that_fails_is_tried_again_later(on: Taking) -> None:
     on.ring.complete(on.ring.one("poll"), -errno.ENOMEM)
     on.loop.run_pass(0)
@@ -114,8 +125,8 @@ def test_a_poll_that_fails_is_tried_again_later(on: Taking) -> None:
 def test_closing_cancels_the_poll_and_then_closes_the_mailbox(on: Taking) -> None:
     poll = on.ring.one("poll")
     on.ring.answers.pop("close")
-    on.mailbox.close()
-    on.mailbox.close()
+    on.mailbox.stop_accepting()
+    on.mailbox.stop_accepting()
     on.loop.run_pass(0)
     cancel = on.ring.one("cancel")
     assert cancel.arguments == (poll.user_data,)
@@ -127,10 +138,10 @@ def test_closing_cancels_the_poll_and_then_closes_the_mailbox(on: Taking) -> Non
 
 def test_closing_takes_what_has_come(on: Taking) -> None:
     on.ring.mail.append((20, MESSAGE))
-    on.mailbox.close()
+    on.mailbox.stop_accepting()
     on.loop.run_pass(0)
     assert on.handler.take() == [("connected", 1), ("data", 1, b"asked")]
-    on.mailbox.close()
+    on.mailbox.stop_accepting()
     assert on.mailbox.taken == 1
 
 

@@ -12,7 +12,7 @@ import os
 
 from topics.clock import Clock
 from topics.loop.doors.hand_over_message import MESSAGE_BYTES_MAX, DamagedMessageError, decoded, pair_number
-from topics.loop.operations import CONTROL, ignore
+from topics.loop.operations import ACCEPT, CONTROL, ignore
 from topics.loop.streams import Streams
 from topics.loop.traffic import Traffic
 
@@ -25,7 +25,7 @@ _LOG_EVERY_NS = 1_000_000_000
 
 
 class Mailbox:
-    """Takes connections until `close`. Those that come after it end without an answer."""
+    """Takes connections until `stop_accepting`. Those that come after it end without an answer."""
 
     def __init__(self, clock: Clock, traffic: Traffic, streams: Streams, path: str, pairs: Streams | None) -> None:
         """pairs: get one end of each pair that another loop has opened.
@@ -47,7 +47,7 @@ class Mailbox:
         """Connections that came and could not be taken. Their clients see the end of the stream."""
         self._wait()
 
-    def close(self) -> None:
+    def stop_accepting(self) -> None:
         """Take what has come, and no more. Idempotent."""
         if self._closing:
             return
@@ -61,11 +61,15 @@ class Mailbox:
 
     def _wait(self) -> None:
         if not self._closing:
-            traffic = self._traffic
-            self._poll = traffic.operations.expect(CONTROL, self._on_poll)
-            traffic.ring.queue_poll(self._poll, self._fd)
+            # Not a callback: it is no work in flight, for which a lone client would have to wait.
+            operations = self._traffic.operations
+            self._poll = operations.number(ACCEPT)
+            operations.accepting[self._poll] = self
+            self._traffic.ring.queue_poll(self._poll, self._fd)
 
-    def _on_poll(self, res: int) -> None:
+    def on_accept(self, res: int, _flags: int) -> None:
+        """Take connections: the poll has ended."""
+        del self._traffic.operations.accepting[self._poll]
         self._poll = 0
         if self._closing:
             self._traffic.close_fd(self._fd)
