@@ -15,7 +15,7 @@ from topics.engine.values.write_answer import LANE_END
 from topics.engine.write.write_columns import GROUP
 from topics.http.handlers.record_endpoints import write_json
 from topics.http.lane._scan import ffi, lib
-from topics.http.lane.lane_answers import REQUEST, STRICT, WITHOUT_SEQS
+from topics.http.lane.group_answers import REQUEST, STRICT, WITHOUT_SEQS
 from topics.http.wire.preference import APPLIED
 
 groups = st.lists(

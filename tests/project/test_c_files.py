@@ -23,7 +23,7 @@ from topics.engine.index.chunk_table import INDEX_CHUNK
 from topics.engine.read.render_bulk import TOPIC
 from topics.engine.write.write_columns import GROUP
 from topics.http.lane._scan import ffi
-from topics.http.lane.lane_answers import REQUEST
+from topics.http.lane.group_answers import REQUEST
 from topics.store.format.rows import PLACED, ROW
 from topics.store.in_memory.hot_tail import HOT_RANGE
 

@@ -50,6 +50,7 @@ _RECORDS = "tests/embedded/calls/test_restore_call.py"
 _CORES = "tests/store/cores/test_set_cores.py"
 _NEIGHBOURS = "tests/server/service/test_neighbours.py"
 _RELAYS = "tests/server/service/test_relays.py"
+_RELAYED_WRITES = "tests/server/service/test_relayed_writes.py"
 _SUPERVISOR = "tests/server/service/test_supervisor.py"
 _HAND_OVERS = "tests/loop/handover/test_hand_overs.py"
 _PUBLISHES = "tests/ws/test_lone_publishes.py"
@@ -2851,8 +2852,8 @@ MUTANTS = (
     _one(
         "a relayed request executed twice",
         "http/relay/asking_core.py",
-        "            self._waiting += asked\n",
-        "            self._waiting += asked + asked[:1]\n",
+        "        self._waiting += asked\n",
+        "        self._waiting += asked + asked[:1]\n",
         _RELAYS,
     ),
     _one(
@@ -2867,6 +2868,34 @@ MUTANTS = (
         "http/relay/asking_core.py",
         "refusal is None and (core := self._elsewhere(plan.name)) is not None",
         "refusal is None and (core := None) is not None",
+        _RELAYS,
+    ),
+    _one(
+        "answers to relayed columns under each other's numbers",
+        "http/relay/relayed_writes.py",
+        'array("Q", numbers).tobytes()',
+        'array("Q", reversed(numbers)).tobytes()',
+        _RELAYED_WRITES,
+    ),
+    _one(
+        "a relayed write that overtakes one of its topic, which is not plain",
+        "http/relay/relayed_writes.py",
+        "requests[0::_WORDS] = requests[1::_WORDS] = topics",
+        'requests[0::_WORDS], requests[1::_WORDS] = array("I", range(len(plans))), topics',
+        _RELAYED_WRITES,
+    ),
+    _one(
+        "relayed answers of a pass given to each other's connections",
+        "http/relay/asked_core.py",
+        "            names.append(name)\n",
+        "            names.insert(0, name)\n",
+        _RELAYED_WRITES,
+    ),
+    _one(
+        "a relayed write of a lone client executed twice",
+        "http/relay/asking_core.py",
+        "                waiting.clear()\n",
+        "",
         _RELAYS,
     ),
 )

@@ -143,7 +143,8 @@ class Server:
             raise
         self.mailbox: Mailbox | None = None
         if neighbours is not None:
-            self.mailbox = neighbours.join(self.service, self.listener)
+            tables = None if self.lane is None else self.lane.tables
+            self.mailbox = neighbours.join(self.service, self.listener, tables)
         self.service.hosts.listens_on(self.address[0])
         self._sweep = Sweep(loop, config, self.service, self._up_to_date_connections)
 

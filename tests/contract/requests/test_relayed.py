@@ -71,7 +71,6 @@ LEFT_OUT = {
     "test_a_claim_that_waits_and_a_stream_are_woken_when_a_delay_ends": "streams are not relayed",
     "test_a_stream_of_jobs_ends_with_its_key": "likewise",
     "test_every_query_refuses_an_unknown_parameter": "likewise, of one of its routes",
-    "test_a_key_that_is_taken_away_writes_no_more": "it counts requests of the lane, which relays none",
     "test_no_seq_names_two_records_of_one_incarnation": "it cuts the power in a pass that is another one here",
     "test_a_stop_says_goaway_and_answers_what_is_under_way": "it asks in a pass in which this connection has ended",
 }

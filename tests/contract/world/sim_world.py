@@ -13,6 +13,7 @@ from tests.sim.world.sim_file import SimFile
 from topics.config import Config, tiny_config
 from topics.engine.stored_engine import StoredEngine
 from topics.errors import TopicsError
+from topics.http.lane.plain_writes import LaneTables
 from topics.http.plan.service import Service
 from topics.loop.doors.listener import Listener
 from topics.loop.doors.mailbox import Mailbox
@@ -38,8 +39,8 @@ class OnlyNeighbour(Neighbours):
     def elsewhere(self, topic: str) -> int | None:
         return 0
 
-    def join(self, service: Service, listener: Listener) -> Mailbox:
-        relays = self.relays = Relays(self._loop, service, 0, self._mailboxes, lambda _topic: None)
+    def join(self, service: Service, listener: Listener, tables: LaneTables | None) -> Mailbox:
+        relays = self.relays = Relays(self._loop, service, 0, self._mailboxes, lambda _topic: None, tables=tables)
         return self._loop.open_mailbox(self._mailboxes[0], listener, relays.answering)
 
     def give(self, *_values: Any) -> bool:

@@ -13,7 +13,7 @@ from tests.sim.world.ring_core import LATENCY_NS
 from topics.engine.values.results import AppendResult
 from topics.engine.write.plain_appends import PlainAppended
 from topics.errors import TopicsError
-from topics.http.lane.lane_answers import Group, Groups
+from topics.http.lane.group_answers import Group, Groups
 from topics.http.plan import failure_turns
 from topics.server.app import Server
 

@@ -11,7 +11,7 @@ from tests.http.relay.test_asked_core import post
 from topics.errors import RequestError
 from topics.http.plan.plan import Plan
 from topics.http.relay.asked_core import ASK, CANCEL
-from topics.http.relay.relay_message import REQUESTS, DamagedRelayError, RelayRow, encoded
+from topics.http.relay.relay_message import REQUESTS, DamagedRelayError, RelayDecoder, RelayRow, encoded
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def head_of(cores: LinkedCores) -> bytes:
     """The head of a request that the other core has sent."""
     cores.http1().send(post("far/claim", b"body"))
     cores.flush()
-    data = cores.ends[0][0].take()
-    end = len(data) - len(b"body")
-    return data[40 + 18 : end]
+    (message,) = RelayDecoder(REQUESTS).feed(cores.ends[0][0].take())
+    (head,) = message.heads
+    return head
 
 
 def receive(cores: LinkedCores, *rows: RelayRow) -> None:

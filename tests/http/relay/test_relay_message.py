@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import struct
+from array import array
 
 import pytest
 from hypothesis import given
@@ -10,14 +12,16 @@ from hypothesis import strategies as st
 
 from tests.amount import examples
 from topics.http.relay.relay_message import (
+    _HEADER,
     ANSWERS,
     REQUESTS,
     ROWS_MAX,
     DamagedRelayError,
-    Message,
     RelayDecoder,
     RelayRow,
+    _sum_of,
     encoded,
+    encoded_columns,
 )
 
 ROWS = st.lists(
@@ -36,15 +40,19 @@ def message(kind: int, begun: int, rows: list[RelayRow]) -> bytes:
     return b"".join(encoded(kind, begun, rows))
 
 
+def message_of(rows: list[RelayRow]) -> bytes:
+    return message(REQUESTS, 0, rows)
+
+
 def in_pieces(data: bytes, chance: random.Random) -> list[bytes]:
     cuts = sorted(chance.randrange(len(data) + 1) for _ in range(chance.randint(0, 6)))
     return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
 
 
-def fed(kind: int, pieces: list[bytes]) -> list[Message]:
+def fed(kind: int, pieces: list[bytes]) -> list[tuple[int, list[RelayRow]]]:
     decoder = RelayDecoder(kind)
     found = [message for piece in pieces for message in decoder.feed(memoryview(piece))]
-    return [Message(begun, [row._replace(body=bytes(row.body)) for row in rows]) for begun, rows in found]
+    return [(each.begun, [row._replace(body=bytes(row.body)) for row in each.rows()]) for each in found]
 
 
 @examples(400)
@@ -53,7 +61,7 @@ def test_messages_come_out_as_they_went_in_however_they_are_cut(
     messages: list[tuple[int, list[RelayRow]]], chance: random.Random
 ) -> None:
     data = b"".join(message(ANSWERS, begun, rows) for begun, rows in messages)
-    assert fed(ANSWERS, in_pieces(data, chance)) == [Message(begun, rows) for begun, rows in messages]
+    assert fed(ANSWERS, in_pieces(data, chance)) == messages
 
 
 def test_a_large_body_is_not_copied() -> None:
@@ -78,6 +86,32 @@ def test_a_message_with_a_changed_byte_is_none_unless_it_is_one_of_a_body(
     except DamagedRelayError:
         with pytest.raises(DamagedRelayError, match="follows"):
             list(decoder.feed(message(REQUESTS, 7, rows)))
+
+
+@examples(200)
+@given(st.lists(st.tuples(st.integers(0, (1 << 64) - 1), st.binary(max_size=200)), min_size=1, max_size=8))
+def test_columns_of_answers_are_a_message(answers: list[tuple[int, bytes]]) -> None:
+    numbers, texts = array("Q", [number for number, _ in answers]), [text for _, text in answers]
+    sizes = array("I", map(len, texts))
+    data = encoded_columns(5, 2, numbers.tobytes(), sizes.tobytes(), b"".join(texts))
+    assert fed(ANSWERS, [data]) == [(5, [RelayRow(number, 2, b"", text) for number, text in answers])]
+
+
+def test_rows_with_the_same_head_share_it() -> None:
+    rows = [RelayRow(number, 1, b"a head" if number % 2 else b"another", b"") for number in range(1, 6)]
+    (message,) = RelayDecoder(REQUESTS).feed(message_of(rows))
+    assert (message.heads, message.whose) == ([b"a head", b"another"], (0, 1, 0, 1, 0))
+
+
+def test_a_row_whose_head_is_not_there_is_none() -> None:
+    data = bytearray(message_of([RelayRow(1, 1, b"head", b"")]))
+    whose = _HEADER.size + 8 + 4 + 2
+    data[whose] = 1
+    data[_HEADER.size - 8 : _HEADER.size] = struct.pack(
+        "=Q", _sum_of(bytes(data[: _HEADER.size - 8]), bytes(data[_HEADER.size :]))
+    )
+    with pytest.raises(DamagedRelayError, match="head 1 of 1"):
+        list(RelayDecoder(REQUESTS).feed(bytes(data)))
 
 
 @examples(400)

@@ -5,15 +5,21 @@ from __future__ import annotations
 import pytest
 
 from tests.http.byte_stream import Echo, FakeCores, make_service
+from topics.http.access.guard import AccessVerdict
+from topics.http.access.principal import Principal
+from topics.http.access.routes import Body, Route, RouteTable
+from topics.http.access.scope import Scope
+from topics.http.handlers import record_endpoints
+from topics.http.lane.group_answers import STRICT, WITHOUT_SEQS
 from topics.http.relay import relayed_head
-from topics.http.relay.relayed_head import RelayedPlans, encoded_head
+from topics.http.relay.relayed_head import RelayedPlans, head_there, plain_head
 
 
 def head(path: str, *lines: str) -> bytes:
     """The parts of a request that are relayed."""
     service = make_service(Echo().routes(), cores=FakeCores(lambda _call: None))
     text = "\r\n".join([f"GET /v0/topics/{path} HTTP/1.1", "Host: localhost", *lines]) + "\r\n\r\n"
-    return encoded_head(service.planner.plan(text.encode()))
+    return head_there(service.planner.plan(text.encode()))
 
 
 def test_a_head_that_comes_again_has_the_same_plan() -> None:
@@ -41,3 +47,36 @@ def test_a_head_states_rights_and_strictness() -> None:
     plans = RelayedPlans(Echo().routes())
     assert plans.plan(head("far")).principal.prefixes == ()
     assert plans.plan(head("far", "Prefer: handling=strict")).strict
+
+
+def test_the_head_of_a_request_is_kept_until_its_rights_change() -> None:
+    service = make_service(Echo().routes(), cores=FakeCores(lambda _call: None))
+    plan = service.planner.plan(b"GET /v0/topics/far HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert head_there(plan) is head_there(plan)
+    plan.relayed = plan
+    other = plan.judged(AccessVerdict(Principal(None, Scope.READ, (b"mine-",))))
+    assert other.relayed is None
+    assert RelayedPlans(service.routes).plan(head_there(other)).principal.prefixes == ("mine-",)
+
+
+@pytest.mark.parametrize(
+    ("target", "lines", "flags"),
+    [
+        ("far", (), 0),
+        ("far?return_seqs=true", (), 0),
+        ("far?return_seqs=0", (), WITHOUT_SEQS),
+        ("far", ("Prefer: handling=strict",), STRICT),
+        ("far?return_seqs=no", (), None),
+        ("far?return_seqs=true&x=1", (), None),
+        ("far", ("Idempotency-Key: k",), None),
+    ],
+)
+def test_plain_writes_have_the_flags_of_the_lane(target: str, lines: tuple[str, ...], flags: int | None) -> None:
+    routes = RouteTable([Route("POST", "/v0/topics/:topic", Scope.WRITE, record_endpoints.write, Body.JSON)])
+    service = make_service(routes, cores=FakeCores(lambda _call: None))
+    text = "\r\n".join([f"POST /v0/topics/{target} HTTP/1.1", "Host: localhost", *lines]) + "\r\n\r\n"
+    plan = service.planner.plan(text.encode())
+    there = RelayedPlans(routes).plan(head_there(plan))
+    assert there.flags == flags
+    if flags is not None:
+        assert RelayedPlans(routes).plan(plain_head(plan, flags)).flags == flags

@@ -23,6 +23,7 @@ from tests.http.http2.h2_peer import H2Client
 from tests.server.service.two_cores import TwoCores, is_whole, request, request_of, write
 from tests.sim import SimClient
 from topics.http.relay import asked_core
+from topics.http.relay.asking_core import AskingCore
 from topics.server.cores.neighbours import Neighbours
 
 # The coroutines of a process that was killed never end, and say so when they are collected.
@@ -74,6 +75,9 @@ class Asked:
 class Session:
     """A client that sends rounds of writes over one connection, until it ends. `asked`: in their order."""
 
+    is_cut = True
+    """Whether it sends a round piece by piece."""
+
     def __init__(self, world: TwoCores, number: int, topics: list[str], rounds: int) -> None:
         self.world = world
         self.tcp: SimClient = world.rings[0].network.client(world.port)
@@ -91,7 +95,7 @@ class Session:
     def act(self) -> bool:
         """Do what is possible now. Return whether all is done, or the connection has ended."""
         if self._rest:
-            size = self.world.rng.randint(1, len(self._rest))
+            size = self.world.rng.randint(1, len(self._rest)) if self.is_cut else len(self._rest)
             self.tcp.send(self._rest[:size])
             self._rest = self._rest[size:]
         self.receive(self.tcp.receive())
@@ -139,6 +143,16 @@ class Http1Session(Session):
             self._got = rest[size:]
 
 
+class PlainSession(Http1Session):
+    """Sends whole requests, one by one, as the lane takes them."""
+
+    is_cut = False
+
+    def requests(self) -> bytes:
+        asked = self.write()
+        return request("POST", f"/v0/topics/{asked.topic}", json.loads(asked.body))
+
+
 class Http2Session(Session):
     """Sends the requests of a round as streams of their own."""
 
@@ -170,15 +184,37 @@ class Http2Session(Session):
 
 
 class Relayed(TwoCores):
-    """Two cores that give no connection away."""
+    """Two cores that give no connection away. lone: each client seems to have its core to itself."""
 
-    def __init__(self, seed: int, neighbours: type[Neighbours] = Staying, **settings: Any) -> None:
-        super().__init__(seed, neighbours, split=True, **settings)
+    def __init__(
+        self, seed: int, neighbours: type[Neighbours] = Staying, *, lone: bool = False, **settings: Any
+    ) -> None:
+        self.lone = lone
+        super().__init__(seed, neighbours, **{"split": True} | settings)
+
+    def _start(self, core: int) -> None:
+        super()._start(core)
+        server = self.servers[core]
+        assert server.lane is not None
+        if self.lone:
+            server.loop._senders.least_passes = 0  # the only receive of a pass is served by itself
+        else:
+            server.lane.least = 1  # plain writes are columns
+
+    @property
+    def asked_as_columns(self) -> int:
+        return sum(server.lane._far.taken for server in self.servers if server.lane is not None)
+
+    @property
+    def taken_by_themselves(self) -> int:
+        """Writes that the cores which own their topics have served by themselves."""
+        states = [conn.state for server in self.servers for conn in server.loop._traffic.connections()]
+        return sum(each._writes.lone for each in states if isinstance(each, AskingCore) and each._writes)
 
     def sessions(self, count: int, rounds: int) -> list[Session]:
         topics = [self.topic_of(number % 2, f"t{number}") for number in range(4)]
-        kinds = [Http1Session, Http2Session]
-        return [kinds[number % 2](self, number + 1, topics, rounds) for number in range(count)]
+        kinds = [Http1Session, Http2Session, PlainSession, PlainSession]
+        return [kinds[number % 4](self, number + 1, topics, rounds) for number in range(count)]
 
     def records(self, topic: str) -> list[tuple[int, int]]:
         """Seq and data of each record, as the core that owns the topic has it."""
@@ -226,13 +262,34 @@ def test_relayed_writes_are_answered_in_their_order(seed: int) -> None:
     assert all(world.relayed)
 
 
+def test_writes_that_come_whole_are_asked_and_answered_as_columns() -> None:
+    world = Relayed(8)
+    sessions = [PlainSession(world, number, [world.topic_of(number % 2, "t")], 20) for number in range(6)]
+    world.run(lambda: all_done(sessions))
+    assert set(world.check(sessions)) == {200, 201}
+    assert world.asked_as_columns > 10, "half of them are at home, and many come in pieces"
+
+
+@pytest.mark.parametrize("durability", ["disk", "fsync", "memory"])
+def test_the_write_of_a_lone_client_is_asked_and_answered_in_the_call_that_receives_it(durability: str) -> None:
+    world = Relayed(10, lone=True, split=False)
+    tcp, topic = world.connect(0), world.topic_of(1, "t")
+    assert world.ask(tcp, request("PUT", f"/v0/topics/{topic}", {"durability": durability})).status == 201
+    for number in range(4):
+        assert world.ask(tcp, request("POST", f"/v0/topics/{topic}", {"records": [{"data": number}]})).status == 200
+    before = world.asked_as_columns, world.taken_by_themselves
+    assert world.ask(tcp, request("POST", f"/v0/topics/{topic}", {"records": [{"data": 4}]})).json["first_seq"] == 5
+    assert (world.asked_as_columns, world.taken_by_themselves) == (before[0] + 1, before[1] + 1)
+    assert world.records(topic) == [(number + 1, number) for number in range(5)]
+
+
 @pytest.mark.parametrize("dies", [0, 1])
 @pytest.mark.parametrize("neighbours", [Staying, Neighbours])
 @pytest.mark.parametrize("seed", seeds(6))
 def test_a_core_may_be_killed_amid_relays(seed: int, neighbours: type[Neighbours], dies: int) -> None:
-    """With hand-overs, too: each connection of HTTP/1 may travel once."""
+    """With hand-overs, too: each connection of HTTP/1 may travel once. Half of the seeds have lone clients."""
     for effects in range(1, 1000, stride(1)):
-        world = Relayed(seed, neighbours)
+        world = Relayed(seed, neighbours, lone=bool(seed % 2))
         sessions = world.sessions(4, 3)
         ring = world.rings[dies]
         ring.stop_at(ring.effects + effects)
@@ -253,6 +310,19 @@ def test_a_request_is_relayed_once_even_if_the_cores_take_each_other_for_its_own
         assert (answer.status, answer.code) == (503, "not_ready")
     assert world.relayed == [1, 1]
     assert [server.topic_count() for server in world.servers] == [0, 0]
+
+
+def test_a_pass_that_has_sent_its_messages_is_followed_by_none_that_has_nothing_to_do() -> None:
+    world = Relayed(9)
+    tcp, topic = world.connect(0), world.topic_of(1, "t")
+    assert world.ask(tcp, write(topic, 0)).status == 201
+    tcp.send(write(topic, 1))
+    got = bytearray()
+    while not is_whole(bytes(got)):
+        for server in world.servers:
+            server.loop.run_pass(20_000)
+            assert not server.loop._ready
+        got.extend(tcp.receive())
 
 
 def test_names_in_a_body_are_checked_with_the_rights_of_the_key() -> None:

@@ -14,21 +14,22 @@ only takes from connections that are between requests, and later bytes wait in t
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from topics.common.tuples import make_tuple
-from topics.engine.state.append_request import AppendRequest
-from topics.engine.state.idempotency import Key
 from topics.engine.values import read_answer, write_answer
-from topics.engine.write.write_columns import GROUP, KEYED, GroupColumns, WriteColumns
+from topics.engine.write.write_columns import GROUP, KEYED, WriteColumns
 from topics.http.access.keyring import Keyring
 from topics.http.access.principal import Principal
 from topics.http.handlers import record_endpoints
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.lane._scan import ffi, lib
-from topics.http.lane.lane_answers import AROUND_READ_BYTES, REQUEST, Answers, Group, Groups, LaneConnections, Taken
+from topics.http.lane.far_writes import FarWrites
+from topics.http.lane.group_answers import REQUEST, Taken
+from topics.http.lane.lane_answers import AROUND_READ_BYTES, Answers, LaneConnections
 from topics.http.lane.lane_topics import LaneTopics
+from topics.http.lane.plain_writes import LaneTables, PlainWrites
 from topics.http.lane.scan_table import ScanTable
 from topics.http.lane.single import Single
 from topics.http.plan.in_flight import NOTHING_COMES, Coming
@@ -53,8 +54,6 @@ _ROOM = 8192
 _RECEIVES = 4096
 _LEAST = 2
 _NEVER = 1 << 62
-_MANY = 2
-"""Groups from which on they are appended together."""
 _FEW_RECORDS_MAX = 16
 """Records of a write whose answer is never compressed.
 
@@ -79,7 +78,7 @@ class Lane:
         config = service.config
         self._service = service
         self._table = table
-        self._columns = WriteColumns(config, _FEW_RECORDS_MAX)
+        self._columns = columns = WriteColumns(config, _FEW_RECORDS_MAX)
         scanner = lib.tp_scanner_new(
             config.max_head_bytes,
             config.max_head_fields,
@@ -117,16 +116,20 @@ class Lane:
 
         With an access log none do: a line for each request costs more than columns save.
         """
-        self._taken = 0
-        """Requests taken as columns."""
+        self._reads_taken = 0
+        """Reads taken as columns."""
         self.missed = [0] * (max(REASONS) + 1)
         """Receives not taken, or not to their ends, by reason."""
-        self.single = Single(self.answers, self._topics, scanned, self._columns, self._long_read_bytes, self._append)
+        self.tables = LaneTables(scanned, columns)
+        self._writes = writes = PlainWrites(self.answers, self.tables)
+        self._far = FarWrites(self.answers, self._topics, scanned)
+        append = partial(writes.append, self._topics)
+        self.single = Single(self.answers, self._topics, scanned, columns, self._long_read_bytes, append, self._far)
 
     @property
     def taken(self) -> int:
         """Requests taken."""
-        return self._taken + self.single.taken
+        return self._reads_taken + self._writes.taken + self._far.taken + self.single.taken
 
     def count_answers(self) -> None:
         """Count the answers so far by route and status, those of lone requests among them."""
@@ -245,6 +248,9 @@ class Lane:
         groups = scanned.scan(data, starts, ends, count)
         scanned.upto_bytes[0 : 4 * count] = bytes(4 * count)
         requests, coming = 0, NOTHING_COMES
+        if groups and self._topics.fars:
+            groups = self._far.take(buffer, groups, refs)
+            self.is_settled = False
         if groups:
             last = scanned.groups[groups - 1]
             requests = last.first + last.count
@@ -276,7 +282,7 @@ class Lane:
             bytes(ffi.buffer(refs, 8 * count)),
             started_ns,
         )
-        self._append(buffer, groups, columns)
+        self._writes.append(self._topics, buffer, groups, columns)
         if service.sampling:
             service.sampling = False
             service.parse.add(parsed_ns - started_ns)
@@ -301,7 +307,7 @@ class Lane:
         if not found.taken:
             return None
         service.in_flight.answered_at_once(found.taken)
-        self._taken += found.taken
+        self._reads_taken += found.taken
         return self.answers.render_reads(found, refs, started_ns)
 
     def _give_back(self, ref: int, view: memoryview, left: list[Row], *, answered: bool = True) -> None:
@@ -348,7 +354,7 @@ class Lane:
         for at, (number, first, count, *_rest) in enumerate(GROUP.iter_unpack(rows[0 : groups * GROUP.size])):
             if number & KEYED:
                 number -= KEYED
-                key = self._key(buffer, first)
+                key = self._writes.key(buffer, first)
                 if (number, key) in keys or self._service.engine.key_in_flight(self._topics.names[number], key):
                     GROUP.pack_into(rows, at * GROUP.size, number, 0, 0, 0, 0, 0, 0)
                     continue
@@ -361,70 +367,6 @@ class Lane:
                 self._topics.forget(number)
                 GROUP.pack_into(rows, at * GROUP.size, number, 0, 0, 0, 0, 0, 0)
         return coming
-
-    def _key(self, buffer: bytearray | memoryview, at: int) -> bytes:
-        """Return the idempotency key of request `at`."""
-        start, length = REQUEST.unpack_from(self._scanned.request_bytes, at * REQUEST.size)[6:8]
-        return bytes(buffer[start : start + length])
-
-    def _append(self, buffer: bytearray | memoryview, groups: int, columns: Taken) -> None:
-        engine, answers, packed = self._service.engine, self.answers, self._scanned.group_bytes
-        left = self._append_many(buffer, groups, columns) if groups >= _MANY else range(groups)
-        for at in left:
-            number, first, count, taken, row, rows, size = GROUP.unpack_from(packed, at * GROUP.size)
-            if not taken:
-                continue
-            identity = None
-            if number & KEYED:
-                number -= KEYED
-                identity = Key(self._key(buffer, first))
-            name = self._topics.names[number]
-            group = Group(
-                answers, columns, first, count, taken, self._topics.names_json[number], self._topics.principals[number]
-            )
-            group.begin()
-            self._taken += taken
-            if not engine.takes_plain(name):
-                # An answer just given may have changed the topic, so that the append has to wait.
-                buffer = bytearray(buffer)
-            its = self._columns.rows(buffer, row, rows, size)
-            fields = (name, its, None, identity, None, None, True, None, None, None)
-            engine.append(make_tuple(AppendRequest, fields), group.done)
-
-    def _append_many(self, buffer: bytearray | memoryview, count: int, columns: Taken) -> list[int]:
-        """Append the groups that need only columns, all topics at once.
-
-        Return the positions of the others among the `count` groups of the scan.
-        """
-        names, principals = self._topics.names, self._topics.principals
-        groups = GroupColumns.of(self._scanned.group_memory, count)
-        spans = self._columns.spans(groups)
-        plain: list[int] | None = None
-        others: list[int] = []
-        if 0 in groups.taken or max(groups.topics) >= KEYED:
-            keyed = {names[number - KEYED] for number in groups.topics if number >= KEYED}
-            # Groups of topics with keyed requests stay in their order.
-            others = [at for at, number in enumerate(groups.topics) if number >= KEYED or names[number] in keyed]
-            apart = set(others)
-            plain = [at for at, taken in enumerate(groups.taken) if taken and at not in apart]
-            if not plain:
-                return others
-            groups = groups.select(plain)
-        counted = (
-            {number: who for number in groups.topics if (who := principals[number]) is not None}
-            if self._topics.are_counted
-            else {}
-        )
-        groups_of_many = Groups(self.answers, columns, counted)
-        left = self._service.engine.append_plain(
-            [names[number] for number in groups.topics], groups, buffer, spans, groups_of_many.done
-        )
-        if left:
-            others += left if plain is None else [plain[at] for at in left]
-            gone = set(left)
-            groups = groups.select([at for at in range(len(groups.topics)) if at not in gone])
-        self._taken += groups_of_many.begin(groups)
-        return others
 
     # --- learning ----------------------------------------------------------------------------------------------------
     def learn(self) -> None:
@@ -443,13 +385,14 @@ class Lane:
         while served:
             plan = served.popleft()
             route, request = plan.route, plan.request
-            if (
-                route is None
-                or route.handler not in {record_endpoints.write, record_endpoints.diff}
-                or request.authority
-                or not plan.usual_body
-                or not plan.is_let_in
-            ):
+            if route is None or request.authority or not plan.usual_body or not plan.is_let_in:
+                continue
+            far = None
+            if plan.core is not None:
+                far = None if service.cores is None else service.cores.far_topic(plan)
+                if far is None:
+                    continue
+            elif route.handler not in {record_endpoints.write, record_endpoints.diff}:
                 continue
             host = request.headers.get(b"host", b"")
             if host and host not in self._hosts:
@@ -458,7 +401,10 @@ class Lane:
             reads = route.handler is record_endpoints.diff
             target = plan.name.encode() + _READ_SUFFIX if reads else plan.name.encode()
             if path == _PATH + target and self._declined.get(target, 0) < _DECLINED_MAX:
-                self._learn_topic(plan.name, target, plan.name_json, plan.counted, reads=reads)
+                if far is None:
+                    self._learn_topic(plan.name, target, plan.name_json, plan.counted, reads=reads)
+                else:
+                    self._topics.learn(plan.name, target, plan.name_json, plan.counted, far)
 
     def _learn_host(self, host: bytes) -> None:
         place = lib.tp_learn_host(self._scanned.scanner, host, len(host))

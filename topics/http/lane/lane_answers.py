@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import struct
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -12,26 +11,18 @@ from topics.engine.read.plain_reads import PlainReads
 from topics.engine.values.durations import milliseconds
 from topics.engine.values.read_answer import LANE_TIMES
 from topics.engine.values.results import AppendResult
-from topics.engine.values.write_answer import LANE_END, repeat_times, write_times
+from topics.engine.values.write_answer import repeat_times
 from topics.engine.write.plain_appends import PlainAppended
-from topics.engine.write.write_columns import GroupColumns
 from topics.errors import TopicsError, as_request_error
 from topics.http.access.principal import Principal
 from topics.http.handlers import record_endpoints
 from topics.http.lane._scan import ffi, lib
+from topics.http.lane.group_answers import STRICT, WITHOUT_SEQS, Group, GroupAnswers, Groups
 from topics.http.lane.scan_table import ScanTable
 from topics.http.plan.service import Service
 from topics.http.wire.error_answers import envelope, extra_headers, status_of
 from topics.http.wire.preference import APPLIED
 
-REQUEST = struct.Struct("=8I")
-"""receive, topic, off, len, flags, end, key_off, key_len: a tp_request of columns.h."""
-WITHOUT_SEQS = lib.TP_WITHOUT_SEQS
-STRICT = lib.TP_STRICT
-_FIXED_BYTES = 500
-"""Bound of an answer's bytes without name, seqs, and its head up to the length."""
-_NAME_BYTES = 257
-"""Bound of a topic's name as JSON, none of whose characters is escaped."""
 AROUND_READ_BYTES = 768
 """Bound of a read's answer without head and elements."""
 _READ_HEAD_BYTES = 64
@@ -64,142 +55,19 @@ class LaneConnections(Protocol):
     ) -> list[tuple[int, bytes]]: ...
 
 
-class Taken:
-    """Columns over the plain requests of one scan.
-
-    requests: tp_request rows. counts: records of each request; 0: not taken. refs: connections by
-    number of the receive. started_ns: time of the scan.
-    """
-
-    __slots__ = ("counts", "refs", "requests", "started_ns")
-
-    def __init__(self, requests: bytes, counts: bytes, refs: bytes, started_ns: int) -> None:
-        self.requests = ffi.from_buffer("struct tp_request[]", requests)
-        self.counts = ffi.from_buffer("uint32_t[]", counts)
-        self.refs = ffi.from_buffer("uint64_t[]", refs)
-        self.started_ns = started_ns
-
-
-class Group:
-    """The requests of one topic and scan in one append: rows `first` to `first + count`."""
-
-    __slots__ = ("answers", "columns", "count", "first", "principal", "taken", "topic")
-
-    def __init__(  # noqa: PLR0917 - one a topic and pass
-        self,
-        answers: Answers,
-        columns: Taken,
-        first: int,
-        count: int,
-        taken: int,
-        topic: bytes,
-        principal: Principal | None,
-    ) -> None:
-        self.answers = answers
-        self.columns = columns
-        self.first = first
-        self.count = count
-        self.taken = taken
-        self.topic = topic
-        """The topic's name as JSON."""
-        self.principal = principal
-
-    def begin(self) -> None:
-        """Count the requests as in flight."""
-        self.answers.service.in_flight.enter(self.principal, self.taken)
-
-    def done(self, result: AppendResult | TopicsError) -> None:
-        """Note the outcome of the append. The answers follow at the end of the pass."""
-        self.answers.finished.append((self, result))
-
-    def requests(self) -> list[tuple[int, int, int]]:
-        """Return (ref, records, flags) of each request that was taken, in order."""
-        columns, found = self.columns, []
-        rows = ffi.buffer(columns.requests + self.first, self.count * REQUEST.size)
-        for at, row in enumerate(REQUEST.iter_unpack(rows), self.first):
-            if columns.counts[at]:
-                found.append((columns.refs[row[0]], columns.counts[at], row[4]))
-        return found
-
-
-class Groups:
-    """Requests of several topics and one scan in one `append_plain`."""
-
-    __slots__ = ("answers", "columns", "principals")
-
-    def __init__(self, answers: Answers, columns: Taken, principals: dict[int, Principal]) -> None:
-        """principals: principals that count the requests, by number of the topic."""
-        self.answers = answers
-        self.columns = columns
-        self.principals = principals
-
-    def begin(self, groups: GroupColumns) -> int:
-        """Count the requests as in flight; return their number."""
-        in_flight, taken = self.answers.service.in_flight, sum(groups.taken)
-        if self.principals:
-            for number, requests in zip(groups.topics, groups.taken, strict=True):
-                in_flight.enter(self.principals.get(number), requests)
-        else:
-            in_flight.enter(None, taken)
-        return taken
-
-    def end(self, groups: GroupColumns) -> None:
-        """Count the requests of these groups as no longer in flight."""
-        in_flight = self.answers.service.in_flight
-        if self.principals:
-            for number, requests in zip(groups.topics, groups.taken, strict=True):
-                in_flight.leave(self.principals.get(number), requests)
-        else:
-            in_flight.leave(None, sum(groups.taken))
-
-    def done(self, appended: PlainAppended) -> None:
-        """Note the outcome of some groups. The answers follow at the end of the pass."""
-        self.answers.finished_many.append((self, appended))
-
-    def one_by_one(self, appended: PlainAppended) -> Iterator[tuple[Group, AppendResult | TopicsError]]:
-        """Yield the outcome as groups of one topic each."""
-        error, groups, names, first_seqs, append_ns, sync_ns = appended
-        for (number, first, count, taken, _row, rows, _size), name, seq in zip(
-            zip(*groups, strict=True), names, first_seqs, strict=True
-        ):
-            principal = self.principals.get(number)
-            group = Group(self.answers, self.columns, first, count, taken, b'"%b"' % name.encode(), principal)
-            last = seq + rows - 1
-            result = AppendResult(seq, last, last, rows, False, False, append_ns, sync_ns)
-            yield group, result if error is None else error
-
-
-class Answers:
+class Answers(GroupAnswers):
     """The answers of one server. `flush` is called at the end of every pass, before its sends."""
 
     def __init__(self, service: Service, table: LaneConnections, scanned: ScanTable, room: int) -> None:
-        """scanned: the lane's, whose scanner has the texts of answers.
-
-        room: the most requests of one scan.
-        """
-        self._scanned = scanned
-        self._scanner = scanned.scanner
-        self.service = service
+        """scanned, room: as for `GroupAnswers`."""
+        super().__init__(service, scanned, room)
         self._table = table
-        routes = {route.handler: route for route in service.routes.routes}
-        self.write_route, self.read_route = routes[record_endpoints.write], routes[record_endpoints.diff]
-        self.writes = service.answered.of(self.write_route)
-        """The answers to writes, counted here and by `Single`."""
         self.reads = service.answered.of(self.read_route)
-        self.finished: list[tuple[Group, AppendResult | TopicsError]] = []
-        self.finished_many: list[tuple[Groups, PlainAppended]] = []
-        self._room = room
-        self._refs = ffi.new("uint64_t[]", room)
-        self._lengths = ffi.new("uint32_t[]", room)
-        self._count = ffi.new("uint32_t *")
         self._scratch = ffi.new("char[]", _SCRATCH_BYTES)
         self._no_refs = ffi.new("uint64_t[]", [0])
 
-    def _make_room(self, answers: int) -> None:
-        """Replace the columns by longer ones."""
-        self._room = answers
-        self._refs = ffi.new("uint64_t[]", answers)
-        self._lengths = ffi.new("uint32_t[]", answers)
+    def _memory(self, size: int) -> tuple[int, Any]:
+        return self._table.room(size)
 
     def flush(self) -> None:
         """Answer all decided requests.
@@ -240,96 +108,6 @@ class Answers:
             together.append((groups, appended))
             groups.end(appended.groups)
         return together
-
-    def _answer(self, finished: list[tuple[Group, AppendResult]], many: list[tuple[Groups, PlainAppended]]) -> None:
-        service = self.service
-        head, now_ns = service.writer.json_head, service.now_ns()
-        room = answers = 0
-        for _groups, appended in many:
-            requests = sum(appended.groups.taken)
-            answers += requests
-            room += requests * (len(head) + _NAME_BYTES + _FIXED_BYTES)
-            room += 21 * sum(appended.groups.records)
-        for group, result in finished:
-            answers += group.taken
-            room += group.taken * (len(head) + len(group.topic) + _FIXED_BYTES) + 21 * result.count
-        if answers > self._room:
-            self._make_room(answers)
-        number, memory = self._table.room(room)
-        at = sends = 0
-        before, after, taken = None, b"", 0
-        for group, result in finished:
-            columns = group.columns
-            times = (columns.started_ns, result.append_ns, result.sync_ns)
-            if times != before:  # most groups of a pass and commit share them
-                after = LANE_END % self._times(now_ns - times[0], times[1], times[2])
-                if before is not None:
-                    self.writes.add_many(200, now_ns - before[0], taken)
-                before, taken = times, 0
-            taken += group.taken
-            name = group.topic[1:-1]
-            size = lib.tp_render_answers(
-                self._scanner,
-                memory + at,
-                room - at,
-                columns.requests + group.first,
-                columns.counts + group.first,
-                group.count,
-                result.first_seq,
-                columns.refs,
-                head,
-                len(head),
-                name,
-                len(name),
-                after,
-                len(after),
-                self._refs + sends,
-                self._lengths + sends,
-                self._count,
-            )
-            assert size > 0, "answers larger than the room for them"
-            at += size
-            sends += self._count[0]
-        if before is not None:
-            self.writes.add_many(200, now_ns - before[0], taken)
-        for groups, appended in many:
-            self.writes.add_many(200, now_ns - groups.columns.started_ns, sum(appended.groups.taken))
-            at += self._render_many(groups, appended, now_ns, memory + at, room - at, sends)
-            sends += self._count[0]
-        self.send(number, memory, sends)
-
-    def _times(self, total_ns: int, append_ns: int, sync_ns: int) -> bytes:
-        return write_times(total_ns, append_ns, sync_ns, self.service.engine.throttle_window_ns)
-
-    def _render_many(  # noqa: PLR0917 - columns
-        self, groups: Groups, appended: PlainAppended, now_ns: int, memory: Any, room: int, sends: int
-    ) -> int:
-        """Render the answers of many topics, as sends from number `sends` on. Return the bytes."""
-        columns, head = groups.columns, self.service.writer.json_head
-        after = LANE_END % self._times(now_ns - columns.started_ns, appended.append_ns, appended.sync_ns)
-        firsts, requests = appended.groups.firsts, appended.groups.requests
-        size = lib.tp_render_topics(
-            self._scanner,
-            memory,
-            room,
-            columns.requests,
-            columns.counts,
-            ffi.from_buffer("uint32_t[]", array("I", firsts)),
-            ffi.from_buffer("uint32_t[]", array("I", requests)),
-            ffi.from_buffer("uint64_t[]", array("Q", appended.first_seqs)),
-            len(firsts),
-            "\0".join(appended.names).encode(),
-            columns.refs,
-            head,
-            len(head),
-            after,
-            len(after),
-            self._refs + sends,
-            self._lengths + sends,
-            self._count,
-        )
-        assert size > 0, "answers larger than the room for them"
-        return int(size)
 
     def render_reads(self, found: PlainReads, refs: Any, started_ns: int) -> tuple[int, Any, int]:
         """Render the answers to the reads of a scan. Return the arguments of `send`.
@@ -381,7 +159,7 @@ class Answers:
         """Queue the answers last rendered; return whether all are of connections in the table."""
         others = self._table.answer(number, memory, self._refs, self._lengths, sends, self.service.tick)
         for ref, data in others:
-            self._one(ref, data)
+            self.send_one(ref, data)
         return not others
 
     def leave(self, conn: Any) -> None:
@@ -389,7 +167,22 @@ class Answers:
         if self._table.leave(conn):
             conn.state.taken()
 
-    def _one(self, ref: int, data: bytes, *, last: bool = False) -> None:
+    def send_whole(self, refs: Sequence[int], sizes: Sequence[int], text: memoryview) -> None:
+        """Queue answers that are rendered already, one after the other in `text`."""
+        count = len(refs)
+        if count > self._room:
+            self._make_room(count)
+        ffi.memmove(self._refs, array("Q", refs), 8 * count)
+        ffi.memmove(self._lengths, array("I", sizes), 4 * count)
+        number, memory = self._memory(len(text))
+        ffi.memmove(memory, text, len(text))
+        self.send(number, memory, count)
+
+    def connection(self, ref: int) -> Any:
+        """Return the connection with this name, or None when it is gone."""
+        return self._table.connection(ref)
+
+    def send_one(self, ref: int, data: bytes, *, last: bool = False) -> None:
         """Answer a connection that is not a column any more, or will not be."""
         conn = self._table.connection(ref)
         if conn is not None:
@@ -431,7 +224,7 @@ class Answers:
         body, headers, last = envelope(refusal), extra_headers(refusal), service.closing
         close = b"close" if last else b""
         answers = [service.writer.render(status, body, headers=headers + line, connection=close) for line in applied]
-        self._one(ref, answers[0] if last else b"".join(answers), last=last)
+        self.send_one(ref, answers[0] if last else b"".join(answers), last=last)
 
     def _repeat(self, group: Group, result: AppendResult) -> None:
         """Answer duplicates with the result of the original write.
@@ -445,7 +238,7 @@ class Answers:
         self.writes.add_many(200, total_ns, group.taken)
         times = repeat_times(total_ns)
         for ref, _count, flags in group.requests():
-            self._one(ref, service.writer.json(200, _repeated(group, result, flags, times), applied(flags)))
+            self.send_one(ref, service.writer.json(200, _repeated(group, result, flags, times), applied(flags)))
 
     def _close_with(self, group: Group, result: AppendResult) -> None:
         """Answer and close, because the server stops. The groups take turns.
@@ -460,13 +253,15 @@ class Answers:
             times = repeat_times(total_ns)
             for ref, _count, flags in group.requests():
                 body = _repeated(group, result, flags, times)
-                self._one(ref, service.writer.render(200, body, headers=applied(flags), connection=b"close"), last=True)
+                self.send_one(
+                    ref, service.writer.render(200, body, headers=applied(flags), connection=b"close"), last=True
+                )
             return
         times = self._times(total_ns, result.append_ns, result.sync_ns)
         seq = result.first_seq
         for ref, count, flags in group.requests():
             body = record_endpoints.write_json(group.topic, seq, count, not flags & WITHOUT_SEQS, times)
-            self._one(ref, service.writer.render(200, body, headers=applied(flags), connection=b"close"), last=True)
+            self.send_one(ref, service.writer.render(200, body, headers=applied(flags), connection=b"close"), last=True)
             seq += count
 
 

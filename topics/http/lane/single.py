@@ -21,7 +21,9 @@ from topics.errors import TopicsError
 from topics.http.handlers.record_endpoints import one_lone_json, write_json
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.lane._scan import ffi, lib
-from topics.http.lane.lane_answers import REQUEST, WITHOUT_SEQS, Answers, Taken, applied
+from topics.http.lane.far_writes import FarWrites
+from topics.http.lane.group_answers import REQUEST, WITHOUT_SEQS, Taken
+from topics.http.lane.lane_answers import Answers, applied
 from topics.http.lane.lane_topics import LaneTopics
 from topics.http.lane.scan_table import ScanTable
 from topics.http.plan.engine_api import EngineApi
@@ -64,7 +66,7 @@ class Single:
     """Takes the only receive of a pass if it is one plain request.
 
     scanned, topics, columns, answers: the lane's. append: appends the group of a scan as the lane
-    does, from the buffer and its columns.
+    does, from the buffer and its columns. far: asks other cores.
     """
 
     def __init__(  # noqa: PLR0917 - the tables of the lane
@@ -75,8 +77,10 @@ class Single:
         columns: WriteColumns,
         long_read_bytes: int,
         append: Callable[[memoryview, Any, Taken], None],
+        far: FarWrites,
     ) -> None:
         self._service = answers.service
+        self._far = far
         self._answers = answers
         self._topics = topics
         self._scanned = scanned
@@ -180,6 +184,8 @@ class Single:
             return SETTLED if engine.settle_lone() else UNSETTLED
         topic = engine.plain_topic(topics.names[number])
         if topic is None:
+            if number in topics.fars:
+                return self._ask(engine, conn, view, number)
             topics.forget(number)
             return LEFT
         if topic.stage_class == "fsync" and not service.has_one_sender():
@@ -234,6 +240,15 @@ class Single:
             self._answers.writes.times.add_sample(service.now_ns() - started_ns, _SAMPLED)
         service.in_flight.answered_at_once(1)
         return True
+
+    def _ask(self, engine: EngineApi, conn: Any, view: memoryview, number: int) -> SingleOutcome:
+        """Have the core that owns the topic answer the write."""
+        request = self._request
+        body = bytes(view[request.off : request.end])
+        if self._service.access_log is not None or not self._far.ask_single(conn, number, request.flags, body):
+            self.reason = _MISS_LONE
+            return LEFT
+        return SETTLED if engine.is_settled else UNSETTLED
 
     def _answer(self, result: AppendResult) -> None:
         """Answer the write that is committed and not published yet."""

@@ -135,7 +135,7 @@ class Aim:
 
 
 class Plan:
-    """The meaning of one head: immutable, and shared by all requests with that head.
+    """The meaning of one head: the same for all requests with that head, which share it.
 
     The refusals follow the order of the contract's 2.4: `foreign` (Host, Origin), `unauthorized`
     and `forbidden` (the key) precede the not-ready gate, `missing` (path, method, undecodable name)
@@ -160,6 +160,7 @@ class Plan:
         "foreign",
         "gzip",
         "has_body",
+        "head_there",
         "is_head",
         "keep_alive",
         "max_body_bytes",
@@ -168,6 +169,7 @@ class Plan:
         "name_json",
         "plain",
         "principal",
+        "relayed",
         "request",
         "route",
         "strict",
@@ -202,6 +204,10 @@ class Plan:
             self.missing = _unknown_parameter(aim, verdict.principal)
         self.core = self.missing.core if isinstance(self.missing, ElsewhereError) else None
         """The core that owns the topic, if it is another one: see `core_to_ask`."""
+        self.relayed: Plan | None = None
+        """The plan with which that core answers, once it was asked for."""
+        self.head_there = b""
+        """The head of the request as that core gets it, once it was asked for."""
         self.foreign = foreign
         self.principal, self.counted, self.unauthorized, self.forbidden = verdict
         self.content_length = length
@@ -235,16 +241,28 @@ class Plan:
 
     def as_last(self) -> Plan:
         """Return the plan of the same request, after which the connection is not used again."""
-        last = copy(self)
+        last = self._copy()
         last.keep_alive = False
         return last
+
+    def judged(self, verdict: AccessVerdict) -> Plan:
+        """Return the plan of the same request, of a sender with these rights."""
+        judged = self._copy()
+        judged.principal, judged.counted, judged.unauthorized, judged.forbidden = verdict
+        return judged
+
+    def _copy(self) -> Plan:
+        """Return a copy without what depends on the rest of the plan."""
+        other = copy(self)
+        other.relayed, other.head_there = None, b""
+        return other
 
     def as_relayed(self, route: Route) -> Plan:
         """Return the plan of the same request, admitted to the core that owns the topic.
 
         route: has that core answer.
         """
-        relayed = copy(self)
+        relayed = self._copy()
         relayed.route = route
         relayed.missing = _unknown_parameter(self._aim, self.principal) if self.strict else None
         return relayed
@@ -373,10 +391,7 @@ class Planner:
         """
         request = plan.request
         method = "GET" if request.method == "HEAD" else request.method
-        verdict = self._guard.judge_again(plan.principal, request, method, plan.route)
-        new = copy(plan)
-        new.principal, new.counted, new.unauthorized, new.forbidden = verdict
-        return new
+        return plan.judged(self._guard.judge_again(plan.principal, request, method, plan.route))
 
     def plan_list(self, fields: HeaderList, whole: bool) -> Plan:
         """Return the plan of an HTTP/2 header list. whole: no body follows.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from topics.clock import Clock
@@ -18,6 +18,7 @@ from topics.errors import RequestError
 from topics.http.access.guard import Guard
 from topics.http.access.keyring import NO_KEYS, Keyring
 from topics.http.access.origin import HostRule
+from topics.http.access.principal import Principal
 from topics.http.access.routes import RouteTable
 from topics.http.openapi.description import Description
 from topics.http.plan.access_log import AccessLog
@@ -75,6 +76,50 @@ class OtherCores(Elsewhere, Protocol):
         unread(): called once; the bytes that were received and are not handled. After it the
         connection is lost, or `stayed(errno)` is called, because it could not be given.
         """
+
+    def far_topic(self, plan: Plan) -> FarTopic | None:
+        """Return the topic of a relayed write, for plain writes with the rights of this one.
+
+        None: the request is another one.
+        """
+
+
+FarName = tuple[int, int, Principal | None]
+"""A request that another core answers: its connection (`ref`), its flags, and who counts it."""
+
+
+class FarTopic(Protocol):
+    """A topic that another core owns, as the lane sees it."""
+
+    def ask(
+        self,
+        flags: Sequence[int],
+        bodies: Sequence[bytes],
+        names: Sequence[FarName],
+        answers: FarAnswers,
+        *,
+        at_once: bool = False,
+    ) -> bool:
+        """Have the core answer plain writes. False: it is not asked, by this path.
+
+        flags: those of the scan. names: for the answers. at_once: not at the end of the pass.
+        """
+
+
+class FarAnswers(Protocol):
+    """The answers to plain writes that another core has given; each name gets one."""
+
+    def answer_whole(self, names: Sequence[FarName], sizes: Sequence[int], text: memoryview) -> None:
+        """Send answers of HTTP/1.1, one after the other in `text`."""
+
+    def answer(self, name: FarName, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
+        """Answer with what the other core has answered."""
+
+    def waits(self, name: FarName) -> bool:
+        """Return whether its client waits for the answer."""
+
+    def drop(self, name: FarName) -> None:
+        """End a request without an answer, because it is unknown whether it was executed."""
 
 
 class ServiceLoop(StreamLoop, Protocol):

@@ -11,29 +11,36 @@ given to the socket are in doubt: they get no answer.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
+from itertools import repeat
+from typing import NamedTuple, Protocol
 
+from topics.common.tuples import make_tuple
 from topics.http.plan.call import Call
 from topics.http.plan.failure_turns import FailureTurns
+from topics.http.plan.service import FarAnswers, FarName
 from topics.http.relay.relay_message import (
     ANSWERS,
     REQUESTS,
     ROWS_MAX,
     TEXT_BYTES_MAX,
     DamagedRelayError,
+    Message,
     RelayDecoder,
     RelayRow,
     encoded,
 )
-from topics.http.relay.relayed_head import encoded_head
+from topics.http.relay.relayed_head import head_there
 from topics.http.wire.error_answers import ElsewhereError
+from topics.http.wire.head import HEAD_END
 
 ASK = 1
 CANCEL = 2
 WAITS = 1
 """The request waits: it ends with its client."""
+WHOLE = 2
+"""The answer of HTTP/1.1 to a plain write: its head, and the body."""
 NONE = 0
 """There is no answer: the request was cancelled, or its answer is unknown."""
 STATUS_MIN = 100
@@ -110,6 +117,31 @@ class AskedCore:
         self._waiting.append(call)
         self._due(self.flush)
 
+    def ask_plain(
+        self,
+        heads: Sequence[bytes],
+        bodies: Sequence[bytes],
+        names: Sequence[FarName],
+        answers: FarAnswers,
+        *,
+        at_once: bool,
+    ) -> bool:
+        """Have the other core answer plain writes: see `FarTopic.ask`.
+
+        False: there is no socket yet, or no room for them now.
+        """
+        asked = self._asked
+        if asked is None or self._waiting or not asked.has_room_for(len(bodies)):
+            return False
+        self.relayed += len(bodies)
+        asked.stage(heads, bodies, names, answers)
+        if at_once:
+            asked.send_staged()
+            asked.watch(self._call_later, self._note_dead)
+        else:
+            self._due(self.flush)
+        return True
+
     def flush(self) -> None:
         """Send the requests of the pass, as far as there is room, in one message."""
         waiting = self._waiting
@@ -124,6 +156,7 @@ class AskedCore:
                 self._refuse_waiting()
                 return
             asked = self._asked = _Asked(pair, self._note_due)
+        asked.send_staged()
         rows = asked.cancelled()
         while waiting and len(rows) < ROWS_MAX and asked.has_room:
             call = waiting.popleft()
@@ -132,7 +165,7 @@ class AskedCore:
                 rows.append(asked.row_of(call))
         if rows:
             asked.send(rows)
-            asked.watch(self._call_later, self._note_dead)
+        asked.watch(self._call_later, self._note_dead)
         if asked.has_cancelled or (waiting and asked.has_room):
             self._note_due()
 
@@ -155,7 +188,10 @@ class AskedCore:
         self._asked = None
         asked.stop_watching()
         for call in asked.calls.values():
-            self.in_doubt += not call.answered
+            if isinstance(call, _PlainWrite):
+                self.in_doubt += call.answers.waits(call.name)
+            else:
+                self.in_doubt += not call.answered
             self._failures.answer(call.drop)
         self._refuse_waiting()
 
@@ -174,6 +210,16 @@ class AskedCore:
             self._failures.answer(partial(call.fail, ElsewhereError(self._core)))
 
 
+class _PlainWrite(NamedTuple):
+    """A write of the lane."""
+
+    answers: FarAnswers
+    name: FarName
+
+    def drop(self) -> None:
+        self.answers.drop(self.name)
+
+
 class _Asked:
     """The requests that were given to one socket, by their number."""
 
@@ -181,9 +227,11 @@ class _Asked:
         self.pair = pair
         self._due = due
         self._decoder = RelayDecoder(ANSWERS)
-        self.calls: dict[int, Call] = {}
+        self.calls: dict[int, Call | _PlainWrite] = {}
         """The calls without an answer."""
         self._cancelled: list[int] = []
+        self._staged: list[RelayRow] = []
+        """Plain writes of this pass."""
         self._sent = 0
         """Number of the last request that was sent."""
         self._begun = 0
@@ -199,6 +247,11 @@ class _Asked:
         is_small = self._not_begun_bytes < NOT_BEGUN_BYTES and len(self._sizes) < ROWS_MAX
         return is_small and not self.pair.over_high_water
 
+    def has_room_for(self, count: int) -> bool:
+        """Return whether so many requests may be sent beside those that are."""
+        fits = len(self._sizes) + count <= ROWS_MAX and len(self.calls) + count <= IN_FLIGHT_MAX
+        return fits and self.has_room
+
     @property
     def has_cancelled(self) -> bool:
         return bool(self._cancelled)
@@ -212,12 +265,29 @@ class _Asked:
     def row_of(self, call: Call) -> RelayRow:
         """Return the row of a request, which is sent next."""
         self._sent += 1
-        row = RelayRow(self._sent, ASK, encoded_head(call.plan), call.body)
+        row = RelayRow(self._sent, ASK, head_there(call.plan), call.body)
         self.calls[self._sent] = call
         self._sizes.append(len(row.body))
         self._not_begun_bytes += len(row.body)
         call.body, call.held_bytes = b"", 0
         return row
+
+    def stage(
+        self, heads: Sequence[bytes], bodies: Sequence[bytes], names: Sequence[FarName], answers: FarAnswers
+    ) -> None:
+        """Add plain writes, which are sent before any other request."""
+        first, sizes = self._sent + 1, list(map(len, bodies))
+        self._sent += len(sizes)
+        numbers = range(first, self._sent + 1)
+        self._staged += [make_tuple(RelayRow, row) for row in zip(numbers, repeat(ASK), heads, bodies)]
+        self.calls.update(zip(numbers, [make_tuple(_PlainWrite, (answers, name)) for name in names], strict=True))
+        self._sizes += sizes
+        self._not_begun_bytes += sum(sizes)
+
+    def send_staged(self) -> None:
+        if self._staged:
+            self.send(self._staged)
+            self._staged = []
 
     def send(self, rows: list[RelayRow]) -> None:
         for part in encoded(REQUESTS, 0, rows):
@@ -237,21 +307,63 @@ class _Asked:
         in_doubt = 0
         for message in self._decoder.feed(data):
             self._note_begun(message.begun)
-            for row in message.rows:
+            if self._take_whole(message):
+                continue
+            for row in message.rows():
                 call = self.calls.get(row.number)
-                if call is None or WAITS < row.code < STATUS_MIN:
+                if call is None or WHOLE < row.code < STATUS_MIN:
                     raise DamagedRelayError(f"{row.code} of request {row.number}, which waits for no such answer")
-                if row.code == WAITS:
+                if row.code == WAITS and not isinstance(call, _PlainWrite):
                     self._wait(row.number, call)
                     continue
                 del self.calls[row.number]
-                if row.code == NONE:
-                    in_doubt += not call.answered
-                    call.drop()
-                else:
-                    content_type, _, headers = row.head.partition(b"\0")
-                    call.pass_on(row.code, bytes(row.body), content_type, headers)
+                in_doubt += self._end(call, row)
         return in_doubt
+
+    def _take_whole(self, message: Message) -> bool:
+        """Pass on a message of answers to plain writes of the lane. False: it has others."""
+        numbers, calls = message.numbers, self.calls
+        if not numbers or message.codes.count(WHOLE) < len(numbers):
+            return False
+        names: list[FarName] = []
+        answers: FarAnswers | None = None
+        for number in numbers:
+            call = calls.get(number)
+            if type(call) is not _PlainWrite:
+                return False
+            answers, name = call
+            names.append(name)
+        if len(set(numbers)) < len(numbers) or answers is None:
+            return False
+        for number in numbers:
+            del calls[number]
+        answers.answer_whole(names, message.sizes, message.text)
+        return True
+
+    @staticmethod
+    def _end(call: Call | _PlainWrite, row: RelayRow) -> bool:
+        """End a request. Return whether it is in doubt. Raises: DamagedRelayError."""
+        _number, code, head, body = row
+        content_type, _, headers = head.partition(b"\0")
+        if isinstance(call, _PlainWrite):
+            answers, name = call
+            if code == WHOLE:
+                answers.answer_whole([name], [len(body)], memoryview(body))
+            elif code >= STATUS_MIN:
+                answers.answer(name, code, bytes(body), content_type, headers)
+            else:
+                in_doubt = answers.waits(name)
+                answers.drop(name)
+                return in_doubt
+        elif code == WHOLE:
+            call.reply(_body_of(bytes(body)))
+        elif code == NONE:
+            in_doubt = not call.answered
+            call.drop()
+            return in_doubt
+        else:
+            call.pass_on(code, bytes(body), content_type, headers)
+        return False
 
     def _wait(self, number: int, call: Call) -> None:
         if call.answered:
@@ -286,3 +398,11 @@ class _Asked:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _body_of(answer: bytes) -> bytes:
+    """Return the body of an answer of HTTP/1.1. Raises: DamagedRelayError, it is none."""
+    head, end, body = answer.partition(HEAD_END)
+    if not end:
+        raise DamagedRelayError(f"an answer begins with {head[:40]!r}")
+    return body

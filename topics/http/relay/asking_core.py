@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from topics.errors import RequestError
+from topics.http.lane.plain_writes import LaneTables
 from topics.http.plan.call import Call, run
 from topics.http.plan.gatekeeping import refusal_of
 from topics.http.plan.plan import Plan
 from topics.http.plan.service import Service
-from topics.http.relay.asked_core import ASK, CANCEL, NONE, WAITS
+from topics.http.relay.asked_core import ASK, CANCEL, NONE, WAITS, WHOLE
 from topics.http.relay.relay_message import (
     ANSWERS,
     REQUESTS,
     ROWS_MAX,
     DamagedRelayError,
+    Message,
     Part,
     RelayDecoder,
     RelayRow,
     encoded,
+    encoded_columns,
 )
-from topics.http.relay.relayed_head import RelayedPlans
+from topics.http.relay.relayed_head import RelayedPlan, RelayedPlans
+from topics.http.relay.relayed_writes import RelayedWrites, Waiting
 from topics.http.wire.error_answers import ElsewhereError, envelope, extra_headers, status_of
 from topics.http.wire.response import JSON
 from topics.http.wire.stream import Stream
@@ -119,8 +125,10 @@ class AskingCore:
         plans: RelayedPlans,
         elsewhere: Callable[[str], int | None],
         due: Callable[[Callable[[], None]], None],
+        *,
+        tables: LaneTables | None = None,
     ) -> None:
-        """due(flush): has `flush` called at the end of the pass."""
+        """due(flush): has `flush` called at the end of the pass. tables: None without a lane."""
         self._service = service
         self._pair = pair
         self._plans = plans
@@ -132,9 +140,14 @@ class AskingCore:
         self._begun = 0
         self._told = 0
         """`begun` of the last message."""
-        self._waiting: deque[tuple[int, Plan, Part]] = deque()
+        self._writes = None if tables is None else RelayedWrites(service, tables, elsewhere, self)
+        self._waiting: deque[Waiting] = deque()
+        self._left: deque[Waiting] = deque()
+        """Requests before those that wait, for the general path."""
         self._calls: dict[int, Call] = {}
         self._answers: deque[RelayRow] = deque()
+        self._whole: list[tuple[bytes, bytes, bytes]] = []
+        """Answers to plain writes: numbers, sizes, texts."""
         self._has_turn = False
         """Whether a turn is waited for."""
         self._is_paused = False
@@ -151,20 +164,52 @@ class AskingCore:
         Nothing of a message with damage to one of its heads is executed.
         """
         for message in self._decoder.feed(data):
-            asked: list[tuple[int, Plan, Part]] = []
-            for row in message.rows:
-                if row.code == ASK:
-                    if row.number != self._received + len(asked) + 1:
-                        raise DamagedRelayError(f"request {row.number} follows {self._received + len(asked)}")
-                    asked.append((row.number, self._plans.plan(row.head), row.body))
-                elif row.code != CANCEL or not 0 < row.number <= self._received:
-                    raise DamagedRelayError(f"{row.code} of request {row.number}")
-            self._received += len(asked)
-            self._waiting += asked
-            for row in message.rows:
-                if row.code == CANCEL:
-                    self._cancel(row.number)
+            self._take(message)
         self._work()
+
+    def receive_single(self, data: memoryview) -> bool:
+        """Take the bytes that are the only receive of the pass.
+
+        Return whether the end of the pass has nothing to do for them. Raises: as `receive`.
+        """
+        for message in self._decoder.feed(data):
+            self._take(message)
+        writes, waiting = self._writes, self._waiting
+        if writes is not None and len(waiting) == 1 and self._is_idle and self._service.has_few_senders():
+            is_settled = writes.take_lone(waiting[0])
+            if is_settled is not None:
+                waiting.clear()
+                return is_settled
+        self._work()
+        return False
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether nothing but what waits has to be begun or sent, and the other core takes it."""
+        is_busy = self._left or self._answers or self._whole or self._has_turn or self._begun != self._told
+        return not (is_busy or self._pair.over_high_water or self._has_ended)
+
+    def _take(self, message: Message) -> None:
+        """Add the requests of a message to those that wait. Raises: as `receive`."""
+        plans = [self._plans.plan(head) if head else None for head in message.heads]
+        asked: list[Waiting] = []
+        number = self._received
+        columns = zip(message.numbers, message.codes, message.whose, message.bodies(), strict=True)
+        for found, code, head, body in columns:
+            plan = plans[head]
+            if code == ASK and plan is not None:
+                number += 1
+                if found != number:
+                    raise DamagedRelayError(f"request {found} follows {number - 1}")
+                asked.append((found, plan, body))
+            elif code != CANCEL or not 0 < found <= self._received:
+                raise DamagedRelayError(f"{code} of request {found}")
+        self._received = number
+        self._waiting += asked
+        if len(asked) < len(message.numbers):
+            for found, code in zip(message.numbers, message.codes, strict=True):
+                if code == CANCEL:
+                    self._cancel(found)
 
     def _cancel(self, number: int) -> None:
         """End a request whose client has left, unless it was answered meanwhile."""
@@ -175,13 +220,20 @@ class AskingCore:
 
     def _work(self) -> None:
         """Begin requests, as far as the pass has time and the other core takes answers."""
-        turns = self._service.turns
-        while self._waiting and not self._has_turn and not self._pair.over_high_water and not self._has_ended:
+        turns, writes = self._service.turns, self._writes
+        while (self._left or self._waiting) and not (self._has_turn or self._pair.over_high_water or self._has_ended):
             if turns.over:
                 self._has_turn = True
                 turns.wait(self._on_turn)
                 break
-            self._begin(*self._waiting.popleft())
+            if self._left:
+                self._begin(*self._left.popleft())
+            elif writes is not None and (run := writes.run(self._waiting)):
+                self._begun = run[-1][0]
+                self._left += writes.take(run)
+            else:
+                self._begun = self._waiting[0][0]
+                self._begin(*self._waiting.popleft())
             turns.charge()
         if self._pair.over_high_water and not self._is_paused:
             self._is_paused = True
@@ -194,9 +246,8 @@ class AskingCore:
         self._service.turns.begin()
         self._work()
 
-    def _begin(self, number: int, plan: Plan, body: Part) -> None:
+    def _begin(self, number: int, plan: RelayedPlan, body: Part) -> None:
         service = self._service
-        self._begun = number
         refusal = refusal_of(service, plan)
         if refusal is None and (core := self._elsewhere(plan.name)) is not None:
             refusal = ElsewhereError(core)  # never further: two cores may disagree about a slot
@@ -225,6 +276,21 @@ class AskingCore:
             self._answers.append(row)
             self._due(self.flush)
 
+    def answer_whole(self, numbers: bytes, sizes: bytes, text: bytes) -> None:
+        """Add answers of HTTP/1.1. The pair may have ended meanwhile."""
+        if not self._has_ended:
+            self._whole.append((numbers, sizes, text))
+
+    def answer_at_once(self, number: int, answer: bytes) -> None:
+        """Send the answer of HTTP/1.1 to the only request that was not answered."""
+        self._begun = self._told = number
+        columns = number.to_bytes(8, sys.byteorder), len(answer).to_bytes(4, sys.byteorder), answer
+        self._pair.write(encoded_columns(number, WHOLE, *columns))
+
+    def note_decided(self) -> None:
+        """Have the answers to plain writes flushed, also if nothing is to be sent any more."""
+        self._due(self.flush)
+
     def note_wait(self, number: int) -> None:
         """Report to the other core that a request waits."""
         if number in self._calls:
@@ -233,6 +299,9 @@ class AskingCore:
 
     def flush(self) -> None:
         """Send the answers of the pass, and how many requests were begun."""
+        if self._writes is not None:
+            self._writes.answers.flush()
+        self._send_whole()
         answers, pair = self._answers, self._pair
         while (answers or self._begun != self._told) and not self._has_ended:
             rows: list[RelayRow] = []
@@ -243,6 +312,19 @@ class AskingCore:
             self._told = self._begun
             for part in encoded(ANSWERS, self._begun, rows):
                 pair.write(part)
+
+    def _send_whole(self) -> None:
+        """Send the answers to plain writes, in messages of their own."""
+        whole, self._whole = self._whole, []
+        for numbers, sizes, text in whole:
+            self._told = self._begun
+            at = 0
+            for first in range(0, len(sizes) // 4, ROWS_MAX):
+                some = sizes[4 * first : 4 * (first + ROWS_MAX)]
+                end = at + sum(array("I", some))
+                columns = numbers[8 * first : 8 * (first + ROWS_MAX)], some, text[at:end]
+                self._pair.write(encoded_columns(self._begun, WHOLE, *columns))
+                at = end
 
     def drained(self) -> None:
         """Continue: the other core has taken answers."""
@@ -255,6 +337,7 @@ class AskingCore:
         """End what waits for a client that is no longer there. What was begun is completed."""
         self._has_ended = True
         self._waiting.clear()
+        self._left.clear()
         self._answers.clear()
         calls, self._calls = list(self._calls.values()), {}
         for call in calls:

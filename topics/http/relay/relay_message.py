@@ -1,8 +1,9 @@
 """Messages between two cores: the requests of a pass one way, what became of them the other way.
 
-    header   magic, format, kind, number of rows, `begun`, bytes of the texts, checksum
-    columns  numbers (u64), codes (u16), bytes of the heads (u32), bytes of the bodies (u32)
-    texts    the heads, one after the other, then the bodies
+    header   magic, format, kind, number of rows, of heads, `begun`, bytes of the texts, checksum
+    columns  of the rows: numbers (u64), bytes of the bodies (u32), codes (u16), which head (u16)
+             of the heads: their bytes (u32)
+    texts    the heads, each different one once, then the bodies
 
 The checksum covers all but the bodies: a message with damage to it is none, and ends its pair. What
 a body may be is checked by its length, as where it was received. Numbers have the byte order of the
@@ -14,18 +15,22 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import xxhash
+from typing_extensions import Buffer
 
 from topics.common.memory import GrowingBytes
+from topics.common.tuples import make_tuple
 
-_HEADER = struct.Struct("=4sBBHQQQ")
+_HEADER = struct.Struct("=4sBBHHQQQ")
+_SUM = struct.Struct("=Q")
 _MAGIC = b"TPRL"
-_FORMAT = 1
-_COLUMNS = (("Q", 8), ("H", 2), ("I", 4), ("I", 4))
-_ROW_BYTES = sum(size for _, size in _COLUMNS)
-_SUM_BYTES = 8
+_FORMAT = 2
+_ROW_BYTES = 8 + 4 + 2 + 2
+_SIZE_BYTES = 4
+_SUM_BYTES = _SUM.size
 REQUESTS = 1
 ANSWERS = 2
 ROWS_MAX = 1024
@@ -45,7 +50,7 @@ class RelayRow(NamedTuple):
     """One request, or what became of one.
 
     number: of the request, counted by the core that relays it, from 1 on for each pair. code: of a
-    request `ASK` or `CANCEL`; of an answer its status, or `WAITS` or `NONE`.
+    request `ASK` or `CANCEL`; of an answer its status, `WAITS`, `NONE` or `WHOLE`.
     """
 
     number: int
@@ -55,13 +60,31 @@ class RelayRow(NamedTuple):
 
 
 class Message(NamedTuple):
-    """One message.
+    """One message, as columns over its rows.
 
     begun: how many requests of the pair its sender has begun, in messages of answers; 0 elsewhere.
+    heads: the different ones. whose: which of them is that of a row. text: all bodies, one after
+    the other; sizes: their bytes.
     """
 
     begun: int
-    rows: list[RelayRow]
+    numbers: tuple[int, ...]
+    codes: tuple[int, ...]
+    whose: tuple[int, ...]
+    heads: list[bytes]
+    sizes: tuple[int, ...]
+    text: memoryview
+
+    def bodies(self) -> list[memoryview]:
+        """Return the body of each row."""
+        text = self.text
+        ends = list(accumulate(self.sizes))
+        return [text[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)] if ends else []
+
+    def rows(self) -> list[RelayRow]:
+        heads = self.heads
+        columns = zip(self.numbers, self.codes, self.whose, self.bodies(), strict=True)
+        return [RelayRow(number, code, heads[head], body) for number, code, head, body in columns]
 
 
 def encoded(kind: int, begun: int, rows: Sequence[RelayRow]) -> list[bytes | memoryview]:
@@ -69,18 +92,15 @@ def encoded(kind: int, begun: int, rows: Sequence[RelayRow]) -> list[bytes | mem
 
     The caller has bounded the rows and their bytes.
     """
-    bodies = [row.body for row in rows]
-    values = ([row.number for row in rows], [row.code for row in rows], [len(row.head) for row in rows])
-    columns = b"".join(
-        array(code, column).tobytes()
-        for (code, _), column in zip(_COLUMNS, (*values, list(map(len, bodies))), strict=True)
-    )
-    heads = b"".join(row.head for row in rows)
-    size = len(heads) + sum(map(len, bodies))
-    start = _HEADER.pack(_MAGIC, _FORMAT, kind, len(rows), begun, size, 0)[:-_SUM_BYTES]
-    text = columns + heads
+    numbers, codes, heads, bodies = zip(*rows, strict=True) if rows else ((), (), (), ())
+    places: dict[bytes, int] = {}
+    whose = [places.setdefault(head, len(places)) for head in heads]
+    sizes = list(map(len, bodies))
+    columns = (array("Q", numbers), array("I", sizes), array("H", codes), array("H", whose))
+    small: list[Part] = [_start(kind, begun, columns, list(places), sum(sizes))]
+    if not sizes or max(sizes) < _SEPARATE_BYTES:
+        return [b"".join((*small, *bodies))]
     parts: list[bytes | memoryview] = []
-    small: list[Part] = [start, struct.pack("=Q", _sum_of(start, text)), text]
     for body in bodies:
         if len(body) < _SEPARATE_BYTES:
             small.append(body)
@@ -92,36 +112,63 @@ def encoded(kind: int, begun: int, rows: Sequence[RelayRow]) -> list[bytes | mem
     return parts
 
 
+def encoded_columns(begun: int, code: int, numbers: bytes, sizes: bytes, text: bytes) -> bytes:
+    """Return a message of answers with the same code and no heads.
+
+    numbers, sizes: packed, as in the message. text: all bodies.
+    """
+    count = len(sizes) // _SIZE_BYTES
+    columns = numbers, sizes, array("H", [code]) * count, bytes(2 * count)
+    return b"".join((_start(ANSWERS, begun, columns, [b""], len(text)), text))
+
+
+def _start(kind: int, begun: int, columns: Sequence[Buffer], heads: Sequence[bytes], body_bytes: int) -> bytes:
+    """Return a message up to its bodies."""
+    rows = memoryview(columns[-1]).nbytes // 2
+    head_sizes = array("I", map(len, heads))
+    text = b"".join((*columns, head_sizes, *heads))
+    size = len(text) - rows * _ROW_BYTES - len(heads) * _SIZE_BYTES + body_bytes
+    start = _HEADER.pack(_MAGIC, _FORMAT, kind, rows, len(heads), begun, size, 0)[:-_SUM_BYTES]
+    return b"".join((start, _SUM.pack(_sum_of(start, text)), text))
+
+
 class RelayDecoder:
     """The messages in bytes as they arrive, of one kind."""
 
     def __init__(self, kind: int) -> None:
         self._kind = kind
         self._held = GrowingBytes()
+        """The beginning of a message."""
         self._needed = _HEADER.size
         """Bytes without which `_held` is no message."""
         self._is_damaged = False
 
     def feed(self, data: Part) -> Iterator[Message]:
-        """Take bytes; yield the messages that end in them.
+        """Take bytes; yield the messages that end in them, each before the next is looked at.
 
         Raises: DamagedRelayError, there is no message; from here on for all that follows.
         """
         if self._is_damaged:
             raise DamagedRelayError("it follows damage")
-        self._held += data
+        held = self._held
+        if held:
+            held += data
+            if len(held) < self._needed:
+                return
+            text = memoryview(held.take())
+        else:
+            text = memoryview(bytes(data))
         try:
-            while len(self._held) >= self._needed:
-                text = self._held.take()
-                self._needed = _bytes_of(text, self._kind)
-                if len(text) < self._needed:
-                    self._held += text
-                    continue
-                end = self._needed
-                message = _message(text[:end])
-                self._held += text[end:]
+            while len(text) >= _HEADER.size:
+                needed = _bytes_of(text, self._kind)
+                if len(text) < needed:
+                    self._needed = needed
+                    break
                 self._needed = _HEADER.size
+                message = _message(text[:needed])
+                text = text[needed:]
                 yield message
+            held += text
         except DamagedRelayError:
             self._is_damaged = True
             raise
@@ -129,37 +176,34 @@ class RelayDecoder:
 
 def _bytes_of(text: Part, kind: int) -> int:
     """Return the bytes of the message that begins here. Raises: DamagedRelayError."""
-    magic, number, found, rows, _begun, size, _sum = _HEADER.unpack_from(text)
+    magic, number, found, rows, heads, _begun, size, _sum = _HEADER.unpack_from(text)
     if magic != _MAGIC or number != _FORMAT or found != kind:
         raise DamagedRelayError(f"it begins with {magic!r}, format {number}, kind {found}")
-    if rows > ROWS_MAX or size > TEXT_BYTES_MAX:
-        raise DamagedRelayError(f"{rows} rows with {size} bytes are too many")
-    return int(_HEADER.size + rows * _ROW_BYTES + size)
+    if rows > ROWS_MAX or heads > rows or size > TEXT_BYTES_MAX:
+        raise DamagedRelayError(f"{rows} rows of {heads} heads with {size} bytes are too many")
+    return int(_HEADER.size + rows * _ROW_BYTES + heads * _SIZE_BYTES + size)
 
 
-def _message(text: Part) -> Message:
+def _message(text: memoryview) -> Message:
     """Return a whole message. Raises: DamagedRelayError."""
-    _magic, _format, _kind, count, begun, size, checksum = _HEADER.unpack_from(text)
-    columns: list[array[int]] = []
-    at = _HEADER.size
-    for kind, width in _COLUMNS:
-        columns.append(array(kind, bytes(text[at : at + count * width])))
-        at += count * width
-    numbers, codes, head_sizes, body_sizes = columns
+    _magic, _format, _kind, count, head_count, begun, size, checksum = _HEADER.unpack_from(text)
+    values = struct.unpack_from(f"={count}Q{count}I{2 * count}H{head_count}I", text, _HEADER.size)
+    numbers, sizes, codes = values[:count], values[count : 2 * count], values[2 * count : 3 * count]
+    whose, head_sizes = values[3 * count : 4 * count], values[4 * count :]
+    at = _HEADER.size + count * _ROW_BYTES + head_count * _SIZE_BYTES
     bodies_at = at + sum(head_sizes)
-    if sum(head_sizes) + sum(body_sizes) != size:
+    if sum(head_sizes) + sum(sizes) != size:
         raise DamagedRelayError(f"its rows have not the {size} bytes of its header")
-    start = bytes(text[: _HEADER.size - _SUM_BYTES])
-    if checksum != _sum_of(start, bytes(text[_HEADER.size : bodies_at])):
+    if checksum != _sum_of(text[: _HEADER.size - _SUM_BYTES], text[_HEADER.size : bodies_at]):
         raise DamagedRelayError("its checksum is another one")
-    rows: list[RelayRow] = []
-    body_at = bodies_at
-    for number, code, head_size, body_size in zip(numbers, codes, head_sizes, body_sizes, strict=True):
-        rows.append(RelayRow(number, code, bytes(text[at : at + head_size]), text[body_at : body_at + body_size]))
+    if count and max(whose) >= head_count:
+        raise DamagedRelayError(f"head {max(whose)} of {head_count}")
+    heads: list[bytes] = []
+    for head_size in head_sizes:
+        heads.append(bytes(text[at : at + head_size]))
         at += head_size
-        body_at += body_size
-    return Message(begun, rows)
+    return make_tuple(Message, (begun, numbers, codes, whose, heads, sizes, text[bodies_at:]))
 
 
-def _sum_of(start: bytes, text: bytes) -> int:
+def _sum_of(start: Part, text: Part) -> int:
     return int(xxhash.xxh3_64_intdigest(text, seed=xxhash.xxh3_64_intdigest(start)))

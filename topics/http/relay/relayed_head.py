@@ -7,7 +7,7 @@ parameters, the fields that handlers read, and the rights with which names in a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -15,6 +15,8 @@ from topics.http.access.guard import AccessVerdict
 from topics.http.access.principal import Principal
 from topics.http.access.routes import Route, RouteTable
 from topics.http.access.scope import Scope
+from topics.http.handlers import record_endpoints
+from topics.http.lane.group_answers import STRICT, WITHOUT_SEQS
 from topics.http.plan.call import Handler
 from topics.http.plan.plan import Aim, Plan
 from topics.http.relay.relay_message import DamagedRelayError
@@ -23,6 +25,9 @@ from topics.http.wire.request import Request
 
 FIELDS = (b"idempotency-key", b"prefer")
 """Fields that handlers of routes of one topic read, and the plan itself of strictness."""
+_STRICT = b"handling=strict"
+_FLAGS_OF_SEQS = {"true": 0, "1": 0, "false": WITHOUT_SEQS, "0": WITHOUT_SEQS}
+"""Flags of plain writes, by `return_seqs`."""
 _KEPT_PLANS = 1024
 _KEPT_HEAD_BYTES = 1024
 
@@ -31,10 +36,14 @@ _KEPT_HEAD_BYTES = 1024
 class RelayedRoute(Route[Handler]):
     """A route whose handler has another core answer. That core counts the answer."""
 
+    handler_there: Handler | None = None
+    """The handler that runs there."""
+
 
 def relayed_route(route: Route[Handler], handler: Handler) -> RelayedRoute:
     """Return a route with the same checks. handler: gets the call with its whole body."""
-    return RelayedRoute(route.method, route.pattern, route.scope, handler, route.body, access=route.access)
+    relayed = RelayedRoute(route.method, route.pattern, route.scope, handler, route.body, access=route.access)
+    return replace(relayed, handler_there=route.handler)
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
@@ -50,13 +59,52 @@ _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(_Head)
 
 
-def encoded_head(plan: Plan) -> bytes:
-    """Return what another core has to know of a request."""
+def head_there(plan: Plan) -> bytes:
+    """Return what another core has to know of a request. The plan keeps it."""
+    if not plan.head_there:
+        headers = plan.request.headers
+        fields = {name.decode(): headers[name] for name in FIELDS if name in headers}
+        plan.head_there = _encoded(plan, plan.query, fields)
+    return plan.head_there
+
+
+def plain_head(plan: Plan, flags: int) -> bytes:
+    """Return the head of a plain write to the topic of a plan, with its rights.
+
+    flags: `WITHOUT_SEQS` and `STRICT`.
+    """
+    query = {"return_seqs": "false"} if flags & WITHOUT_SEQS else {}
+    return _encoded(plan, query, {"prefer": _STRICT} if flags & STRICT else {})
+
+
+def _encoded(plan: Plan, query: dict[str, str], fields: dict[str, bytes]) -> bytes:
     request, principal = plan.request, plan.principal
-    fields = {name.decode(): request.headers[name] for name in FIELDS if name in request.headers}
     prefixes = [prefix.encode("utf-8", "surrogateescape") for prefix in principal.prefixes]
-    head = _Head(request.method, request.path, plan.query, fields, principal.scopes.value, prefixes)
-    return _ENCODER.encode(head)
+    return _ENCODER.encode(_Head(request.method, request.path, query, fields, principal.scopes.value, prefixes))
+
+
+class RelayedPlan(Plan):
+    """The plan of a request of another core.
+
+    flags: of a plain write, as the lane has them; None: of another request.
+    """
+
+    __slots__ = ("flags",)
+
+    def __init__(self, request: Request, aim: Aim, verdict: AccessVerdict) -> None:
+        super().__init__(request, aim, None, verdict, 0)
+        self.all_headers = self.answer_headers = b""  # the core of the connection adds them
+        self.flags = _flags_of(self)
+
+
+def _flags_of(plan: Plan) -> int | None:
+    route, query, headers = plan.route, plan.query, plan.request.headers
+    if route is None or route.handler is not record_endpoints.write or b"idempotency-key" in headers:
+        return None
+    flags = _FLAGS_OF_SEQS.get(query.get("return_seqs", "true"))
+    if flags is None or len(query) > ("return_seqs" in query):
+        return None
+    return flags | STRICT if plan.strict else flags
 
 
 class RelayedPlans:
@@ -64,9 +112,9 @@ class RelayedPlans:
 
     def __init__(self, routes: RouteTable) -> None:
         self._routes = routes
-        self._kept: dict[bytes, Plan] = {}
+        self._kept: dict[bytes, RelayedPlan] = {}
 
-    def plan(self, head: bytes) -> Plan:
+    def plan(self, head: bytes) -> RelayedPlan:
         """Return the plan. Raises: DamagedRelayError, it is no head of a route of one topic."""
         plan = self._kept.get(head)
         if plan is None:
@@ -77,7 +125,7 @@ class RelayedPlans:
                 self._kept[head] = plan
         return plan
 
-    def _made(self, data: bytes) -> Plan:
+    def _made(self, data: bytes) -> RelayedPlan:
         try:
             head = _DECODER.decode(data)
             scopes = Scope(head.scopes)
@@ -89,6 +137,4 @@ class RelayedPlans:
         aim = Aim(request, self._routes).with_query(head.query)
         if aim.route is None or not aim.is_of_topic or aim.route.stream:
             raise DamagedRelayError(f"{head.method} {head.path} is no request of one topic")
-        plan = Plan(request, aim, None, AccessVerdict(Principal(None, scopes, tuple(head.prefixes))), 0)
-        plan.all_headers = plan.answer_headers = b""  # the core of the connection adds them
-        return plan
+        return RelayedPlan(request, aim, AccessVerdict(Principal(None, scopes, tuple(head.prefixes))))

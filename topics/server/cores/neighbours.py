@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from topics.http.lane.plain_writes import LaneTables
 from topics.http.plan.plan import Plan
-from topics.http.plan.service import Service
+from topics.http.plan.service import FarTopic, Service
 from topics.loop.doors.listener import Listener
 from topics.loop.doors.mailbox import Mailbox
 from topics.loop.loop import Loop
@@ -30,12 +31,14 @@ class Neighbours:
         """The requests that are relayed from and to this core; None until `join`."""
         self._mailbox: Mailbox | None = None
 
-    def join(self, service: Service, listener: Listener) -> Mailbox:
+    def join(self, service: Service, listener: Listener, tables: LaneTables | None) -> Mailbox:
         """Take connections and requests of the other cores from now on. Return the mailbox.
+
+        tables: of the lane; None: there is none.
 
         Raises: OSError, there can be none at its path.
         """
-        relays = self.relays = Relays(self._loop, service, self._core, self._mailboxes, self.elsewhere)
+        relays = self.relays = Relays(self._loop, service, self._core, self._mailboxes, self.elsewhere, tables=tables)
         mailbox = self._mailbox = self._loop.open_mailbox(self._mailboxes[self._core], listener, relays.answering)
         return mailbox
 
@@ -62,3 +65,7 @@ class Neighbours:
     def relayed(self, plan: Plan) -> Plan:
         """Return the plan with which the core that owns the topic answers a request."""
         return plan if self.relays is None else self.relays.relayed(plan)
+
+    def far_topic(self, plan: Plan) -> FarTopic | None:
+        """Return the topic of a relayed write, for plain ones; None: the request is another one."""
+        return None if self.relays is None else self.relays.far_topic(plan)

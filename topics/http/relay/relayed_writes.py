@@ -1,0 +1,280 @@
+"""Plain writes of other cores' connections, taken as columns as the lane takes those of its own.
+
+    rows of messages, by topic -> write_scan.c: bodies as rows -> one append of all topics
+        -> committed: one call renders the answers, whose columns are those of the next message
+
+A write is plain if its head says so (`RelayedPlan.flags`), if its topic needs only seqs, and if the
+scan takes its body. All others take the general path, in their order with those of their topic.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import accumulate
+from typing import Any, Protocol
+
+from topics.engine.values.results import AppendResult
+from topics.engine.values.write_answer import write_times
+from topics.engine.write.plain_appends import PlainAppended
+from topics.engine.write.write_columns import GROUP
+from topics.errors import RequestError, TopicsError, as_request_error
+from topics.http.access.principal import Principal
+from topics.http.handlers.record_endpoints import one_lone_json, write_json
+from topics.http.lane._scan import ffi
+from topics.http.lane.group_answers import REQUEST, WITHOUT_SEQS, Group, GroupAnswers, Groups, Taken
+from topics.http.lane.lane_answers import applied
+from topics.http.lane.plain_writes import LaneTables, PlainWrites
+from topics.http.plan.service import Service
+from topics.http.relay.relay_message import ROWS_MAX, Part, RelayRow
+from topics.http.relay.relayed_head import RelayedPlan
+from topics.http.wire.error_answers import envelope, extra_headers, status_of
+from topics.http.wire.response import JSON
+
+RUN_BYTES = 1 << 20
+"""Most bytes of bodies that are taken together."""
+_KEPT_BYTES = 1 << 16
+"""Memory for answers that is kept."""
+_WORDS = REQUEST.size // 4
+
+_new_room = ffi.new_allocator(should_clear_after_alloc=False)
+
+Waiting = tuple[int, RelayedPlan, Part]
+"""A request that was not begun: its number, its plan, its body."""
+
+
+class AnswerRows(Protocol):
+    """The core that asks, as the answers of its writes see it."""
+
+    def answer(self, row: RelayRow) -> None:
+        """Add an answer to the next message."""
+
+    def answer_whole(self, numbers: bytes, sizes: bytes, text: bytes) -> None:
+        """Add answers of HTTP/1.1. numbers, sizes: packed, as in a message."""
+
+    def answer_at_once(self, number: int, answer: bytes) -> None:
+        """Send the answer of HTTP/1.1 to the only request that was not answered."""
+
+    def note_decided(self) -> None:
+        """Have the answers flushed at the end of the pass."""
+
+
+class RelayedAnswers(GroupAnswers):
+    """The answers to plain writes of one other core, as rows of its messages."""
+
+    def __init__(self, service: Service, tables: LaneTables, asking: AnswerRows) -> None:
+        super().__init__(service, tables.scanned, ROWS_MAX)
+        self._asking = asking
+        self._kept = _new_room("char[]", _KEPT_BYTES)
+
+    def finish(self, group: Group, result: AppendResult | TopicsError) -> None:
+        super().finish(group, result)
+        self._asking.note_decided()
+
+    def finish_many(self, groups: Groups, appended: PlainAppended) -> None:
+        super().finish_many(groups, appended)
+        self._asking.note_decided()
+
+    def flush(self) -> None:
+        """Answer all decided requests. Refusals take turns."""
+        finished, self.finished = self.finished, []
+        finished_many, self.finished_many = self.finished_many, []
+        written: list[tuple[Group, AppendResult]] = []
+        for group, result in finished:
+            if isinstance(result, TopicsError):
+                self._refuse(group, result)
+            else:
+                self.service.in_flight.leave(None, group.taken)
+                written.append((group, result))
+        many: list[tuple[Groups, PlainAppended]] = []
+        for groups, appended in finished_many:
+            if appended.error is not None:
+                for group, _error in groups.one_by_one(appended):
+                    self._refuse(group, appended.error)
+            else:
+                groups.end(appended.groups)
+                many.append((groups, appended))
+        if written or many:
+            self._answer(written, many)
+
+    def _memory(self, size: int) -> tuple[int, Any]:
+        return 0, self._kept if size <= _KEPT_BYTES else _new_room("char[]", size)
+
+    def send(self, number: int, memory: Any, sends: int) -> bool:
+        sizes = bytes(ffi.buffer(self._lengths, 4 * sends))
+        text = bytes(ffi.buffer(memory, sum(array("I", sizes))))
+        self._asking.answer_whole(bytes(ffi.buffer(self._refs, 8 * sends)), sizes, text)
+        return True
+
+    def _refuse(self, group: Group, error: TopicsError) -> None:
+        self.service.failures.answer_each(self._refusals(group, as_request_error(error)))
+
+    def _refusals(self, group: Group, error: RequestError) -> Iterator[Callable[[], None]]:
+        for number, _records, _flags in group.requests():
+            yield partial(self._refuse_one, error, number)
+
+    def _refuse_one(self, error: RequestError, number: int) -> None:
+        service, status = self.service, status_of(error)
+        service.in_flight.leave(None)
+        service.refused_total += 1
+        self.writes.count(status)
+        self._asking.answer(RelayRow(number, status, JSON + b"\0" + extra_headers(error), envelope(error)))
+
+
+class RelayedWrites:
+    """Takes the plain writes among the requests of one other core."""
+
+    def __init__(
+        self, service: Service, tables: LaneTables, elsewhere: Callable[[str], int | None], asking: AnswerRows
+    ) -> None:
+        self._service = service
+        self._scanned, self._columns = tables
+        self._elsewhere = elsewhere
+        self.answers = RelayedAnswers(service, tables, asking)
+        self._asking = asking
+        self._writes = PlainWrites(self.answers, tables)
+        request = ffi.new("struct tp_request *")
+        self._request: Any = ffi.buffer(request)
+        self._scan_body = self._columns.single(request)
+        self._lone: tuple[int, RelayedPlan, int, int] | None = None
+        """The lone write that is to be answered: its number and plan, when it was begun to be
+        handled, and how long commits are held back (ns).
+        """
+        self.lone = 0
+        """Writes that were committed and answered by themselves."""
+
+    @property
+    def taken(self) -> int:
+        """Writes taken as columns."""
+        return self._writes.taken
+
+    def take_lone(self, row: Waiting) -> bool | None:
+        """Commit and answer the only request of the pass, if it is plain: see `Single`.
+
+        None: nothing was done. Otherwise whether the end of the pass has nothing to do for it.
+        """
+        service, (number, plan, body) = self._service, row
+        if plan.flags is None or not body or service.gate is not None or service.closing:
+            return None
+        engine, name = service.engine, plan.name
+        if engine.refuses_writes or self._elsewhere(name) is not None:
+            return None
+        topic = engine.plain_topic(name)
+        if topic is None or (topic.stage_class == "fsync" and not service.has_one_sender()):
+            return None
+        started_ns, view = service.now_ns(), memoryview(body)
+        REQUEST.pack_into(self._request, 0, 0, 0, 0, len(body), plan.flags, 0, 0, 0)
+        rows = self._scan_body(ffi.from_buffer(view), view)
+        if rows is None:
+            return None
+        self._lone = number, plan, started_ns, engine.throttle_window_ns
+        try:
+            result = engine.append_rows_lone(topic, rows, self._answer_lone)
+        except TopicsError:
+            result = None  # the general path words the error
+        if result is None:
+            self._lone = None
+            return None
+        self.lone += 1
+        service.in_flight.answered_at_once(1)
+        self.answers.writes.add(200, service.now_ns() - started_ns)
+        return engine.settle_lone()
+
+    def _answer_lone(self, result: AppendResult) -> None:
+        """Answer the write that is committed and not published yet."""
+        service = self._service
+        lone, self._lone = self._lone, None
+        assert lone is not None, "nothing was asked"
+        number, plan, started_ns, window_ns = lone
+        flags, name, total_ns = plan.flags or 0, plan.name_json, service.now_ns() - started_ns
+        if result.count == 1 and not flags & WITHOUT_SEQS:
+            body = one_lone_json(name, result, total_ns, window_ns)
+        else:
+            times = write_times(total_ns, result.append_ns, result.sync_ns, window_ns)
+            body = write_json(name, result.first_seq, result.count, not flags & WITHOUT_SEQS, times)
+        self._asking.answer_at_once(number, service.writer.json(200, body, applied(flags)))
+
+    def run(self, waiting: deque[Waiting]) -> list[Waiting]:
+        """Remove the first requests, as many as are writes that may be plain, and return them."""
+        service = self._service
+        if service.gate is not None or service.closing or service.engine.refuses_writes:
+            return []
+        run: list[Waiting] = []
+        topics: dict[str, bool] = {}
+        size = 0
+        for row in waiting:
+            _number, plan, body = row
+            size += len(body)
+            if plan.flags is None or not body or size > RUN_BYTES or len(body) > service.step_bytes:
+                break
+            name = plan.name
+            if name not in topics:
+                topics[name] = self._elsewhere(name) is None and service.engine.takes_plain(name)
+            if not topics[name] or len(run) == ROWS_MAX:
+                break
+            run.append(row)
+        for _ in run:
+            waiting.popleft()
+        return run
+
+    def take(self, run: list[Waiting]) -> list[Waiting]:
+        """Begin the writes that `run` has returned; return those that are not plain after all."""
+        started_ns = self._service.now_ns()
+        by_topic: dict[str, list[Waiting]] = {}
+        for row in run:
+            by_topic.setdefault(row[1].name, []).append(row)
+        if len(by_topic) > 1:
+            run = [row for rows in by_topic.values() for row in rows]
+        numbers, plans, bodies = zip(*run, strict=True)
+        requests, buffer = self._laid_out(by_topic, plans, bodies)
+        scanned, groups = self._scanned, len(by_topic)
+        self._columns.scan(
+            ffi.cast("unsigned char *", ffi.from_buffer("char[]", buffer)),
+            scanned.requests,
+            scanned.groups,
+            groups,
+            scanned.counts,
+            scanned.upto,
+        )
+        counts = scanned.count_bytes[0 : 4 * len(run)]
+        requests[0::_WORDS] = array("I", range(len(run)))
+        columns = Taken(requests.tobytes(), counts, array("Q", numbers).tobytes(), started_ns)
+        self._writes.append(_Topics(by_topic), buffer, groups, columns)
+        return sorted(row for row, records in zip(run, array("I", counts), strict=True) if not records)
+
+    def _laid_out(
+        self, by_topic: dict[str, list[Waiting]], plans: tuple[RelayedPlan, ...], bodies: tuple[Part, ...]
+    ) -> tuple[array[int], bytearray]:
+        """Put requests and groups into the scan's columns. Return the requests, and all bodies.
+
+        All requests of a topic are of one receive: after a body that is not plain, none of them is
+        taken, so that they keep their order.
+        """
+        scanned, ends = self._scanned, list(accumulate(map(len, bodies)))
+        requests = array("I", bytes(REQUEST.size * len(plans)))
+        topics = array("I")
+        first = 0
+        for number, rows in enumerate(by_topic.values()):
+            GROUP.pack_into(scanned.group_bytes, number * GROUP.size, number, first, len(rows), 0, 0, 0, 0)
+            topics.extend([number] * len(rows))
+            first += len(rows)
+        requests[0::_WORDS] = requests[1::_WORDS] = topics
+        requests[2::_WORDS] = array("I", [0, *ends[:-1]])
+        requests[3::_WORDS] = array("I", map(len, bodies))
+        requests[4::_WORDS] = array("I", [plan.flags or 0 for plan in plans])
+        requests[5::_WORDS] = array("I", ends)
+        scanned.request_bytes[0 : REQUEST.size * len(plans)] = requests.tobytes()
+        return requests, bytearray().join(bodies)
+
+
+class _Topics:
+    """The topics of one run, by number. Their requests are counted where the connections are."""
+
+    are_counted = False
+
+    def __init__(self, by_topic: dict[str, list[Waiting]]) -> None:
+        self.names = list(by_topic)
+        self.names_json = [rows[0][1].name_json for rows in by_topic.values()]
+        self.principals: list[Principal | None] = [None] * len(by_topic)
