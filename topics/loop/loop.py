@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from topics.clock import Clock
 from topics.loop.connection import Connection
 from topics.loop.connection_table import ConnectionTable
+from topics.loop.doors.datagrams import Datagrams
 from topics.loop.doors.departures import Departures
 from topics.loop.doors.hand_over_message import pair_message
 from topics.loop.doors.listener import Listener
@@ -74,7 +75,8 @@ class Loop:
         self._ready: deque[Callable[[], None]] = deque()
         self._from_threads: deque[Callable[[], None]] = deque()
         self._tasks: set[Task[Any]] = set()
-        self._mailboxes: list[Mailbox] = []
+        self._doors: list[Mailbox | Datagrams] = []
+        """They are closed with the loop."""
         self._hooks: list[Callable[[], None]] = [self._traffic.flush_sends]
         self._orders = [SEND_ORDER]
         """The order of each hook."""
@@ -407,8 +409,17 @@ class Loop:
         """
         streams = None if pairs is None else self._traffic.group_of(pairs, _DEFAULT_LIMITS)
         mailbox = Mailbox(self.clock, self._traffic, listener.streams, path, streams)
-        self._mailboxes.append(mailbox)
+        self._doors.append(mailbox)
         return mailbox
+
+    def open_datagrams(self, path: str, size: int, take: Callable[[int, bytes], None]) -> Datagrams:
+        """Take the messages that come to a Unix socket (blocking; start-up only); see `Datagrams`.
+
+        Raises: OSError, there can be no socket at this path.
+        """
+        datagrams = Datagrams(self._traffic, path, size, take)
+        self._doors.append(datagrams)
+        return datagrams
 
     def open_pair(self, mailbox: str, number: int, handler: StreamHandler) -> Connection:
         """Return a connection to the loop that has a mailbox, which it takes from there.
@@ -475,10 +486,10 @@ class Loop:
         self._timers.clear()  # no new work begins: it would use what is closed now
         for task in list(self._tasks):
             task.cancel()
+        for door in self._doors:
+            door.stop_accepting()
         for listener in set(self._operations.accepting.values()):
             listener.stop_accepting()
-        for mailbox in self._mailboxes:
-            mailbox.stop_accepting()
         for conn in self._traffic.connections():
             conn.abort()
         try:

@@ -117,7 +117,8 @@ class Ring(Protocol):
     def open_mailbox(self, path: str) -> int:
         """Bind a Unix socket that takes descriptors (blocking; start-up only). Return its own one.
 
-        One that an earlier process has left there is removed. Raises: OSError.
+        It takes datagrams of `send_datagram`, too. One that an earlier process has left there is
+        removed. Raises: OSError.
         """
 
     def send_descriptor(self, address: str, fd: int, data: bytes) -> int:
@@ -134,7 +135,7 @@ class Ring(Protocol):
 
         -EAGAIN in the place of the descriptor: there is nothing. -EMFILE: none is free here.
         -EMSGSIZE: there were more bytes. The descriptor that was sent is closed then. -EBADMSG:
-        bytes came without one.
+        these bytes came without one.
 
         size: of the most bytes that a sender may send.
         """

@@ -77,8 +77,11 @@ class BlockingCalls:
 
     def send_datagram(self, address: str, data: bytes) -> int:
         try:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender:
-                sender.sendto(data, "\0" + address[1:] if address.startswith("@") else address)
+            with (
+                socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as sender,
+                _short_path(address) as short,
+            ):
+                sender.sendto(data, short)
         except OSError as error:
             return -(error.errno or errno.EINVAL)
         return 0
@@ -116,11 +119,12 @@ class BlockingCalls:
             return -(error.errno or errno.EIO), b""
         finally:
             borrowed.detach()
-        if not passed:
-            return -(errno.EMFILE if flags & socket.MSG_CTRUNC else errno.EBADMSG), b""
-        (fd,) = _INT.unpack(passed[0][2])
+        if flags & socket.MSG_CTRUNC:
+            return -errno.EMFILE, b""
+        fd = _INT.unpack(passed[0][2])[0] if passed else -errno.EBADMSG
         if flags & socket.MSG_TRUNC:
-            os.close(fd)
+            if fd >= 0:
+                os.close(fd)
             return -errno.EMSGSIZE, b""
         return fd, data
 
@@ -257,7 +261,13 @@ def _is_direct(fd: int, part: memoryview) -> bool:
 
 @contextlib.contextmanager
 def _short_path(path: str) -> Iterator[str]:
-    """Yield another name of a path, because the name of a socket has 107 bytes at most."""
+    """Yield another name of a path, because the name of a socket has 107 bytes at most.
+
+    Of "@" and an abstract name, the one that the kernel knows.
+    """
+    if path.startswith("@"):
+        yield f"\0{path[1:]}"
+        return
     directory = os.open(os.path.dirname(path) or ".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{directory}/{os.path.basename(path)}"

@@ -10,8 +10,8 @@ import pytest
 from tests.loop.fake_ring import fake_loop
 from tests.loop.handlers import Recorder
 from topics.loop import Connection, StreamLimits
+from topics.loop.doors.datagrams import TAKEN_MAX
 from topics.loop.doors.hand_over_message import Carried, encoded, pair_message
-from topics.loop.doors.mailbox import TAKEN_MAX
 from topics.loop.senders import ONE_SENDER_PASSES
 
 LIMITS = StreamLimits(max_connections=2, refusal=b"full")
@@ -90,7 +90,7 @@ def test_one_beyond_the_cap_is_refused_and_closed(on: Taking) -> None:
     assert (len(on.listener.connections), on.mailbox.taken, on.loop.stats().refused) == (2, 2, 1)
 
 
-@pytest.mark.parametrize("mail", [(-errno.EMFILE, b""), (-errno.EBADMSG, b""), (20, MESSAGE[:-1])])
+@pytest.mark.parametrize("mail", [(-errno.EMFILE, b""), (-errno.EBADMSG, MESSAGE), (20, MESSAGE[:-1])])
 def test_what_cannot_be_taken_is_counted_and_executed_by_nobody(
     on: Taking, mail: tuple[int, bytes], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -588,6 +588,31 @@ class RingConformance:
         assert pair.ring.send_descriptor(address, pair.fd, bytes(1 << 24)) == -errno.EMSGSIZE
         assert pair.ring.send_descriptor(address, -1, b"x") == -errno.EBADF
 
+    def test_bytes_that_come_without_a_descriptor_are_given_with_the_error_that_says_so(self, pair: Pair) -> None:
+        directory = f"{pair.world.directory}/{'long' * 30}"
+        pair.ring.make_directory(directory)
+        address = f"{directory}/mailbox"
+        mailbox = pair.ring.open_mailbox(address)
+        pair.ring.queue_poll(RECEIVE, mailbox)
+        pair.driver.step(0)
+        for data in (b"READY=1", b"", b"more than 16 bytes", b"STOPPING=1"):
+            assert pair.ring.send_datagram(address, data) == 0
+        assert pair.driver.res(RECEIVE) > 0
+        taken = [pair.ring.take_descriptor(mailbox, 16) for _ in range(5)]
+        assert taken == [
+            (-errno.EBADMSG, b"READY=1"),
+            (-errno.EBADMSG, b""),
+            (-errno.EMSGSIZE, b""),
+            (-errno.EBADMSG, b"STOPPING=1"),
+            (-errno.EAGAIN, b""),
+        ]
+        while (res := pair.ring.send_datagram(address, b"x")) == 0:
+            pass
+        assert res == -errno.EAGAIN
+        pair.ring.queue_close(CANCEL, mailbox)
+        assert pair.driver.res(CANCEL) == 0
+        assert pair.ring.send_datagram(address, b"x") == -errno.ECONNREFUSED
+
     def test_a_mailbox_that_no_process_has_open_takes_nothing_and_its_place_can_be_taken(self, pair: Pair) -> None:
         address = pair.world.directory + "/mailbox"
         assert pair.ring.send_descriptor(address, pair.fd, b"x") == -errno.ENOENT

@@ -152,8 +152,16 @@ class SimMailbox:
         self.network = network
         self.path = path
         self.waiting: deque[tuple[Callable[[], None], object, bytes]] = deque()
-        """How to give up each open socket, the socket, and its bytes."""
+        """How to give up each open socket, the socket, and its bytes. A message without a socket has None."""
         self.on_readable: Callable[[], None] = _nothing
+
+    def send(self, data: bytes) -> bool:
+        """Send a message without a socket. Return whether there was room for it."""
+        if len(self.waiting) >= self.ROOM:
+            return False
+        self.waiting.append((_nothing, None, data))
+        self.on_readable()
+        return True
 
     def close(self) -> None:
         """Connections that were not taken are lost with their bytes."""

@@ -84,8 +84,13 @@ class SimSockets:
         if not node.waiting:
             return -errno.EAGAIN, b""
         give_up, handle, data = node.waiting.popleft()
-        assert isinstance(handle, Handle)
-        fd = self._core.new_fd(handle) if len(data) <= size else -errno.EMSGSIZE
+        if len(data) > size:
+            fd = -errno.EMSGSIZE
+        elif handle is None:
+            return -errno.EBADMSG, data
+        else:
+            assert isinstance(handle, Handle)
+            fd = self._core.new_fd(handle)
         if fd >= 0:
             return fd, data
         give_up()

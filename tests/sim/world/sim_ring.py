@@ -276,9 +276,11 @@ class SimRing:
     def send_datagram(self, address: str, data: bytes) -> int:
         if self._core.killed:
             raise SimDeadError("the simulated process is dead")
-        received = self.network.datagrams.get(address)
+        received, mailbox = self.network.datagrams.get(address), self.network.mailboxes.get(address)
+        if mailbox is not None:
+            return 0 if mailbox.send(data) else -errno.EAGAIN
         if received is None:
-            return -errno.ENOENT
+            return -errno.ECONNREFUSED if address in self.network.left else -errno.ENOENT
         received.append(data)
         return 0
 
