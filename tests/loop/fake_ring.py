@@ -88,6 +88,9 @@ class FakeRing:
     ) -> tuple[int, tuple[str, int]]:
         return 3, (host, port or 4000)
 
+    def bind_port(self, host: str, port: int) -> tuple[int, tuple[str, int]]:
+        return 4, (host, port or 4000)
+
     def queue_accept(self, user_data: int, fd: int) -> None:
         self.queue("accept", user_data, fd)
 

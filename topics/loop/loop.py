@@ -25,6 +25,7 @@ from topics.loop.doors.departures import Departures
 from topics.loop.doors.hand_over_message import pair_message
 from topics.loop.doors.listener import Listener
 from topics.loop.doors.mailbox import Mailbox
+from topics.loop.doors.socket_polls import SocketPolls
 from topics.loop.files import Files
 from topics.loop.operations import CONTROL, Operations
 from topics.loop.ring import F_DATA_AND_MORE, Ring
@@ -75,7 +76,7 @@ class Loop:
         self._ready: deque[Callable[[], None]] = deque()
         self._from_threads: deque[Callable[[], None]] = deque()
         self._tasks: set[Task[Any]] = set()
-        self._doors: list[Mailbox | Datagrams] = []
+        self._doors: list[Mailbox | Datagrams | SocketPolls] = []
         """They are closed with the loop."""
         self._hooks: list[Callable[[], None]] = [self._traffic.flush_sends]
         self._orders = [SEND_ORDER]
@@ -420,6 +421,15 @@ class Loop:
         datagrams = Datagrams(self._traffic, path, size, take)
         self._doors.append(datagrams)
         return datagrams
+
+    def poll_socket(self, fd: int, name: str, on_ready: Callable[[], bool]) -> SocketPolls:
+        """Call back when a socket has something to take, or has ended; it is the loop's from now.
+
+        name: what is waited for, in the log. on_ready: returns whether to wait again.
+        """
+        polls = SocketPolls(self._traffic, fd, name, on_ready)
+        self._doors.append(polls)
+        return polls
 
     def open_pair(self, mailbox: str, number: int, handler: StreamHandler) -> Connection:
         """Return a connection to the loop that has a mailbox, which it takes from there.

@@ -66,6 +66,14 @@ class Ring(Protocol):
         Raises: OSError, of EADDRINUSE if any other socket has the address.
         """
 
+    def bind_port(self, host: str, port: int) -> tuple[int, tuple[str, int]]:
+        """Bind without listening (blocking; start-up only). Return descriptor and bound address.
+
+        While it is open, only sockets that are `shared` can listen on the address. It gets no
+        connection itself.
+        Raises: OSError, of EADDRINUSE if a socket that is not shared has the address.
+        """
+
     def queue_accept(self, user_data: int, fd: int) -> None:
         """Queue a multishot accept.
 
@@ -151,7 +159,10 @@ class Ring(Protocol):
         """Queue shutdown(fd, SHUT_RDWR); with `sends_only` SHUT_WR, which still receives."""
 
     def queue_poll(self, user_data: int, fd: int) -> None:
-        """Queue a wait until a socket has something to take; res is above 0 then, or -errno."""
+        """Queue a wait until a socket has something to take, or its peer has ended.
+
+        res is above 0 then, or -errno.
+        """
 
     def peer_of(self, fd: int) -> tuple[str, int]:
         """Return the peer's address.

@@ -35,6 +35,37 @@ def _keep_alive(sock: socket.socket, idle_s: int) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
 
 
+def _bound(host: str, port: int, *, shared: bool) -> socket.socket:
+    """Return a socket that is bound to the address. Raises: OSError."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+    except (socket.gaierror, UnicodeError) as error:  # the latter: no host can have the name
+        why = getattr(error, "strerror", None) or "no host has such a name"
+        raise OSError(errno.EADDRNOTAVAIL, f"cannot resolve the address to listen on: {why}", host) from error
+    found = socket.socket(family, kind, protocol)
+    try:
+        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        with _named(f"{host}:{port}"):
+            found.bind(address)
+    except OSError:
+        found.close()
+        raise
+    return found
+
+
+@contextlib.contextmanager
+def _named(address: str) -> Iterator[None]:
+    """Let an OSError name the address."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, os.strerror(error.errno or 0), address) from error
+
+
 class BlockingCalls:
     """Mixin of the rings on a real kernel. All calls raise OSError with errno and filename."""
 
@@ -45,27 +76,21 @@ class BlockingCalls:
 
         Accepted descriptors inherit TCP_NODELAY and keep-alive from the listening one.
         """
-        try:
-            family, kind, protocol, _, address = socket.getaddrinfo(
-                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-            )[0]
-        except (socket.gaierror, UnicodeError) as error:  # the latter: no host can have the name
-            why = getattr(error, "strerror", None) or "no host has such a name"
-            raise OSError(errno.EADDRNOTAVAIL, f"cannot resolve the address to listen on: {why}", host) from error
-        with socket.socket(family, kind, protocol) as listener:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if shared:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        with _bound(host, port, shared=shared) as listener:
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if keepalive_ms:
                 _keep_alive(listener, -(-keepalive_ms // 1000))
-            try:
-                listener.bind(address)
+            with _named(f"{host}:{port}"):
                 listener.listen(backlog)
-            except OSError as error:
-                raise OSError(error.errno, os.strerror(error.errno or 0), f"{host}:{port}") from error
             bound = listener.getsockname()
             return listener.detach(), (bound[0], bound[1])
+
+    def bind_port(self, host: str, port: int) -> tuple[int, tuple[str, int]]:
+        with _bound(host, port, shared=True) as holder:
+            # Otherwise another program could bind the address, too, and listen on it.
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+            bound = holder.getsockname()
+            return holder.detach(), (bound[0], bound[1])
 
     def peer_of(self, fd: int) -> tuple[str, int]:
         """Return the address of the other side.

@@ -383,6 +383,34 @@ class RingConformance:
             world.ring.listen(*address, 8, shared=shares[1])
         assert caught.value.errno == errno.EADDRINUSE
 
+    def test_an_address_that_is_bound_gets_no_connection_and_only_shared_listeners_that_come_and_go(
+        self, world: World
+    ) -> None:
+        ring, driver = world.ring, Driver(world.ring)
+        holder, address = ring.bind_port("127.0.0.1", 0)
+        for accept in (ACCEPT, RECEIVE):
+            with pytest.raises(OSError, match="Errno") as caught:
+                ring.listen(*address, 8)
+            assert caught.value.errno == errno.EADDRINUSE
+            ring.queue_connect(SYNC, *address)
+            assert driver.res(SYNC) == -errno.ECONNREFUSED
+            listener, same = ring.listen(*address, 8, shared=True)
+            assert same == address
+            ring.queue_accept(accept, listener)
+            world.client(address)
+            assert driver.take(accept)[0] >= 0
+            ring.queue_cancel(CANCEL, accept)
+            assert driver.res(CANCEL) == 0
+            assert driver.take(accept)[0] == -errno.ECANCELED
+            ring.queue_close(FILE, listener)
+            assert driver.res(FILE) == 0
+        ring.queue_close(FILE, holder)
+        assert driver.res(FILE) == 0
+        ring.listen(*address, 8)
+        with pytest.raises(OSError, match="Errno") as caught:
+            ring.bind_port(*address)
+        assert caught.value.errno == errno.EADDRINUSE
+
     # --- receiving ----------------------------------------------------------------------------------------------
     def test_one_receive_answers_many_times_and_ends_with_the_stream(self, pair: Pair) -> None:
         pair.ring.queue_recv(RECEIVE, pair.fd)
@@ -570,6 +598,17 @@ class RingConformance:
         pair.ring.queue_cancel(CANCEL, RECEIVE)
         assert pair.driver.res(RECEIVE) == -errno.ECANCELED
         assert pair.driver.res(CANCEL) == 0
+
+    def test_a_poll_of_one_end_of_a_pair_ends_with_the_other_end(self, pair: Pair) -> None:
+        one, other = pair.ring.stream_pair()
+        pair.ring.queue_poll(RECEIVE, one)
+        pair.driver.step(0)
+        assert RECEIVE not in pair.driver.done
+        pair.ring.queue_close(CANCEL, other)
+        assert pair.driver.res(CANCEL) == 0
+        assert pair.driver.res(RECEIVE) > 0
+        pair.ring.queue_poll(RECEIVE, one)
+        assert pair.driver.res(RECEIVE) > 0
 
     def test_a_mailbox_takes_no_more_than_it_has_room_for(self, pair: Pair) -> None:
         address = pair.world.directory + "/mailbox"

@@ -182,6 +182,8 @@ class SimListener:
         self.backlog = backlog
         self.shared = shared
         """Other shared ones may be bound to the same port."""
+        self.only_binds = False
+        """It gets no connections."""
         self.waiting: deque[Endpoint] = deque()
         self.closed = False
         self.keepalive_ms = 0
@@ -245,7 +247,7 @@ class SimNetwork:
 
     def connect(self, host: str, port: int) -> Endpoint | int:
         """This side of a new connection, or an errno."""
-        bound = self.listeners[port]
+        bound = [listener for listener in self.listeners[port] if not listener.only_binds]
         if not bound:
             return errno.ECONNREFUSED
         listener = bound[0] if len(bound) == 1 else self.rng.choice(bound)

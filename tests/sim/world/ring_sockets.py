@@ -41,6 +41,11 @@ class SimSockets:
         listener = self._network.listen(host, port, backlog, keepalive_ms, shared=shared)
         return self._core.new_fd_now(Handle(listener)), listener.address
 
+    def bind_port(self, host: str, port: int) -> tuple[int, Address]:
+        holder = self._network.listen(host, port, 0, shared=True)
+        holder.only_binds = True
+        return self._core.new_fd_now(Handle(holder)), holder.address
+
     def stream_pair(self) -> tuple[int, int]:
         one, other = (Handle(endpoint) for endpoint in self._network.pair())
         fd = self._core.new_fd_now(one)
@@ -101,14 +106,15 @@ class SimSockets:
             handle = self._core.hold(operation, fd)
             if handle is None:
                 return
-            mailbox = handle.node
-            assert isinstance(mailbox, SimMailbox)
+            node = handle.node
+            assert isinstance(node, SimMailbox | Endpoint)
 
             def look() -> None:
-                if mailbox.waiting and not self._ended(operation):
+                there = node.waiting if isinstance(node, SimMailbox) else node.incoming or node.end_of_stream
+                if there and not self._ended(operation):
                     self._core.complete(operation, 1)
 
-            mailbox.on_readable = look
+            node.on_readable = look
             operation.cancel = lambda: self._core.cancelled(operation)
             self._core.later("recv", look)
 

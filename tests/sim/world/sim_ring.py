@@ -99,6 +99,7 @@ class SimRing:
         self.queue_shutdown = self._sockets.shutdown
         self.queue_poll = self._sockets.poll
         self.stream_pair = self._sockets.stream_pair
+        self.bind_port = self._sockets.bind_port
         self.open_mailbox = self._sockets.open_mailbox
         self.send_descriptor = self._sockets.send_descriptor
         self.take_descriptor = self._sockets.take_descriptor
