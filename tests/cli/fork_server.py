@@ -107,7 +107,7 @@ def _load() -> None:
     from typer.testing import CliRunner  # noqa: PLC0415
 
     import topics.embedded.opening  # noqa: PLC0415
-    import topics.server.composition  # noqa: PLC0415
+    import topics.server.processes.composition  # noqa: PLC0415
     import topics.uring.uring_ring  # noqa: F401, PLC0415
     from topics.cli import fsck  # noqa: F401, PLC0415
     from topics.cli.known_commands import COMMANDS  # noqa: PLC0415

@@ -17,7 +17,8 @@ import pytest
 
 from tests.cli.forked import run, without_settings
 from topics.config import Config
-from topics.server import composition, startup
+from topics.server import startup
+from topics.server.processes import composition
 
 COMMAND = [sys.executable, "-m", "topics", "serve"]
 

@@ -12,7 +12,7 @@ import typer
 from topics.cli.config_file import toml_text
 from topics.cli.environment import Settled, odd_variables, settled
 from topics.cli.exit_codes import start_or_refusal
-from topics.cli.serve import ConfigFile, as_variables
+from topics.cli.serving.serve import ConfigFile, as_variables
 from topics.config import SECRET, Config
 from topics.errors import UsageError
 

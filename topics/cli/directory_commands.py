@@ -9,7 +9,7 @@ import typer
 
 from topics.cli.environment import config_of
 from topics.cli.exit_codes import looking
-from topics.cli.serve import as_variables
+from topics.cli.serving.serve import as_variables
 from topics.config import Config
 
 DataDir = Annotated[str | None, typer.Option(help="Data directory; else TOPICS_DATA_DIR, else ./topics-data.")]

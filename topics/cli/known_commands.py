@@ -35,7 +35,7 @@ SECTIONS: dict[str, tuple[KnownCommand, ...]] = {
         KnownCommand("router", "commands.router_commands:app", "Copies from topic to topic."),
     ),
     "Server": (
-        KnownCommand("serve", "serve:serve", "Serve topics over HTTP."),
+        KnownCommand("serve", "serving.serve:serve", "Serve topics over HTTP."),
         KnownCommand("config", "config_command:app", "Show settings, and where each is from."),
         KnownCommand("top", "commands.top_command:top", "Show which topics are written to."),
         KnownCommand("doctor", "directory_commands:doctor", "Report what this machine supports."),

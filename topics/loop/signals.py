@@ -22,6 +22,7 @@ def install_signal_handlers(
     A signal handled by C code is left to it, because its handler could not be restored. A signal
     that comes after Python checked for signals and before the kernel sleeps would wait for the next
     event; therefore the C handler also writes to the ring's wake descriptor, if the ring has one.
+    A process that was started with signals blocked, so that none ends it before, gets them now.
     """
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
@@ -45,6 +46,7 @@ def install_signal_handlers(
                 signal.signal(number, on_signal)
         if wake_fd >= 0:
             fd_before = signal.set_wakeup_fd(wake_fd, warn_on_full_buffer=False)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, signals)
     except BaseException:  # another signal's handler raised
         uninstall()
         raise

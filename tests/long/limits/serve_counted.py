@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from topics.cli import main
-from topics.server import composition as root
+from topics.server.processes import composition as root
 
 _U64 = struct.Struct("=Q")
 _WAITS = ("submit_and_wait", "wait_single")

@@ -374,6 +374,26 @@ def test_a_signal_ends_the_wait_and_reaches_its_callback(kernel_loop: Loop) -> N
     assert seen == [signal.SIGTERM]
 
 
+def test_signals_that_were_blocked_come_once_they_are_handled(kernel_loop: Loop) -> None:
+    """A new process of a core is started so: it is not ended by what comes before."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        signal.pthread_kill(threading.get_ident(), signal.SIGTERM)  # other threads have not blocked it
+        seen: list[int] = []
+        uninstall = install_signal_handlers(kernel_loop, seen.append)
+        try:
+            for _ in range(10_000):
+                if seen:
+                    break
+                kernel_loop.run_pass(1_000_000)
+        finally:
+            uninstall()
+    finally:
+        signal.sigtimedwait({signal.SIGTERM}, 0)  # it is still blocked if the test fails
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    assert seen == [signal.SIGTERM]
+
+
 def test_a_signal_that_c_code_handles_is_left_to_it(kernel_loop: Loop) -> None:
     """`getsignal` reports such a handler as None, which `signal` does not take."""
     getsignal, before = signal.getsignal, [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]

@@ -79,7 +79,20 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "relay": {"access", "handlers", "lane", "plan", "wire"},
     },
     "loop": {"portable": {"ring"}, "doors": {"connection", "operations", "ring", "streams", "timers", "traffic"}},
-    "server": {"cores": set()},
+    "server": {
+        "cores": set(),
+        "processes": {
+            "access_log_file",
+            "app",
+            "cores",
+            "gate",
+            "heap",
+            "port_file",
+            "process_numbers",
+            "service_manager",
+            "startup",
+        },
+    },
     "bridge": {
         "jetstream": {"carried", "incoming", "record_messages", "side_url", "topic_source"},
         "kafka": {"carried", "incoming", "record_messages", "topic_source"},
@@ -100,6 +113,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "output": set(),
         "places": {"environment", "exit_codes"},
         "commands": {"exit_codes", "output", "places"},
+        "serving": {"environment", "exit_codes", "output"},
         "backups": {"commands", "exit_codes", "output", "places"},
     },
 }

@@ -74,5 +74,5 @@ def test_an_engine_and_its_store_are_put_together_in_one_place() -> None:
         "embedded/restore_call.py",  # a restored directory is opened once
         "embedded/log.py",
         "engine/stored_engine.py",
-        "server/composition.py",
+        "server/processes/composition.py",
     }

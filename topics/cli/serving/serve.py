@@ -69,7 +69,7 @@ def serve(  # noqa: PLR0917 - typer makes options of them
     """
     # numpy's linear algebra starts threads that spin for a while; nothing here uses it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from topics.server.composition import serve as run_server  # noqa: PLC0415 - `topics --help` should not load the server
+    from topics.server.processes.composition import serve as run_server  # noqa: PLC0415 - `topics --help` should not load the server
 
     options = {
         "CONFIG": config,

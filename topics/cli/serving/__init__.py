@@ -1,0 +1,1 @@
+"""The command that serves, and the program of the processes that it starts."""
