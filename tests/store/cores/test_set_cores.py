@@ -341,6 +341,19 @@ def test_a_core_directory_with_files_of_others_is_not_removed() -> None:
     assert found_in(ring, config)[0] == wanted
 
 
+def test_sockets_of_its_process_are_removed_with_a_core_directory() -> None:
+    base, config, wanted = closed(3)
+    ring = copy_of(base)
+    for core in range(3):
+        for name in ("mailbox", "reports"):
+            ring.put_file(f"{DATA}/core-{core:02}/{name}", b"")
+    names = set(copy_of(closed(1)[0]).list_directory(DATA))
+    for cores in (2, 1):
+        moved(ring, config, cores)
+    assert found_in(ring, config)[0] == wanted
+    assert set(ring.list_directory(DATA)) <= names | {"session", "packs"}
+
+
 def test_a_topic_on_a_core_that_does_not_own_its_slot_is_refused() -> None:
     base, config, _wanted = closed(2)
     ring = copy_of(base)

@@ -4,8 +4,8 @@ lock            held by the process that starts the cores
 topics.json     the marker: for how many cores, which older builds refuse, and the directory's id
 slot-map        which core owns which slots, and whether all core directories are made
 snapshots/      only the copy of the slot map
-core-00/ ...    one for each core: what a directory of one core holds; the marker of each names its
-                core and the id
+core-00/ ...    one for each core: what a directory of one core holds, and sockets; the marker of
+                each names its core and the id
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ from topics.store.disk.whole_files import FileCalls, read_file
 from topics.store.format.segment_format import DIRECTORY_FORMAT, MARKER_NAME
 
 CORE_PREFIX = "core-"
+MAILBOX_NAME = "mailbox"
+"""The socket of a core to which the others send connections."""
+REPORTS_NAME = "reports"
+"""The socket to which the process of a core reports."""
 _CORE_NAME = re.compile(rf"{CORE_PREFIX}(\d{{2,4}})")
 
 

@@ -25,6 +25,8 @@ from topics.errors import FSCK_REMEDY, FormatError, StorageError, UsageError
 from topics.loop.loop import Loop
 from topics.store.cores.core_directories import (
     CORE_PREFIX,
+    MAILBOX_NAME,
+    REPORTS_NAME,
     CoreDirectories,
     core_directory,
     core_marker,
@@ -69,7 +71,7 @@ OF_ONE_CORE = (
     "backup-mounts",
 )
 """Names in a directory of one core, beside its marker and its lock."""
-_OF_A_CORE = (MARKER_NAME, "lock")
+_OF_A_CORE = (MARKER_NAME, "lock", MAILBOX_NAME, REPORTS_NAME)
 """Further names in a core directory, which no other directory gets."""
 _COLD_OF_ONE_CORE = (TOPICS_DIRECTORY, COLD_MARK_NAME)
 """Names in the cold directory of one core."""
