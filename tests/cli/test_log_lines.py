@@ -31,6 +31,10 @@ def test_a_line_is_an_object_whatever_the_message_holds() -> None:
     }
 
 
+def test_each_line_of_one_of_several_processes_has_its_name() -> None:
+    assert json.loads(JsonLines("core 1").format(made("ready")))["by"] == "core 1"
+
+
 def test_an_exception_is_a_field_of_its_line() -> None:
     try:
         raise ValueError("broken")
