@@ -17,9 +17,7 @@ FOR_TESTS = {
     "http/pages/guide_pages.py NAMES": "the guides that links may name",
 }
 NOT_YET = {
-    "engine/moves/set_cores.py set_cores": "a directory for several cores, which nothing starts yet: cores.md",
-    "server/cores/core_processes.py ChildProcesses": "likewise",
-    "server/cores/supervisor.py Supervisor": "likewise",
+    "server/processes/serve_cores.py serve_cores": "several cores, which no command starts yet: cores.md",
 }
 NAMED_IN_TEXTS = {
     "cli/backups/promote_command.py promote": "a command that is imported when it is called",

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
+
+_BLOCKED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
+"""Signals that wait in a new process until it handles them: before, they would end it."""
 
 
 class CoreProgram(NamedTuple):
@@ -18,12 +23,13 @@ class CoreProgram(NamedTuple):
 class ChildProcesses:
     """Processes of this one, see `CoreProcesses`. None outlives it.
 
-    Each inherits the read end of a pipe, whose end is its order to stop. This process has the only
-    write end, so the order is given however this one ends.
+    Each inherits one end of a pair of sockets, and the end of the other one is its order to stop.
+    This process has the only other end, so the order is given however this one ends. Each has a
+    group of its own: signals of the terminal go to this process, which passes them on.
     """
 
     def __init__(self, program_of: Callable[[int, int], CoreProgram], on_exit: Callable[[int, int], None]) -> None:
-        """program_of(core, life): the program of a core, which gets this descriptor of the pipe.
+        """program_of(core, life): the program of a core, which gets this descriptor of the pair.
 
         on_exit(core, code): its process has ended, by itself or by a signal (then negative).
         """
@@ -31,7 +37,8 @@ class ChildProcesses:
         self._on_exit = on_exit
         self._pids: dict[int, int] = {}
         """Processes that have not been waited for, by core."""
-        self._life, self._held = os.pipe()
+        life, held = socket.socketpair()
+        self._life, self._held = life.detach(), held.detach()
         os.set_inheritable(self._life, True)
 
     def start(self, core: int) -> None:
@@ -40,7 +47,12 @@ class ChildProcesses:
         program = self._program_of(core, self._life)
         no_input = os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0
         self._pids[core] = os.posix_spawn(
-            program.path, list(program.arguments), dict(program.environment), file_actions=[no_input]
+            program.path,
+            list(program.arguments),
+            dict(program.environment),
+            file_actions=[no_input],
+            setpgroup=0,
+            setsigmask=_BLOCKED,
         )
 
     def send(self, core: int, number: int) -> None:
@@ -61,3 +73,12 @@ class ChildProcesses:
         """Order those that still run to stop."""
         os.close(self._held)
         os.close(self._life)
+
+
+def has_ended(life: int) -> bool:
+    """Return whether the process that holds the other end of `life` has ended."""
+    os.set_blocking(life, False)
+    try:
+        return os.read(life, 1) == b""
+    except BlockingIOError:
+        return False

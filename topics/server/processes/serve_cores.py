@@ -1,0 +1,241 @@
+"""The process that starts a process for each core: the supervisor, its loop, and its signals.
+
+It prepares the data directory and holds the port, without listening, between the lives of cores. To
+them it is a service manager: each reports to a socket of its own, so that the sender is known.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+import sys
+from dataclasses import replace
+from functools import partial
+
+import msgspec
+
+from topics import __version__
+from topics.clock import SystemClock
+from topics.config import Config
+from topics.engine.moves.set_cores import set_cores
+from topics.errors import UsageError
+from topics.loop.choose import open_ring
+from topics.loop.loop import Loop
+from topics.loop.signals import install_signal_handlers
+from topics.server.access_log_file import STANDARD_OUTPUT, check_access_log
+from topics.server.cores.core_processes import ChildProcesses, CoreProgram
+from topics.server.cores.supervisor import Supervisor
+from topics.server.gate import ServerState
+from topics.server.heap import tend_heap
+from topics.server.port_file import shown_address, write_port_file
+from topics.server.processes.composition import STOP_SIGNALS, serve
+from topics.server.processes.core_locks import wait_for_cores
+from topics.server.service_manager import ServiceReports, service_manager_of
+from topics.server.startup import check_config, forbid_core_dumps, wait_for_port
+from topics.store.backup.free_places import check_places
+from topics.store.cores.core_directories import REPORTS_NAME, CoreDirectories, core_directory
+from topics.store.cores.slot_map import check_cores
+from topics.store.disk.data_directory import LockedDirectory, lock_directory, sync_parents
+from topics.store.disk.directory_format import CORES
+
+_log = logging.getLogger("topics.server")
+
+WATCHDOG_NS = 180_000_000_000
+"""A core whose loop has made no pass for so long is killed, as by the unit of packaging/."""
+_REPORT_BYTES = 4096
+_NOT_INHERITED = ("TOPICS_API_KEYS", "WATCHDOG_PID")
+"""Variables of this process that those of cores do not get."""
+_RECEIVE_BUFFERS = 4
+_SIGNALS = (*STOP_SIGNALS, signal.SIGHUP, signal.SIGCHLD)
+
+
+def serve_cores(config: Config, cores: int, program: str) -> int:
+    """Run a server of this many cores until SIGINT or SIGTERM. Return the exit code.
+
+    program: the module that the process of a core runs. It gets the number of the core, and the
+    descriptors of `serve_core` and of a file with the settings.
+    Raises: UsageError, StorageError or OSError for an error before any core is started.
+    """
+    check_cores(cores)
+    check_config(config)
+    check_places(config)
+    if cores > CORES:
+        _check_offered(config)
+    if not config.core_dumps:
+        forbid_core_dumps()
+    ring, _ = open_ring(replace(config, receive_buffers=_RECEIVE_BUFFERS, spin_us="0"), shared=False)
+    loop = Loop(ring, SystemClock())
+    try:
+        loop.run_task(wait_for_port(loop, config))
+        check_access_log(config)
+        directory = lock_directory(ring, config)
+        try:
+            if cores > CORES:
+                return CoresProcess(loop, config, cores, program).run(directory)
+            loop.run_task(_prepared(loop, config, directory, cores))
+        finally:
+            directory.release()
+    finally:
+        loop.close()
+    return serve(config)
+
+
+def _check_offered(config: Config) -> None:
+    """Check that no setting asks for what several cores cannot do yet. Raises: UsageError."""
+    for name in ("archive_dir", "backup_dir"):
+        if getattr(config, name):
+            raise UsageError(f"{name} is set, and several cores make no backups yet: unset it, or use one core")
+    if config.access_log == STANDARD_OUTPUT:
+        raise UsageError("access_log is -, where lines of several cores would be mixed: name a file")
+
+
+async def _prepared(loop: Loop, config: Config, directory: LockedDirectory, cores: int) -> CoreDirectories | None:
+    """Give the data directory this many cores. Return its layout; None: of one core.
+
+    Raises: as `wait_for_cores` and `set_cores`.
+    """
+    await wait_for_cores(loop, config)
+    await sync_parents(loop, directory.path, directory.made_in)
+    return await set_cores(loop, config, cores)
+
+
+class CoresProcess:
+    """The supervisor of cores, with the reports and the signals of its process. It runs once.
+
+    The constructor binds the port. Raises: OSError, it is not available.
+    """
+
+    def __init__(self, loop: Loop, config: Config, cores: int, program: str) -> None:
+        self._loop = loop
+        self._config = config
+        self._program = program
+        self._port_fd, self._address = loop.ring.bind_port(config.host, config.port)
+        self._settings_fd = _file_of(replace(config, port=self._address[1], port_file=""))
+        self._processes = ChildProcesses(self._program_of, self._on_exit)
+        self._codes: list[int] = []
+        self._supervisor = Supervisor(loop, self._processes, cores, watchdog_ns=WATCHDOG_NS, on_end=self._codes.append)
+        self._is_prepared = False
+        self._silent = set(range(cores))
+        """Cores that have not reported yet. From its first report on a core listens."""
+        self._has_failed = False
+        """Whether all were stopped because of an error of this process."""
+        self._began_ns = loop.clock.monotonic_ns()
+        self._has_said = False
+        """Whether the log has that all were ready."""
+        manager = service_manager_of(os.environ, os.getpid())
+        self._reports = None if manager is None else ServiceReports(loop, manager, self)
+
+    # --- what is reported ---------------------------------------------------------------------------------------------
+    @property
+    def state(self) -> ServerState:
+        if self._supervisor.is_stopping:
+            return ServerState.DRAINING
+        return ServerState.SERVING if self._supervisor.was_ready else ServerState.RECOVERING
+
+    def status(self) -> str:
+        return self._supervisor.status() if self._is_prepared else "preparing the directories of cores"
+
+    # --- life ---------------------------------------------------------------------------------------------------------
+    def run(self, directory: LockedDirectory) -> int:
+        """Run until no core is left. Return the exit code.
+
+        directory: the data directory, locked. Raises: the errors of `set_cores`; OSError.
+        """
+        loop, cores = self._loop, len(self._supervisor.states)
+        leave_heap = tend_heap()
+        try:
+            if self._reports is not None:
+                self._reports.start()
+            layout = loop.run_task(_prepared(loop, self._config, directory, cores))
+            assert layout is not None, "several cores have core directories"
+            for sentence in layout.damage:
+                _log.warning("%s", sentence)
+            for core in range(cores):
+                path = f"{layout.path_of(core)}/{REPORTS_NAME}"
+                loop.open_datagrams(path, _REPORT_BYTES, partial(self._on_report, core))
+            _log.info(
+                "topics %s on http://%s, data in %s; %d cores, each a process",
+                __version__,
+                shown_address(self._address),
+                self._config.data_dir,
+                cores,
+            )
+            self._supervise()
+        finally:
+            leave_heap()
+            self._processes.close()
+            for fd in (self._port_fd, self._settings_fd):
+                loop.files.close_nowait(fd)
+        return 1 if self._has_failed else self._codes[0]
+
+    def _supervise(self) -> None:
+        uninstall = install_signal_handlers(self._loop, self._on_signal, _SIGNALS)
+        try:
+            self._is_prepared = True
+            self._supervisor.start()
+            self._loop.run_until(lambda: bool(self._codes))
+        finally:
+            uninstall()
+
+    def _program_of(self, core: int, life: int) -> CoreProgram:
+        """Return the program of a core. Neither its arguments nor its variables have keys."""
+        arguments = [sys.executable, "-P", "-m", self._program, str(core), str(life), str(self._settings_fd)]
+        own = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+        reports = f"{core_directory(os.path.abspath(self._config.data_dir), core)}/{REPORTS_NAME}"
+        own |= {"NOTIFY_SOCKET": reports, "WATCHDOG_USEC": str(WATCHDOG_NS // 1000)}
+        return CoreProgram(sys.executable, arguments, own)
+
+    # --- what comes ---------------------------------------------------------------------------------------------------
+    def _on_signal(self, number: int) -> None:
+        if number == signal.SIGCHLD:
+            self._processes.look()
+        else:
+            self._supervisor.on_signal(number)
+            self._look()
+
+    def _on_exit(self, core: int, code: int) -> None:
+        self._supervisor.on_exit(core, code)
+        self._look()
+
+    def _on_report(self, core: int, fd: int, message: bytes) -> None:
+        if fd >= 0:
+            self._loop.files.close_nowait(fd)
+        if fd != -errno.EBADMSG:
+            _log.warning("a report of core %d is none", core)
+            return
+        self._supervisor.on_report(core, message.decode(errors="replace"))
+        if core in self._silent:
+            self._silent.discard(core)
+            if not self._silent and self._config.port_file:
+                self._write_port_file()
+        self._look()
+
+    def _write_port_file(self) -> None:
+        try:
+            write_port_file(self._config.port_file, self._address)
+        except OSError as error:
+            _log.error("the port file cannot be written, and all cores are stopped: %s", error)
+            self._has_failed = True
+            self._supervisor.on_signal(signal.SIGTERM)
+
+    def _look(self) -> None:
+        """Note what has changed."""
+        if self._supervisor.was_ready and not self._has_said:
+            self._has_said = True
+            took_ms = (self._loop.clock.monotonic_ns() - self._began_ns) // 1_000_000
+            _log.info("all cores are ready, after %d ms", took_ms)
+        if self._reports is not None:
+            self._reports.look()
+
+
+def _file_of(config: Config) -> int:
+    """Return the descriptor of a file without a name that has the settings, keys among them.
+
+    Each life of a core reads the same ones, whatever became of the files that they are from.
+    """
+    fd = os.memfd_create("topics-settings")
+    os.write(fd, msgspec.json.encode(config))
+    os.set_inheritable(fd, True)
+    return fd
