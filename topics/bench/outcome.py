@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from topics.bench.load.latency_histogram import LatencyHistogram
 from topics.bench.load.load_client import GroupFigures, LoadFigures
+from topics.bench.load.load_plan import LoadGroup
 from topics.bench.workload import LoadSpec
 
 CLIENT_BUSY = 0.9
@@ -102,6 +103,22 @@ def load_outcome(spec: LoadSpec, figures: GroupFigures, seconds: float) -> LoadO
         figures.fewest,
         figures.most,
     )
+
+
+def request_checks(groups: list[LoadGroup], figures: LoadFigures) -> list[BenchCheck]:
+    """Check what the load client has seen of each request: an answer, which is no error."""
+    errors, throttled = (sum(getattr(group, name) for group in figures.groups) for name in ("errors", "throttled"))
+    detail = f"{errors:,} answers were errors{': ' + figures.error if errors else ''}"
+    if throttled:
+        detail += f"; {throttled:,} writes met a limit of the server"
+    found = [BenchCheck("every answer is a success", not errors, detail)]
+    waits = {plan.name for plan in groups if plan.waits or not plan.messages}
+    for group in figures.groups:
+        if group.name not in waits:
+            ok = group.all_requests > 0 and not group.unanswered
+            detail = f"{group.unanswered:,} were not, also after a wait; {group.all_requests:,} were"
+            found.append(BenchCheck(f"{group.name}: every request was answered", ok, detail))
+    return found
 
 
 def server_warnings(outcome: RoundOutcome) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from topics.bench.load.load_plan import (
     numbered_json,
     taking_request,
 )
+from topics.bench.outcome import request_checks
 
 SECONDS = 0.1
 WRITE = LoadMessage(http_request("POST", "/t", b'{"records":[{"data":' + labelled_json(80) + b"}]}"))
@@ -37,6 +39,10 @@ def run(port: int, *groups: LoadGroup, seconds: float = SECONDS, warmup: float =
         list(groups), "127.0.0.1", port, seconds, warmup=warmup, drain_seconds=0.2, numbers_max=NUMBERS_MAX
     )
     return client.run()
+
+
+def checks_hold(plans: list[LoadGroup], figures: LoadFigures) -> bool:
+    return all(check.ok for check in request_checks(plans, figures))
 
 
 @given(st.integers(0, 1 << 60), st.integers(0, 1 << 40), st.floats(0.01, 1e7))
@@ -53,15 +59,70 @@ def test_an_open_loop_counts_every_request_that_was_due_also_those_a_stalled_ser
     """The case of coordinated omission: one connection, and no answer at all. A client that only counts answers would
     have nothing to show.
     """
+    plan = LoadGroup("w", 1, (WRITE,), rate=1000)
     with scripted_server(lambda data: b"") as port:
-        figures = run(port, LoadGroup("w", 1, (WRITE,), rate=1000))
+        figures = run(port, plan)
     (group,) = figures.groups
     assert group.requests == 0
     assert group.unsent == 99, "the first was sent"
+    assert group.unanswered == 1
     waited = group.steps["answer"]
-    assert waited.total == 99
-    spread = waited.quantile(1) - waited.quantile(0.001)
+    assert waited.total == 100
+    spread = waited.quantile(0.99) - waited.quantile(0.001)
     assert spread == pytest.approx(98e6, rel=0.05), "each of them was due a millisecond after the one before"
+    assert waited.quantile(1) >= 0.3e9 * 0.999, "the first one has waited until the client gave up"
+    assert not checks_hold([plan], figures)
+
+
+def test_a_closed_loop_without_any_answer_fails() -> None:
+    """Its rate was 0.00, without a warning, and every check held."""
+    plan = LoadGroup("w", 3, (WRITE,))
+    with scripted_server(lambda data: b"") as port:
+        figures = run(port, plan)
+    (group,) = figures.groups
+    assert (group.all_requests, group.unanswered, group.steps["answer"].total) == (0, 3, 3)
+    assert not checks_hold([plan], figures)
+
+
+def test_requests_that_are_never_answered_show_their_wait_and_fail_the_run() -> None:
+    """Each request on a connection of its own, and every 50th hangs."""
+    asked = itertools.count(1)
+    hung: list[int] = []
+    plan = LoadGroup("w", 100, (WRITE,), most_requests=100)
+
+    def answer(data: bytes) -> bytes:
+        if next(asked) % 50:
+            return http_answer(b"{}")
+        hung.append(time.monotonic_ns())
+        return b""
+
+    def look(client: LoadClient) -> None:
+        if client.requests_so_far() == 98 and len(hung) == 2 and not ended:
+            ended.append(time.monotonic_ns())
+            client.stop()
+
+    ended: list[int] = []
+    with scripted_server(answer) as port:
+        client = LoadClient([plan], "127.0.0.1", port, 60, drain_seconds=60, numbers_max=NUMBERS_MAX)
+        figures = client.run_watched(0.01, look)
+    (group,) = figures.groups
+    assert (group.all_requests, group.unsent, group.unanswered) == (98, 0, 2)
+    waited = group.steps["answer"]
+    assert waited.total == 100
+    assert waited.quantile(1) >= (ended[0] - hung[0]) * 0.999
+    assert not checks_hold([plan], figures)
+
+
+def test_a_load_whose_requests_are_all_answered_holds_its_checks() -> None:
+    plan = LoadGroup("w", 1, (WRITE,), most_requests=50)
+    with scripted_server(lambda data: http_answer(b"{}")) as port:
+        assert checks_hold([plan], run(port, plan, seconds=60))
+
+
+def test_a_read_that_waits_for_records_may_be_in_flight_at_the_end() -> None:
+    plan = LoadGroup("t", 1, (WRITE,), hears=True, waits=True)
+    with scripted_server(lambda data: b"") as port:
+        assert checks_hold([plan], run(port, plan))
 
 
 def test_a_latency_counts_from_when_the_request_was_due_and_not_from_when_it_was_sent() -> None:

@@ -585,6 +585,20 @@ static uint64_t look(struct run *run, struct conn *conns, int64_t count)
     return wrong;
 }
 
+/* Counts requests without an answer, each with the time that it has waited by now. */
+static void count_unanswered(struct run *run, const struct conn *conns, int64_t count)
+{
+    uint64_t now = clock_ns();
+    for (int64_t i = 0; i < count; i++) {
+        const struct conn *c = &conns[i];
+        struct tp_load_group *group = c->group;
+        if (!c->busy || group->waits) continue;
+        group->unanswered++;
+        if (group->answered && c->due >= run->measured && c->due < run->end)
+            group->answered[c->step * TP_HDR_SLOTS + tp_hdr_slot(now - c->due)]++;
+    }
+}
+
 static int may_stop(const struct tp_load_group *group)
 {
     return group->stops_empty || group->most_requests;
@@ -653,6 +667,7 @@ static int measure(struct run *run, struct conn *conns, int64_t count)
     }
     while (look(run, conns, count) && clock_ns() < now + load->drain_ns && !load->stop)
         if (wait_for(run, 10000000)) return -1;
+    count_unanswered(run, conns, count);
     load->phase = 3;
     return 0;
 }

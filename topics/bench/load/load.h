@@ -11,7 +11,8 @@
  * sent on the connection that has been free for longest, and its latency counts from when it was
  * due. Of several steps the first one is due, and the others follow the answers. Requests that were
  * due and never sent until the end count in `unsent`, and in the histogram with the time that they
- * had waited by then.
+ * had waited by then. Those that have no answer after the wait for what is in flight count in
+ * `unanswered`, and in the histogram likewise.
  *
  * Histograms have the layout of HdrHistogram: 3 significant digits, values from 1 ns to an hour.
  */
@@ -80,7 +81,7 @@ struct tp_load_group {
     uint64_t sent;
     uint64_t requests, records, deliveries, bytes; /* measured: answers, records in them, deliveries; bytes received */
     uint64_t all_requests, all_records, all_deliveries; /* with the warm-up and the end */
-    uint64_t errors, throttled, unsent;
+    uint64_t errors, throttled, unsent, unanswered;
     uint64_t fewest, most;     /* records that one connection wrote or received */
     uint64_t wrong;            /* connections that did not hear exactly what was acknowledged on their channel */
 };

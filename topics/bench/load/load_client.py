@@ -44,6 +44,7 @@ class GroupFigures:
     errors: int
     throttled: int
     unsent: int
+    unanswered: int
     wrong: int
     fewest: int
     most: int
@@ -259,6 +260,7 @@ class LoadClient:
             group.errors,
             group.throttled,
             group.unsent,
+            group.unanswered,
             group.wrong,
             group.fewest,
             group.most,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from topics.bench.load.load_client import LoadFigures
 from topics.bench.load.load_plan import LoadGroup
-from topics.bench.outcome import BenchCheck, RoundOutcome
+from topics.bench.outcome import BenchCheck, RoundOutcome, request_checks
 from topics.bench.processes import BenchProcess
 from topics.bench.sides import HERE, ClientRun, Progress
 from topics.bench.workload import Case, LoadSpec, Workload
@@ -72,7 +72,7 @@ class NetworkPeer:
             )
             outcome, figures = run.run(SystemClock().monotonic_ns)
             figures.acked[: case.workload.fill.records] = 1
-            outcome.checks.append(error_check(figures))
+            outcome.checks += request_checks(groups, figures)
             outcome.checks += heard_checks(case.workload, groups, figures)
             progress("reading back", 0)
             outcome.checks += self.checks(case, port, scratch, figures)
@@ -85,12 +85,6 @@ class NetworkPeer:
             yield process, port
         finally:
             process.stop()
-
-
-def error_check(figures: LoadFigures) -> BenchCheck:
-    errors = sum(group.errors for group in figures.groups)
-    detail = f"{errors:,} answers were errors{': ' + figures.error if errors else ''}"
-    return BenchCheck("every answer is a success", not errors, detail)
 
 
 def heard_checks(workload: Workload, groups: list[LoadGroup], figures: LoadFigures) -> list[BenchCheck]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from topics.bench.load.load_client import GroupFigures, LoadFigures
 from topics.bench.load.load_plan import LoadGroup
-from topics.bench.outcome import BenchCheck
+from topics.bench.outcome import BenchCheck, request_checks
 from topics.bench.topics_server.topics_target import BenchTargetError, TopicsTarget
 from topics.bench.workload import LoadSpec, Workload
 from topics.clock import SystemClock
@@ -17,12 +17,8 @@ SETTLE_NS = 30_000_000_000
 
 
 def answer_checks(workload: Workload, groups: list[LoadGroup], figures: LoadFigures) -> list[BenchCheck]:
-    """Check what the load client itself has seen: errors, and what readers were sent."""
-    errors, throttled = (sum(getattr(group, name) for group in figures.groups) for name in ("errors", "throttled"))
-    detail = f"{errors:,} answers were errors{': ' + figures.error if errors else ''}"
-    if throttled:
-        detail += f"; {throttled:,} writes met a limit of the server"
-    found = [BenchCheck("every answer is a success", not errors, detail)]
+    """Check what the load client itself has seen: answers, and what readers were sent."""
+    found = request_checks(groups, figures)
     plans = {plan.name: plan for plan in groups}
     for spec, group in zip(workload.loads, figures.groups, strict=True):
         plan = plans[group.name]
