@@ -132,6 +132,11 @@ class Workload:
     def kinds(self) -> frozenset[str]:
         return frozenset(load.kind for load in self.loads)
 
+    @property
+    def record_sizes(self) -> frozenset[int]:
+        """The sizes of all records that it writes."""
+        return frozenset({self.fill.bytes, *(load.bytes for load in self.loads)})
+
     def cases(self) -> list[Case]:
         """Return the workload once for each value of its sweep, or once."""
         if not self.sweep.field:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tests.cli.bench.scripted_server import http_answer, scripted_server
 from topics.bench.load._load import lib
 from topics.bench.load.latency_histogram import LatencyHistogram
-from topics.bench.load.load_client import LoadClient, LoadError, LoadFigures, count_labels
+from topics.bench.load.load_client import LabelCounts, LoadClient, LoadError, LoadFigures, count_labels
 from topics.bench.load.load_plan import (
     LABEL,
     AnswerEnd,
@@ -295,10 +295,28 @@ def test_a_connection_that_is_refused_shows_the_answer() -> None:
 def test_labels_of_a_text_are_counted_by_number() -> None:
     text = b",".join(numbered_json(60, number) for number in (0, 2, 2))
     seen = np.zeros(3, np.uint8)
-    assert count_labels(text + b'{"n":1,"t":2}', seen) == 3
+    assert count_labels(text + b'{"n":1,"t":2}', seen, (60,)) == LabelCounts(3, 0)
     assert seen.tolist() == [1, 0, 2]
     with pytest.raises(LoadError, match="no request of this run"):
-        count_labels(numbered_json(60, 3), seen)
+        count_labels(numbered_json(60, 3), seen, (60,))
+
+
+def test_a_record_with_one_other_byte_is_altered() -> None:
+    """A server that stored yyyy for xxxx passed every check."""
+    text = numbered_json(60, 1)
+    digits = range(text.index(b'"n":') + 4, text.index(b'"n":') + 20)
+    assert text[digits.start : digits.stop].isdigit()
+    for at in set(range(len(text))) - set(digits):
+        for byte in (b"y", b"}", b"0"):
+            changed = text[:at] + byte + text[at + 1 :]
+            counts = count_labels(b"[" + changed + b"]", np.zeros(2, np.uint8), (60,))
+            is_time = text.index(b'"t":1') + 5 <= at < text.index(b'"t":1') + 23 and byte == b"0"
+            assert counts.found - counts.altered == (changed == text or is_time), changed
+    for size in (46, 53, 54, 200):
+        text = numbered_json(size, 1)
+        assert count_labels(text, np.zeros(2, np.uint8), (60, size)) == LabelCounts(1, 0)
+        assert count_labels(text[:-1], np.zeros(2, np.uint8), (60, size)) == LabelCounts(1, 1)
+        assert count_labels(text, np.zeros(2, np.uint8), (60, size + 10)) == LabelCounts(1, 1)
 
 
 def test_a_record_is_padded_to_its_size_and_a_small_one_is_its_label() -> None:
@@ -331,7 +349,7 @@ def test_labels_are_counted_wherever_a_stream_is_cut(fillings: list[bytes], size
         figures = run(port, group, seconds=20)
     seen = np.zeros(len(fillings) + 1, np.uint8)
     model = re.findall(rb'"n":1\d{15},"t":\d{19}', text)
-    assert figures.groups[0].all_deliveries == count_labels(text, seen) == len(model)
+    assert figures.groups[0].all_deliveries == count_labels(text, seen, (46,)).found == len(model)
     marked = figures.groups[0].seen
     assert marked is not None
     assert np.array_equal(marked[: len(seen)], seen)

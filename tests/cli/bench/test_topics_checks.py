@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import closing
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.cli.bench.scripted_server import http_answer, scripted_server
+from topics.bench.load.load_client import LoadFigures
+from topics.bench.load.load_plan import numbered_json
+from topics.bench.peers import library_side
+from topics.bench.peers.python_servers import FILE, AsyncioServer
 from topics.bench.topics_server.topics_checks import read_back_check
 from topics.bench.topics_server.topics_target import BenchTargetError, TopicsTarget
+from topics.bench.workload import parse_workload
+from topics.embedded.opening import open_log
 
+SIZES = (60,)
 ACKED = np.array([1, 1, 1, 0], np.uint8)
 """Four records were sent, and the last one was refused."""
 
@@ -16,18 +28,19 @@ ACKED = np.array([1, 1, 1, 0], np.uint8)
 class Stored(TopicsTarget):
     """A server of which a test says how often it has each number."""
 
-    def __init__(self, seen: list[int], reports: str = "") -> None:
+    def __init__(self, seen: list[int], reports: str = "", altered: int = 0) -> None:
         self.seen = seen
+        self.altered = altered
         self.reports = reports
 
-    def read_back(self, topic: str, numbers: int) -> NDArray[np.uint8]:
+    def read_back(self, topic: str, numbers: int, sizes: Collection[int]) -> tuple[NDArray[np.uint8], int]:
         if self.reports:
             raise BenchTargetError(self.reports)
-        return np.array(self.seen, np.uint8)
+        return np.array(self.seen, np.uint8), self.altered
 
 
 def test_what_was_acknowledged_and_is_there_once_holds() -> None:
-    assert read_back_check(Stored([1, 1, 1, 0]), "bench", ACKED).ok
+    assert read_back_check(Stored([1, 1, 1, 0]), "bench", ACKED, SIZES).ok
 
 
 @pytest.mark.parametrize(
@@ -39,11 +52,47 @@ def test_what_was_acknowledged_and_is_there_once_holds() -> None:
     ],
 )
 def test_a_record_that_is_lost_twice_or_never_acknowledged_fails_the_check(seen: list[int], said: str) -> None:
-    check = read_back_check(Stored(seen), "bench", ACKED)
+    check = read_back_check(Stored(seen), "bench", ACKED, SIZES)
     assert not check.ok
-    assert check.detail == f"3 acknowledged, {said}"
+    assert check.detail == f"3 acknowledged, {said}, 0 altered"
+
+
+def test_a_record_that_was_altered_fails_the_check() -> None:
+    check = read_back_check(Stored([1, 1, 1, 0], altered=2), "bench", ACKED, SIZES)
+    assert not check.ok
+    assert check.detail.endswith("0 lost, 0 twice, 0 that were not acknowledged, 2 altered")
+
+
+def test_each_page_of_a_topic_is_compared_byte_by_byte() -> None:
+    rows = [numbered_json(60, number) for number in range(3)]
+    rows[1] = rows[1].replace(b"xx", b"xy", 1)
+    pages = iter([b",".join(rows[:2]), rows[2], b""])
+
+    def answer(data: bytes) -> bytes:
+        if b"from_seq" not in data:  # the head, whose body comes by itself
+            return b""
+        return http_answer(b'{"records":[%b],"tombstone":null,"next_from_seq":7,"head_seq":7}' % next(pages))
+
+    with scripted_server(answer) as port, closing(TopicsTarget("127.0.0.1", port)) as target:
+        check = read_back_check(target, "bench", np.ones(3, np.uint8), SIZES)
+    assert (check.ok, check.detail.rpartition(", ")[2]) == (False, "1 altered")
+
+
+def test_what_the_plain_server_and_the_library_have_is_compared_byte_by_byte(tmp_path: Path) -> None:
+    (case,) = parse_workload('[[load]]\nbytes = 60\nkind = "write"\n', "x").cases()
+    text = numbered_json(60, 0)
+    for stored, ok in ((text, True), (text.replace(b"xx", b"xy", 1), False)):
+        (tmp_path / FILE).write_bytes(b'{"records":[%b]}' % stored)
+        figures = LoadFigures([], 1, 1, 0, 0, np.ones(1, np.uint8), np.zeros((0, 2), np.uint64), "")
+        (check,) = AsyncioServer().checks(case, 0, tmp_path, figures)
+        assert check.ok == ok
+        with open_log(str(tmp_path / f"log{ok}")) as log:
+            log.put_topic("bench")
+            log.append_many("bench", [stored])
+            check = library_side._read_back(log, 1, 60)
+        assert (check.ok, check.detail) == (ok, f"1 acknowledged, 1 there once, {1 - ok} altered")
 
 
 def test_a_loss_that_the_server_reports_fails_the_check_with_its_report() -> None:
-    check = read_back_check(Stored([], "the server reports lost records"), "bench", ACKED)
+    check = read_back_check(Stored([], "the server reports lost records"), "bench", ACKED, SIZES)
     assert (check.ok, check.detail) == (False, "the server reports lost records")

@@ -139,13 +139,31 @@ static uint64_t mixed(uint64_t number)
     return number ^ (number >> 29);
 }
 
-int64_t tp_labels(const char *text, int64_t len, uint8_t *seen, int64_t numbers_max)
+/* The size of the record around a label, as labelled_json makes it; 0: it is another text. */
+static int64_t record_size(const char *label, const char *text, const char *end)
+{
+    static const char before[] = ",\"x\":\"";
+    const char *at = label + TP_LABEL;
+    if (label == text || label[-1] != '{' || memcmp(label + 20, ",\"t\":1", 6)) return 0;
+    for (int i = 26; i < TP_LABEL; i++)
+        if (label[i] < '0' || label[i] > '9') return 0;
+    if (at < end && *at == '}') return TP_LABEL + 2;
+    if (end - at < (int64_t)sizeof before - 1 || memcmp(at, before, sizeof before - 1)) return 0;
+    for (at += sizeof before - 1; at < end && *at == 'x';) at++;
+    return end - at >= 2 && at[0] == '"' && at[1] == '}' ? at + 2 - (label - 1) : 0;
+}
+
+int64_t tp_labels(const char *text, int64_t len, uint8_t *seen, int64_t numbers_max, const int64_t *sizes, int64_t size_count,
+                  int64_t *altered)
 {
     int64_t found = 0;
     const char *at = text, *end = text + len;
     while ((at = memmem(at, (size_t)(end - at), "\"n\":1", 5)) && end - at >= TP_LABEL) {
         uint64_t number = digits(at + 4, 16) - number_base;
         if (number >= (uint64_t)numbers_max) return -1;
+        int64_t size = record_size(at, text, end), known = 0;
+        for (int64_t i = 0; i < size_count; i++) known |= sizes[i] == size;
+        *altered += !known;
         seen[number] += seen[number] < 255;
         found++;
         at += TP_LABEL;

@@ -119,9 +119,11 @@ uint64_t tp_due_ns(uint64_t start, uint64_t number, double rate);
 int64_t tp_hdr_slot(uint64_t value);
 
 /*
- * Counts each label of a text in seen[number]; returns how many there are, -1 for a number above
- * numbers_max.
+ * Counts each label of a text in seen[number], and in `altered` each whose record is not, byte for
+ * byte, one that labelled_json makes of one of these sizes. Returns how many labels there are, -1
+ * for a number above numbers_max.
  */
-int64_t tp_labels(const char *text, int64_t len, uint8_t *seen, int64_t numbers_max);
+int64_t tp_labels(const char *text, int64_t len, uint8_t *seen, int64_t numbers_max, const int64_t *sizes, int64_t size_count,
+                  int64_t *altered);
 
 #endif

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import threading
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 
 from topics.bench.load._load import ffi, lib
 from topics.bench.load.latency_histogram import SLOTS, LatencyHistogram
-from topics.bench.load.load_plan import LoadGroup, LoadMessage
+from topics.bench.load.load_plan import LoadGroup, LoadMessage, labelled_json
 from topics.errors import TopicsError
 
 NUMBERS_MAX = 1 << 29
@@ -278,12 +279,23 @@ def _allow_files(count: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (count, hard))
 
 
-def count_labels(text: bytes, seen: NDArray[np.uint8]) -> int:
-    """Count each label of a text in seen[its number]; return how many there are.
+@dataclass(frozen=True, slots=True)
+class LabelCounts:
+    """Labels of a text: how many, and how many are in a record that is not as it was sent."""
 
-    Raises: LoadError for a number beyond `seen`.
+    found: int
+    altered: int
+
+
+def count_labels(text: bytes, seen: NDArray[np.uint8], sizes: Collection[int]) -> LabelCounts:
+    """Count each label of a text in seen[its number], and compare the bytes of its record.
+
+    sizes: of the records that were written, as `labelled_json` has them. Raises: LoadError for a
+    number beyond `seen`.
     """
-    found = lib.tp_labels(text, len(text), ffi.from_buffer("uint8_t[]", seen), len(seen))
+    known = [len(labelled_json(size)) for size in sizes]
+    altered = ffi.new("int64_t *")
+    found = lib.tp_labels(text, len(text), ffi.from_buffer("uint8_t[]", seen), len(seen), known, len(known), altered)
     if found < 0:
         raise LoadError("a record has a number that no request of this run had")
-    return found
+    return LabelCounts(found, altered[0])

@@ -49,7 +49,7 @@ class LibrarySide(InProcessSide):
                     return partial(log.append_many, TOPIC, texts)
                 return partial(log.append, TOPIC, [json.loads(text) for text in texts])
 
-            yield Calls(prepare, lambda written: [_read_back(log, written)])
+            yield Calls(prepare, lambda written: [_read_back(log, written, spec.bytes)])
 
 
 def library_settings(variables: Mapping[str, str]) -> dict[str, Any]:
@@ -70,16 +70,17 @@ def _value(text: str) -> object:
         return text
 
 
-def _read_back(log: Log, written: int) -> BenchCheck:
-    """Read all records, and count each number."""
+def _read_back(log: Log, written: int, size: int) -> BenchCheck:
+    """Read all records, count each number, and compare the bytes of each."""
     seen = np.zeros(max(1, written), np.uint8)
-    position = 0
+    position = altered = 0
     while True:
         page = log.columns(TOPIC, position, limit=PAGE)
         if not len(page.seq):
             break
-        count_labels(bytes(page.payloads), seen)
+        altered += count_labels(bytes(page.payloads), seen, (size,)).altered
         position = page.next_from_seq
     once = int(np.count_nonzero(seen[:written] == 1))
     name = "every acknowledged record is read back once"
-    return BenchCheck(name, once == written, f"{written:,} acknowledged, {once:,} there once")
+    detail = f"{written:,} acknowledged, {once:,} there once, {altered:,} altered"
+    return BenchCheck(name, once == written and not altered, detail)

@@ -56,9 +56,10 @@ class AsyncioServer(NetworkPeer):
         if not (scratch / FILE).exists():
             return []
         seen = np.zeros(max(1, len(figures.acked)), np.uint8)
-        count_labels((scratch / FILE).read_bytes(), seen)
+        altered = count_labels((scratch / FILE).read_bytes(), seen, case.workload.record_sizes).altered
         lost = int(np.count_nonzero((figures.acked == 1) & (seen[: len(figures.acked)] != 1)))
-        return [BenchCheck("every acknowledged record is in the file once", not lost, f"{lost:,} are not")]
+        detail = f"{lost:,} are not, {altered:,} altered"
+        return [BenchCheck("every acknowledged record is in the file once", not lost and not altered, detail)]
 
 
 class EchoServer(NetworkPeer):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from topics.bench.load.load_client import GroupFigures, LoadFigures
@@ -71,16 +73,18 @@ def stored_checks(
     for name in (topic, *destinations):
         if name != topic:
             _await_head(target, name, int(acked.sum()))
-        found.append(read_back_check(target, name, acked))
+        found.append(read_back_check(target, name, acked, workload.record_sizes))
     return found
 
 
-def read_back_check(target: TopicsTarget, topic: str, acked: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> BenchCheck:
-    """Read a topic, and compare the numbers of its records with those that were acknowledged."""
+def read_back_check(
+    target: TopicsTarget, topic: str, acked: np.ndarray[tuple[int], np.dtype[np.uint8]], sizes: Collection[int]
+) -> BenchCheck:
+    """Read a topic, and compare its records, by number and byte by byte, with the acknowledged."""
     where = "" if not topic.rpartition("-copy-")[1] else f" in {topic}"
     name = f"every acknowledged record is read back once{where}"
     try:
-        seen = target.read_back(topic, len(acked))
+        seen, altered = target.read_back(topic, len(acked), sizes)
     except BenchTargetError as error:
         return BenchCheck(name, False, str(error))
     seen = seen[: len(acked)]
@@ -88,7 +92,8 @@ def read_back_check(target: TopicsTarget, topic: str, acked: np.ndarray[tuple[in
     twice = int(np.count_nonzero(seen > 1))
     other = int(np.count_nonzero((acked == 0) & (seen > 0)))
     detail = f"{int(acked.sum()):,} acknowledged, {lost:,} lost, {twice:,} twice, {other:,} that were not acknowledged"
-    return BenchCheck(name, not lost and not twice and not other, detail)
+    detail += f", {altered:,} altered"
+    return BenchCheck(name, not lost and not twice and not other and not altered, detail)
 
 
 def _await_head(target: TopicsTarget, topic: str, head: int) -> None:

@@ -135,7 +135,7 @@ class TopicsSide:
         took = (self._clock.monotonic_ns() - began) / 1e9
         try:
             usage = process.usage()
-            check = read_back_check(target, "bench", np.ones(workload.fill.records, np.uint8))
+            check = read_back_check(target, "bench", np.ones(workload.fill.records, np.uint8), workload.record_sizes)
         finally:
             process.stop()
         ready = max(0.0, took - empty[STARTS // 2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -77,6 +78,9 @@ class TopicsTarget:
     def call(self, method: str, path: str, body: Any = None) -> Any:
         return json.loads(self.raw(method, path, None if body is None else json.dumps(body).encode()))
 
+    def close(self) -> None:
+        self._link.close()
+
     def is_ready(self) -> bool:
         try:
             self.raw("GET", "/readyz")
@@ -91,13 +95,14 @@ class TopicsTarget:
             rows = b",".join(b'{"data":' + numbered_json(size, number) + b"}" for number in numbers)
             self.raw("POST", f"/v0/topics/{topic}?return_seqs=false", b'{"records":[' + rows + b"]}")
 
-    def read_back(self, topic: str, numbers: int) -> NDArray[np.uint8]:
-        """Read a topic from its start; return how often each number below `numbers` is there.
+    def read_back(self, topic: str, numbers: int, sizes: Collection[int]) -> tuple[NDArray[np.uint8], int]:
+        """Read a topic from its start; return how often each number below `numbers` is there, and
+        how many records are none that were sent.
 
-        Raises: BenchTargetError for a gap that the answer reports.
+        sizes: of the records that were. Raises: BenchTargetError for a gap that the answer reports.
         """
         seen = np.zeros(max(1, numbers), np.uint8)
-        position = 0
+        position = altered = 0
         while True:
             body = b'{"from_seq":%d,"limit":%d}' % (position, PAGE)
             text = self.raw("POST", f"/v0/topics/{topic}/diff", body)
@@ -105,8 +110,10 @@ class TopicsTarget:
                 raise BenchTargetError(
                     f"the server reports lost records of {topic}: {text[-300:].decode(errors='replace')}"
                 )
-            if not count_labels(text, seen):
-                return seen
+            counts = count_labels(text, seen, sizes)
+            if not counts.found:
+                return seen, altered
+            altered += counts.altered
             position = int(text.rpartition(b'"next_from_seq"')[2][1:].partition(b",")[0])
 
     def state(self, topic: str) -> dict[str, Any]:
