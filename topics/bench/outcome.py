@@ -121,6 +121,14 @@ def request_checks(groups: list[LoadGroup], figures: LoadFigures) -> list[BenchC
     return found
 
 
+def read_check(spec: LoadSpec, group: GroupFigures) -> BenchCheck:
+    """Check that each answer of a load of reads had the records that were asked for, in order."""
+    wanted = group.all_requests * spec.limit
+    ok = group.all_deliveries == wanted and not group.misread
+    detail = f"{group.all_deliveries:,} of {wanted:,} records, {group.misread:,} answers had others or too few"
+    return BenchCheck(f"{group.name}: each answer has the records that were asked for", ok, detail)
+
+
 def server_warnings(outcome: RoundOutcome) -> list[str]:
     """Return a sentence if the server's threads were ready for long without a core."""
     waited = outcome.server_without_core_seconds

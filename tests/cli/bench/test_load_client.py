@@ -6,6 +6,7 @@ import itertools
 import re
 import threading
 import time
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -27,7 +28,8 @@ from topics.bench.load.load_plan import (
     numbered_json,
     taking_request,
 )
-from topics.bench.outcome import request_checks
+from topics.bench.outcome import read_check, request_checks
+from topics.bench.workload import LoadSpec
 
 SECONDS = 0.1
 WRITE = LoadMessage(http_request("POST", "/t", b'{"records":[{"data":' + labelled_json(80) + b"}]}"))
@@ -266,6 +268,31 @@ def test_a_reader_that_hears_a_record_twice_or_misses_one_is_found() -> None:
             figures = run(port, LoadGroup("w", 1, (WRITE,), hears=True))
         assert figures.groups[0].wrong == wrong
         assert figures.groups[0].all_deliveries == times * figures.groups[0].all_requests
+
+
+def test_an_answer_with_other_records_than_were_asked_for_is_found() -> None:
+    """A server that answered each of 64 places with the page of the first passed every check."""
+    spec = LoadSpec("r", "read", limit=3)
+
+    def records(numbers: Iterable[int]) -> bytes:
+        return b",".join(numbered_json(60, number) for number in numbers)
+
+    def misread(place: int, body: bytes) -> int:
+        read = LoadMessage(http_request("POST", "/t", b"{}"), asks_from=place, asks=3)
+        plan = LoadGroup("r", 2, (read,), hears=True, shares=True, most_requests=10)
+        with scripted_server(lambda data: http_answer(body)) as port:
+            (group,) = run(port, plan, seconds=60).groups
+        assert group.all_requests == 10
+        assert read_check(spec, group).ok == (group.misread == 0)
+        return group.misread
+
+    for place in (0, 7):
+        assert misread(place, records(range(place, place + 3))) == 0
+        assert misread(place, records((place, place + 2, place + 1))) == 10
+        assert misread(place, records(range(place, place + 4))) == 10
+        assert misread(place, records(range(place, place + 2))) == 10
+        assert misread(place, b"") == 10
+    assert misread(7, records(range(3))) == 10
 
 
 def test_a_server_that_closes_a_connection_ends_the_run_with_a_sentence() -> None:

@@ -53,6 +53,8 @@ struct conn {
     char carry[CARRY_ROOM];  /* the end of what was received, and from where in it labels and patterns may begin */
     size_t carried, label_from, answer_from;
     uint64_t heard, heard_sum, wrote, wrote_sum;
+    int64_t awaited;         /* number of the record that the answer has next, where its request asks for some; else -1 */
+    int misread;             /* another one came */
 };
 
 /* The state of a run beside its plan. */
@@ -289,6 +291,8 @@ static int send_request(struct run *run, struct conn *c, uint64_t due)
     c->head_len = 0;
     c->left = group->end == TP_END_HTTP ? -1 : group->size;
     c->text_len = 0;
+    c->awaited = m->asks ? m->asks_from : -1;
+    c->misread = 0;
     c->due = due;
     c->busy = 1;
     group->sent++;
@@ -344,6 +348,7 @@ static int answered(struct run *run, struct conn *c, int refused, const char *te
             load->acked[c->first_number + i] = 1;
             c->wrote_sum += mixed((uint64_t)(c->first_number + i));
         }
+        group->misread += f->message->asks && (c->misread || c->awaited != f->message->asks_from + f->message->asks);
         c->wrote += (uint64_t)f->label_count;
         group->all_records += (uint64_t)f->label_count;
         if (measured) {
@@ -430,6 +435,7 @@ static const char *hear(struct run *run, struct conn *c, const char *at, const c
         at = found + TP_LABEL;
         c->heard++;
         c->heard_sum += mixed(number);
+        if (c->awaited >= 0) c->misread |= number != (uint64_t)c->awaited++;
         if (group->seen && number < (uint64_t)run->load->numbers_max) group->seen[number] += group->seen[number] < 255;
         group->all_deliveries++;
         /* a queue's jobs were written before: only their number says something */

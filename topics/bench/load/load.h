@@ -42,6 +42,7 @@ struct tp_message {
     const char *head, *body, *rest;
     int64_t head_len, body_len, rest_len, take;
     const char *first; /* taken before there is an answer; NULL: nothing is */
+    int64_t asks_from, asks; /* its answer has the records of these numbers, `asks` of them; 0: of any */
 };
 
 struct tp_load_group {
@@ -82,6 +83,7 @@ struct tp_load_group {
     uint64_t requests, records, deliveries, bytes; /* measured: answers, records in them, deliveries; bytes received */
     uint64_t all_requests, all_records, all_deliveries; /* with the warm-up and the end */
     uint64_t errors, throttled, unsent, unanswered;
+    uint64_t misread;          /* answers without exactly the records that were asked for */
     uint64_t fewest, most;     /* records that one connection wrote or received */
     uint64_t wrong;            /* connections that did not hear exactly what was acknowledged on their channel */
 };

@@ -46,6 +46,7 @@ class GroupFigures:
     throttled: int
     unsent: int
     unanswered: int
+    misread: int
     wrong: int
     fewest: int
     most: int
@@ -191,6 +192,8 @@ class LoadClient:
                 "rest_len": len(message.rest),
                 "take": int(message.take),
                 "first": self._text(message.first or b""),
+                "asks_from": message.asks_from,
+                "asks": message.asks,
             }
             for message in messages
         ]
@@ -262,6 +265,7 @@ class LoadClient:
             group.throttled,
             group.unsent,
             group.unanswered,
+            group.misread,
             group.wrong,
             group.fewest,
             group.most,

@@ -34,7 +34,8 @@ class LoadMessage:
     """One request.
 
     head: all of it. With `take`, the head up to the value of Content-Length; `body` and `rest` are
-    the body before and after what is taken. first: taken before there is an answer.
+    the body before and after what is taken. first: taken before there is an answer. asks: how many
+    records its answer has, whose numbers begin at `asks_from`; 0: it is not known.
     """
 
     head: bytes
@@ -42,6 +43,8 @@ class LoadMessage:
     rest: bytes = b""
     take: Take = Take.NOTHING
     first: bytes | None = None
+    asks_from: int = 0
+    asks: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 from topics.bench.load.load_client import LoadFigures
@@ -82,7 +83,11 @@ class RedisStreams(NetworkPeer):
         most = case.workload.fill.records - spec.limit
         places = sorted({most * place // READ_PLACES for place in range(READ_PLACES)})
         reads = [command(b"XRANGE", KEY, b"%d-0" % (place + 1), b"+", b"COUNT", b"%d" % spec.limit) for place in places]
-        return self._group(spec, reads, 1 + LINES_OF_RECORD * spec.limit, hears=True, shares=True)
+        group = self._group(spec, reads, 1 + LINES_OF_RECORD * spec.limit, hears=True, shares=True)
+        asked_for = [
+            replace(one, asks_from=place, asks=spec.limit) for one, place in zip(group.messages, places, strict=True)
+        ]
+        return replace(group, messages=tuple(asked_for))
 
     def _group(
         self, spec: LoadSpec, messages: list[bytes], lines: int, *, hears: bool = False, shares: bool = False

@@ -27,7 +27,7 @@ _ESTABLISHED = (
     ("as many seqs as were acknowledged", _COUNTED),
     ("every job was handed out once", "each job was counted"),
     ("received each record exactly once", "what each reader received was counted"),
-    ("has as many records as were asked for", "the records of each answer were counted"),
+    ("has the records that were asked for", "the number of each record of each answer was compared"),
     ("no answer has a record", "the records of each answer were counted"),
     ("heartbeats arrive", "heartbeats were counted"),
     ("every answer is a success", "answers were checked, and nothing was read back"),

@@ -8,7 +8,7 @@ import numpy as np
 
 from topics.bench.load.load_client import GroupFigures, LoadFigures
 from topics.bench.load.load_plan import LoadGroup
-from topics.bench.outcome import BenchCheck, request_checks
+from topics.bench.outcome import BenchCheck, read_check, request_checks
 from topics.bench.topics_server.topics_target import BenchTargetError, TopicsTarget
 from topics.bench.workload import LoadSpec, Workload
 from topics.clock import SystemClock
@@ -29,9 +29,7 @@ def answer_checks(workload: Workload, groups: list[LoadGroup], figures: LoadFigu
             detail = f"{group.wrong:,} of {plan.connections:,} did not; {group.all_deliveries:,} deliveries"
             found.append(BenchCheck(name, not group.wrong, detail))
         if spec.kind == "read":
-            wanted = group.all_requests * spec.limit
-            name = f"{spec.name}: each answer has as many records as were asked for"
-            found.append(BenchCheck(name, group.all_deliveries == wanted, f"{group.all_deliveries:,} of {wanted:,}"))
+            found.append(read_check(spec, group))
         if spec.kind == "poll":
             name = f"{spec.name}: no answer has a record"
             found.append(BenchCheck(name, not group.all_deliveries, f"{group.all_deliveries:,} records"))

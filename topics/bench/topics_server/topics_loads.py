@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 
 from topics.bench.load.load_plan import (
     TOPIC_NUMBER,
@@ -72,7 +73,12 @@ class TopicsLoads:
     def _read(self, spec: LoadSpec) -> LoadGroup:
         most = self.workload.fill.records - spec.limit
         places = sorted({most * place // READ_PLACES for place in range(READ_PLACES)})
-        messages = [self._diff(max(0, place), spec.limit) for place in places]
+        # with a cap, a record's place is not its number
+        asks = 0 if self.workload.topic.cap_records else spec.limit
+        messages = [
+            replace(self._diff(place, spec.limit), asks_from=place, asks=asks)
+            for place in (max(0, place) for place in places)
+        ]
         return LoadGroup(
             spec.name, spec.connections, tuple(messages), rate=spec.rate, hears=True, shares=True, channel=1
         )
