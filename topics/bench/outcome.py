@@ -18,6 +18,7 @@ SERVER_WITHOUT_CORE = 0.01
 """That share for the server, whose slowest percent of answers may be those of that time."""
 UNSENT = 0.01
 """Share of requests that were due and never sent from which on the rate was not kept."""
+_WRITING, _HEARING = ("write", "talk"), ("tail", "watch", "work")
 ANSWER, DELIVERY = "answer", "delivery"
 
 
@@ -40,7 +41,8 @@ class UsageSample(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class LoadOutcome:
     """Measurements of one load. rate: records a second where it writes, deliveries where it only
-    hears, else requests. series: by slot of time answers, deliveries and the slowest in ns.
+    hears, else requests; of what came in the measured time. series: by slot of time answers,
+    deliveries and the slowest in ns.
     """
 
     name: str
@@ -82,9 +84,9 @@ class RoundOutcome:
 def load_outcome(spec: LoadSpec, figures: GroupFigures, seconds: float) -> LoadOutcome:
     """Return the outcome of a load that the client ran."""
     count, unit = figures.requests, "requests/s"
-    if figures.records:
+    if spec.kind in _WRITING or figures.all_records:
         count, unit = figures.records, "records/s"
-    elif figures.deliveries:
+    elif spec.kind in _HEARING or figures.all_deliveries:
         count, unit = figures.deliveries, "jobs/s" if spec.kind == "work" else "records/s"
     latencies = {name: histogram for name, histogram in figures.steps.items() if histogram.total}
     if figures.delivery.total:

@@ -6,7 +6,7 @@ import itertools
 import re
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.cli.bench.scripted_server import http_answer, scripted_server
 from topics.bench.load._load import lib
 from topics.bench.load.latency_histogram import LatencyHistogram
-from topics.bench.load.load_client import LabelCounts, LoadClient, LoadError, LoadFigures, count_labels
+from topics.bench.load.load_client import GroupFigures, LabelCounts, LoadClient, LoadError, LoadFigures, count_labels
 from topics.bench.load.load_plan import (
     LABEL,
     AnswerEnd,
@@ -28,7 +28,7 @@ from topics.bench.load.load_plan import (
     numbered_json,
     taking_request,
 )
-from topics.bench.outcome import read_check, request_checks
+from topics.bench.outcome import load_outcome, read_check, request_checks
 from topics.bench.workload import LoadSpec
 
 SECONDS = 0.1
@@ -189,7 +189,7 @@ def test_writes_that_a_limit_refuses_are_counted_and_come_again_with_their_numbe
     assert group.errors == 0
     assert group.throttled == group.all_requests - group.all_requests // 3
     assert group.all_records == figures.acked.sum() == group.all_requests // 3 > 0
-    assert group.steps["answer"].total == group.requests
+    assert group.steps["answer"].total == group.all_requests - group.throttled
     assert len(set(seen)) == -(-len(seen) // 3)
 
 
@@ -199,6 +199,49 @@ def test_what_is_due_in_the_warm_up_is_not_measured() -> None:
     (group,) = figures.groups
     assert group.all_requests + group.unsent == 100
     assert group.steps["answer"].total == 50
+
+
+def held_until(
+    moment: Callable[[LoadClient], bool], *, warmup: float, seconds: float, most_requests: int = 0
+) -> GroupFigures:
+    """A load of which each record comes back with its answer, and no answer comes before a moment."""
+    held = threading.Event()
+
+    def answer(data: bytes) -> bytes:
+        held.wait()
+        return http_answer(b"".join(re.findall(rb'"n":\d+,"t":\d+', data)))
+
+    def look(client: LoadClient) -> None:
+        if moment(client):
+            held.set()
+
+    plan = LoadGroup("w", 1, (WRITE,), hears=True, most_requests=most_requests)
+    with scripted_server(answer) as port:
+        client = LoadClient([plan], "127.0.0.1", port, seconds, warmup, drain_seconds=60, numbers_max=NUMBERS_MAX)
+        figures = client.run_watched(0.01, look)
+    assert not figures.groups[0].wrong
+    return figures.groups[0]
+
+
+def test_what_comes_after_the_end_is_in_no_rate_and_in_the_latencies() -> None:
+    """A server that took 194,884 writes and delivered nothing in the measured second had that rate of deliveries."""
+    late = held_until(lambda client: client.phase == "draining", warmup=0, seconds=0.1)
+    assert (late.requests, late.records, late.deliveries) == (0, 0, 0)
+    assert (late.all_requests, late.all_records, late.all_deliveries) == (1, 1, 1)
+    assert (late.steps["answer"].total, late.delivery.total) == (1, 1)
+    load = load_outcome(LoadSpec("w", "write"), late, 0.1)
+    assert (load.rate, load.unit) == (0, "records/s")
+
+
+def test_what_was_due_before_the_measured_time_and_comes_in_it_is_in_the_rates() -> None:
+    """An open loop above what a server can do had a rate of 0.00."""
+
+    def has_warmed_up(client: LoadClient) -> bool:
+        return 0 < client.started_ns() < time.monotonic_ns() - 50_000_000
+
+    early = held_until(has_warmed_up, warmup=0.05, seconds=60, most_requests=1)
+    assert (early.requests, early.records, early.deliveries) == (1, 1, 1)
+    assert (early.steps["answer"].total, early.delivery.total) == (0, 0)
 
 
 def test_a_request_can_repeat_what_the_last_answer_gave() -> None:

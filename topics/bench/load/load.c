@@ -174,11 +174,16 @@ int64_t tp_labels(const char *text, int64_t len, uint8_t *seen, int64_t numbers_
 }
 
 /* --- time ------------------------------------------------------------------------------------- */
+static int is_measured(const struct run *run, uint64_t at)
+{
+    return at >= run->measured && at < run->end;
+}
+
 static void note_time(struct run *run, struct tp_load_group *group, uint64_t *histogram, int column, uint64_t due,
                       uint64_t now)
 {
     uint64_t took = now > due ? now - due : 0;
-    if (histogram && due >= run->measured && due < run->end) histogram[tp_hdr_slot(took)]++;
+    if (histogram && is_measured(run, due)) histogram[tp_hdr_slot(took)]++;
     uint64_t slot = (now - run->start) / run->load->slot_ns;
     if (!group->slots || slot >= (uint64_t)run->load->slot_count) return;
     uint64_t *row = group->slots + slot * 3;
@@ -334,7 +339,6 @@ static int answered(struct run *run, struct conn *c, int refused, const char *te
     struct filled *f = &c->messages[c->step];
     uint64_t now = clock_ns();
     uint64_t *histogram = group->answered ? group->answered + c->step * TP_HDR_SLOTS : NULL;
-    int measured = c->due >= run->measured && c->due < run->end;
     c->busy = 0;
     group->all_requests++;
     if (refused == ANSWER_THROTTLED) {
@@ -351,13 +355,13 @@ static int answered(struct run *run, struct conn *c, int refused, const char *te
         group->misread += f->message->asks && (c->misread || c->awaited != f->message->asks_from + f->message->asks);
         c->wrote += (uint64_t)f->label_count;
         group->all_records += (uint64_t)f->label_count;
-        if (measured) {
+        if (is_measured(run, now)) {
             group->requests++;
             group->records += (uint64_t)f->label_count;
         }
     }
     if (refused != ANSWER_THROTTLED) note_time(run, group, histogram, 0, c->due, now);
-    if (measured && group->samples && group->sample_count < group->sample_room) {
+    if (is_measured(run, c->due) && group->samples && group->sample_count < group->sample_room) {
         uint64_t *row = group->samples + 3 * group->sample_count++;
         row[0] = c->due; row[1] = c->sent_at; row[2] = now;
     }
@@ -438,9 +442,8 @@ static const char *hear(struct run *run, struct conn *c, const char *at, const c
         if (c->awaited >= 0) c->misread |= number != (uint64_t)c->awaited++;
         if (group->seen && number < (uint64_t)run->load->numbers_max) group->seen[number] += group->seen[number] < 255;
         group->all_deliveries++;
+        if (is_measured(run, now)) group->deliveries++;
         /* a queue's jobs were written before: only their number says something */
-        if (!group->shares && due >= run->measured && due < run->end) group->deliveries++;
-        if (group->shares && now >= run->measured && now < run->end) group->deliveries++;
         if (!group->shares) note_time(run, group, group->delivered, 1, due, now);
     }
     if (found) return found;
@@ -618,7 +621,7 @@ static void count_unanswered(struct run *run, const struct conn *conns, int64_t 
         struct tp_load_group *group = c->group;
         if (!c->busy || group->waits) continue;
         group->unanswered++;
-        if (group->answered && c->due >= run->measured && c->due < run->end)
+        if (group->answered && is_measured(run, c->due))
             group->answered[c->step * TP_HDR_SLOTS + tp_hdr_slot(now - c->due)]++;
     }
 }

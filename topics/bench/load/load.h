@@ -73,14 +73,15 @@ struct tp_load_group {
     int64_t most_requests;     /* it stops after so many; 0: it does not */
     int64_t stops_empty;       /* a connection stops when an answer has nothing to take for the next step */
     uint8_t *seen;             /* of a group that shares: how often each number has arrived, numbers_max of them */
-    /* measured, of what was due in the measured time; arrays may be NULL */
+    /* measured: histograms and samples of what was due in the measured time; arrays may be NULL */
     uint64_t *answered;        /* histograms of answers, a step each: steps x TP_HDR_SLOTS */
     uint64_t *delivered;       /* histogram of deliveries */
     uint64_t *slots;           /* by time since the start: answers, deliveries, the slowest of either in ns; slot_count x 3 */
     uint64_t *samples;         /* due, sent, answered; sample_room x 3 */
     int64_t sample_room, sample_count;
     uint64_t sent;
-    uint64_t requests, records, deliveries, bytes; /* measured: answers, records in them, deliveries; bytes received */
+    uint64_t requests, records, deliveries; /* that came in the measured time: answers, records in them, deliveries */
+    uint64_t bytes;            /* received, with the warm-up and the end */
     uint64_t all_requests, all_records, all_deliveries; /* with the warm-up and the end */
     uint64_t errors, throttled, unsent, unanswered;
     uint64_t misread;          /* answers without exactly the records that were asked for */
