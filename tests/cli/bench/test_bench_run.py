@@ -201,7 +201,8 @@ def test_a_run_of_mixed_loads_measures_each_and_reads_everything_back(tmp_path: 
 @pytest.mark.slow
 @pytest.mark.parametrize("workload", built_in(), ids=lambda workload: workload.name)
 def test_a_short_run_of_each_workload_holds_its_checks(workload: Workload, tmp_path: Path) -> None:
-    short = with_run(workload, 0.5, 0.2, 1)
+    stops = "work" in workload.kinds and "write" not in workload.kinds
+    short = with_run(workload, 0.5, 0 if stops else 0.2, 1)  # a warm-up may empty a queue
     fill = replace(short.fill, records=min(short.fill.records, 5000))
     loads = tuple(
         replace(load, connections=min(load.connections, 64), topics=min(load.topics, 500)) for load in short.loads

@@ -22,6 +22,7 @@ from topics.bench.peers.stores_in_process import BareFile, SqliteStore
 from topics.bench.sides import Side
 from topics.bench.workload import Case, Workload, parse_workload
 from topics.bench.workload_files import built_in
+from topics.cli.environment import config_of
 from topics.config import Config
 from topics.errors import UsageError
 
@@ -169,6 +170,20 @@ def test_the_library_gets_each_setting_as_its_kind() -> None:
     settings = library_settings(variables)
     assert settings == {"spin_us": "50", "sync_every_ms": 20, "commit": "link", "verify": True}
     assert Config(**settings).spin_us == "50"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1", True), ("true", True), (" 1 ", True), ("0", False), ("false", False), ("", False)]
+)
+def test_the_library_takes_each_text_of_a_boolean_that_a_server_takes(text: str, value: bool) -> None:
+    """`--set verify=1` failed each round of the library: "verify is 1: use a boolean"."""
+    settings = library_settings({"TOPICS_VERIFY": text})
+    assert settings == {"verify": value}
+    assert Config(**settings) == config_of({"TOPICS_VERIFY": text})
+
+
+def test_the_library_takes_a_setting_that_is_off() -> None:
+    assert library_settings({"TOPICS_SYNC_EVERY_MS": "none"}) == {"sync_every_ms": None}
 
 
 def test_calls_at_a_rate_count_from_when_they_were_due(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from topics import __version__
 from topics.bench.load.load_client import count_labels
 from topics.bench.outcome import BenchCheck
 from topics.bench.peers.in_process import Calls, InProcessSide, record_texts
-from topics.bench.workload import Case
-from topics.config import Config
+from topics.bench.workload import NEVER, Case
+from topics.config import OPTIONAL, Config, is_on
 from topics.embedded.log import Log
 from topics.embedded.opening import open_log
 
@@ -57,8 +57,14 @@ def library_settings(variables: Mapping[str, str]) -> dict[str, Any]:
     defaults, found = Config(), dict[str, Any]()
     for variable, text in variables.items():
         name = variable.removeprefix("TOPICS_").lower()
-        is_text = isinstance(getattr(defaults, name), str)  # also one like `auto` or a number
-        found[name] = text if is_text else _value(text)
+        default = getattr(defaults, name)
+        if isinstance(default, bool):
+            found[name] = is_on(text)
+        elif name in OPTIONAL and text == NEVER:
+            found[name] = None
+        else:
+            is_text = isinstance(default, str)  # also one like `auto` or a number
+            found[name] = text if is_text else _value(text)
     return found
 
 
