@@ -973,6 +973,27 @@ MUTANTS = (
         "tests/engine/queue/test_claim_wait.py",
     ),
     _one(
+        "writes of a pass to one topic that count as one callback of their commit",
+        "engine/write/append.py",
+        "        if not len(self.writes) % WRITES_A_PART:\n",
+        "        if False:\n",
+        "tests/engine/write/test_append.py",
+    ),
+    _one(
+        "answers to the writes of a commit that take no turns",
+        "http/handlers/record_endpoints.py",
+        "            service.failures.answer(partial(answer, result))\n",
+        "            answer(result)\n",
+        "tests/http/plan/test_failure_turns.py",
+    ),
+    _one(
+        "all groups of a commit answered by the lane in one pass",
+        "http/lane/lane_answers.py",
+        "        if len(finished) > GROUPS_A_PASS:\n",
+        "        if False:\n",
+        "tests/http/plan/test_failure_turns.py",
+    ),
+    _one(
         "writes of a pass to many topics that count as one callback of their commit",
         "engine/write/plain_appends.py",
         "        parts = 1 + len(topics) // _TOPICS_A_PART\n",

@@ -33,6 +33,16 @@ def test_writes_of_one_pass_share_a_commit_and_get_consecutive_seqs(h: Harness) 
     assert [r["data"] for r in h.read()] == [0, 0, 1, 2, 0, 1]
 
 
+def test_writes_of_one_pass_count_as_several_callbacks_of_their_commit(h: Harness) -> None:
+    """4,000 of one topic were one callback, of which a pass runs 256."""
+    h.put()
+    answers = [h.start_append(records(n)) for n in range(100)]
+    h.engine.flush()
+    assert len(h.store.log.filling.waiters) == 1 + 100 // 16
+    h.settle()
+    assert [answer.get().first_seq for answer in answers] == list(range(1, 101))
+
+
 def test_mixed_rows_of_a_batch_keep_their_tags_nodes_and_keys(h: Harness) -> None:
     """R-NODE-5, R-DEL-8: what the index knows of each row is the row's own."""
     h.put()

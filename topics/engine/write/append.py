@@ -30,6 +30,11 @@ from topics.store.wal.write_batch import Commit
 _PLACED_BYTES = PLACED.size
 _index_of = attrgetter("index")
 
+WRITES_A_PART = 16
+"""Writes of one topic and pass whose outcome takes as long as a callback of one that is by itself.
+
+The log counts so many as one callback more, because it runs some of a commit in a pass.
+"""
 Tags = list[bytes | None] | NDArray[np.uint32] | None
 """A tag for each record, or its number in the index; None if no record has one."""
 Write = tuple[int, bool, Done[AppendResult]]
@@ -132,6 +137,8 @@ class Append(Operation[AppendCore]):
             self._add_tags(tags, count)
         self.placed += framed.placed
         self.writes.append(write)
+        if not len(self.writes) % WRITES_A_PART:
+            self.core.log.when_committed(self.topic.id, False, _part)
         self.counts[0] += count
         self.sizes[0] += size
         self.stamps[0] = ts
@@ -340,3 +347,7 @@ def index_some(  # noqa: PLR0917 - columns
     rows = np.frombuffer(placed, PLACED_DTYPE, count, at * _PLACED_BYTES)
     offsets = rows["start"] + np.uint32(base)
     topic.index.append_rows(first, file_id, offsets, rows["length"], rows["size"], rows["ts"], rows["flags"], tags)
+
+
+def _part(_commit: Commit) -> None:
+    """A part of the callback before it."""

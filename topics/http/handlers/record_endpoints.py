@@ -6,6 +6,7 @@ Source: wire contract, sections 7.5 to 7.7.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Literal
 
 from topics.common.tuples import make_tuple
@@ -117,7 +118,10 @@ def _append(call: Call, body: WriteBody, found: _Found, frames: Frames | None = 
     def done(result: AppendResult | TopicsError) -> None:
         if isinstance(result, TopicsError):
             call.fail(result)
-            return
+        else:
+            service.failures.answer(partial(answer, result))
+
+    def answer(result: AppendResult) -> None:
         first, last, head, count, created, deduped, append_ns, sync_ns = result
         total_ns = service.now_ns() - started_ns
         if deduped:
@@ -128,10 +132,10 @@ def _append(call: Call, body: WriteBody, found: _Found, frames: Frames | None = 
                 call.reply(_ONE_RECORD % (topic, first, last, first, head, times))
                 return
         if result.staged:
-            answer = _STAGED % (topic, piece, count, json_bool(created), json_bool(deduped), times)
+            text = _STAGED % (topic, piece, count, json_bool(created), json_bool(deduped), times)
         else:
-            answer = write_json(topic, first, count, with_seqs, times, head=head, created=created, deduped=deduped)
-        call.reply(answer, 201 if created else 200)
+            text = write_json(topic, first, count, with_seqs, times, head=head, created=created, deduped=deduped)
+        call.reply(text, 201 if created else 200)
 
     config = body.config
     may_create = True if config is None else _may_create_with(call, config)

@@ -1,9 +1,10 @@
-"""Turns of the answers to requests whose storage failed, and of the last ones of the lane.
+"""Turns of answers that one event decides: a commit, a failure of the log, a stop.
 
-A log that fails, or a file of it that finds the disk full, fails all writes that wait for it. The
-shards of the log have turns of their own for what was staged (`Shard._answer`), but one callback
-may have many writes; so many a pass are answered. While the server stops, answers that the lane
-would give together are given one by one, because they end their connections.
+A log that fails, or a file of it that finds the disk full, fails all writes that wait for it, and a
+commit ends all that wait for it. The shards of the log have turns of their own for what was staged
+(`Shard._answer`), but one callback may have many writes, those of a topic; so many a pass are
+answered. While the server stops, answers that the lane would give together are given one by one,
+because they end their connections.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ FAILURES_A_PASS = 128
 
 
 class FailureTurns(Turns):
-    """The answers of one server, in the order in which their requests failed."""
+    """The answers of one server, in the order in which their requests failed, or were committed."""
 
     __slots__ = ()
 
