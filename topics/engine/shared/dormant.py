@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Generator, Iterator
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from topics.store.format.catalog import NO_TAG, PackRows, RowColumns
 from topics.store.format.row_columns import split
 
 _NO_RUN = -1
+_ROWS_A_STEP, _SAMPLES = 1 << 16, 16
 
 
 class DormantBlocks:
@@ -61,17 +63,61 @@ class DormantBlocks:
         self._parts["incarnations"].append(incarnations.astype(np.uint64))
 
     def columns(self) -> Generator[None, None, dict[str, NDArray[Any]]]:
-        """Return the columns of all topics, by name, and their rows by id; each is a step."""
+        """Return the columns of all topics, by name, and their rows by id, in bounded steps.
+
+        The pages of a column of a million topics, which are new, take some 20 ms.
+        """
         joined: dict[str, NDArray[Any]] = {}
         for name, parts in self._parts.items():
-            joined[name] = np.concatenate(parts) if parts else np.zeros(0, np.uint64)
+            joined[name] = yield from _joined(parts)
+        joined["by_id"], joined["sorted_ids"] = yield from _by_id(self._parts["ids"], joined["ids"])
+        joined["runs"] = runs = np.empty(len(self.names), np.int64)
+        for begin in range(0, len(runs), _ROWS_A_STEP):
+            runs[begin : begin + _ROWS_A_STEP] = _NO_RUN
             yield
-        # They are nearly in order, which a stable sort uses.
-        joined["by_id"] = np.argsort(joined["ids"], kind="stable")
-        yield
-        joined["sorted_ids"] = joined["ids"][joined["by_id"]]
-        yield
         return joined
+
+
+def _joined(parts: list[NDArray[np.uint64]]) -> Generator[None, None, NDArray[np.uint64]]:
+    """Return a column of its parts, in bounded steps."""
+    whole = np.empty(sum(map(len, parts)), np.uint64)
+    begin = done = 0
+    for part in parts:
+        whole[begin : begin + len(part)] = part
+        begin += len(part)
+        if begin - done >= _ROWS_A_STEP:
+            done = begin
+            yield
+    yield
+    return whole
+
+
+def _by_id(
+    parts: list[NDArray[np.uint64]], ids: NDArray[np.uint64]
+) -> Generator[None, None, tuple[NDArray[np.intp], NDArray[np.uint64]]]:
+    """Return the rows by ascending id, and the ids in that order, in bounded steps.
+
+    A sample says where the steps begin. The parts are nearly in order, so each step needs few.
+    """
+    order, ordered = np.empty(len(ids), np.intp), np.empty(len(ids), np.uint64)
+    sample = np.sort(ids[:: max(1, _ROWS_A_STEP // _SAMPLES)])[_SAMPLES::_SAMPLES].tolist()
+    firsts = list(accumulate(map(len, parts), initial=0))
+    ranges = [(int(part.min()), int(part.max())) for part in parts]
+    yield
+    at = 0
+    for low, high in pairwise([0, *sample, 1 << 64]):
+        found: list[NDArray[np.intp]] = []
+        for part, first, (least, most) in zip(parts, firsts, ranges, strict=False):
+            if least < high and most >= low:
+                found.append(np.flatnonzero((part >= low) & (part <= np.uint64(high - 1))) + first)
+        if found:
+            rows = np.concatenate(found)
+            some = ids[rows]
+            by = np.argsort(some, kind="stable")
+            order[at : at + len(rows)], ordered[at : at + len(rows)] = rows[by], some[by]
+            at += len(rows)
+        yield
+    return order, ordered
 
 
 _COLUMNS = ("ids", "orders", "heads", "last_ts", "generations")
@@ -109,7 +155,7 @@ class Dormant:
         """The number of each pack's first run. Runs are numbered over all packs."""
         self._earlier: list[NDArray[np.int64]] = []
         """For each pack: the previous run of each run's topic, or `_NO_RUN`."""
-        self._runs = np.full(len(ids), _NO_RUN, np.int64)
+        self._runs: NDArray[np.int64] = columns["runs"]
         """The newest run of each topic."""
         self._is_dormant = np.ones(len(ids), np.bool_)
         self._by_id_order: NDArray[np.intp] = columns["by_id"]
