@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import re
+import signal
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -54,6 +55,20 @@ def options_named(names: Mapping[str, str]) -> Iterator[None]:
         if error.argument not in names:
             raise
         raise UsageError(error.said, names[error.argument]) from error
+
+
+@contextmanager
+def undone_if_terminated() -> Iterator[None]:
+    """Have SIGTERM end the block as SIGINT does: what was half made is removed."""
+
+    def end(_number: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def sentence(error: Exception) -> str:

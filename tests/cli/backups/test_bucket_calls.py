@@ -6,7 +6,9 @@ import asyncio
 import inspect
 import os
 import shutil
+import signal
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 
@@ -16,12 +18,15 @@ from tests.cli.backups.memory_bucket import MemoryBucket
 from tests.cli.backups.small_disk import small_disk
 from tests.cli.commands.command_runs import run
 from tests.embedded.conftest import SMALL
+from topics.cli.backups.backup_commands import restore
 from topics.cli.backups.bucket import BucketOptions, in_thread
-from topics.cli.backups.bucket_calls import fetched, with_bucket
+from topics.cli.backups.bucket_calls import OF_WRITES, fetched, with_bucket
 from topics.cli.backups.copy_command import copy_backup
 from topics.cli.backups.fetch_copy import BucketCopy, look_at_copy
+from topics.embedded import restore_call
 from topics.embedded.restore_call import restore_copy
 from topics.errors import CorruptError, StorageError, UsageError
+from topics.store.archive.restore_archive import copy_point
 
 KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
 NOWHERE = ("--endpoint", "http://127.0.0.1:9", "--retries", "0")
@@ -103,6 +108,43 @@ def test_an_error_of_a_restore_names_places_of_the_bucket(
         said.append(str(caught.value))
         assert not os.listdir(tmp_path)
     assert said == [f"{URL}/T/log is what `topics verify {URL}` finds"] * 2
+
+
+def test_a_restore_that_is_interrupted_leaves_nothing_of_what_it_has_read(
+    copied: MemoryBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one was refused until a person had removed it."""
+
+    def end(code: int) -> NoReturn:
+        assert not os.listdir(tmp_path), "before the process ends"
+        raise SystemExit(code)
+
+    monkeypatch.setattr(os, "_exit", end)
+    copied.calls.clear()
+    with fetched(URL, str(tmp_path / "new"), OPTIONS, None):
+        of_fetch = len(copied.calls) - 1
+    copied.calls_left, copied.error = of_fetch, KeyboardInterrupt
+    with pytest.raises(SystemExit) as ended, fetched(URL, str(tmp_path / "new"), OPTIONS, None):
+        pass
+    assert ended.value.code == 130
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_restore_that_a_signal_ends_leaves_nothing(
+    number: signal.Signals, archives: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGTERM, as of a timer that was too short, left all that it had copied."""
+
+    async def interrupted(*given: Any) -> None:
+        await copy_point(*given)
+        assert len(os.listdir(tmp_path)) == 1
+        os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(restore_call, "copy_point", interrupted)
+    given = {name: value for name, value in BucketOptions()._asdict().items() if name != OF_WRITES}
+    with pytest.raises(KeyboardInterrupt):
+        restore(str(archives[3]), str(tmp_path / "new"), **given)
+    assert not os.listdir(tmp_path)
 
 
 def archive_one(archive: Path, data: Path, topic: str) -> str:

@@ -24,7 +24,7 @@ from topics.cli.backups.copy_command import send_once
 from topics.cli.backups.given_paths import check_directory_path, check_given, check_new_path
 from topics.cli.commands.beginning import time_of
 from topics.cli.commands.cli_call import CliCall, on_topics
-from topics.cli.exit_codes import looking, options_named
+from topics.cli.exit_codes import looking, options_named, undone_if_terminated
 from topics.cli.output.printer import bytes_text, count_text, left_out_text
 from topics.clock import SystemClock
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
@@ -127,7 +127,7 @@ def restore(  # noqa: PLR0917 - options of a command
     here = nullcontext(FetchedCopy(source, "", ""))
     find = None if upto is None else partial(find_record_in, upto=upto)
     reading = fetched(source, to, options, at_ms, find) if is_bucket else here
-    with options_named(_OPTIONS), reading as copy:
+    with options_named(_OPTIONS), undone_if_terminated(), reading as copy:
         made = restore_copy(copy.path, to, at=at_ms, upto=upto, skipped_seqs=skip, fetch_rest=copy.fetch_rest)
     if is_bucket:
         made = made._replace(backup=source, damage="; ".join(filter(None, [copy.damage, copy.in_bucket(made.damage)])))

@@ -110,14 +110,20 @@ def _with_options(function: Callable[..., None], names: list[str]) -> Callable[.
     return run
 
 
-def run_to_end(work: Coroutine[Any, Any, R]) -> R:
+def _nothing() -> None:
+    pass
+
+
+def run_to_end(work: Coroutine[Any, Any, R], undo: Callable[[], None] = _nothing) -> R:
     """Return the result of calls to a bucket. An interrupt ends the process, which may be asking.
 
     Threads that still wait for the bucket would abort it later, at an end in order.
+    undo: called before.
     """
     try:
         return asyncio.run(work)
     except KeyboardInterrupt:
+        undo()
         sys.stdout.flush()
         os._exit(INTERRUPTED)
 
@@ -179,7 +185,7 @@ class _BucketReads:
         path, needed = needed_parts(self.copy, wanted)
         if find is None:
             self._make()
-        run_to_end(self._fetch.fetch(needed.parts))
+        run_to_end(self._fetch.fetch(needed.parts), self.remove)
         damage = "; ".join(missing_parts(self.copy) + unlogged_parts(self.copy))
         return FetchedCopy(f"{self.root}/{path}".rstrip("/"), self.root, self.copy.bucket.url, damage, self._read_rest)
 
@@ -193,12 +199,12 @@ class _BucketReads:
         self._is_made = True
 
     def _bring(self, base: str) -> None:
-        run_to_end(self._fetch.fetch_after(os.path.relpath(base, self.root)))
+        run_to_end(self._fetch.fetch_after(os.path.relpath(base, self.root)), self.remove)
 
     def _read_rest(self, path: str) -> None:
         rest = rest_of(self.copy, os.path.relpath(path, self.root))
         os.unlink(f"{path}/{rest.logs[0].kind}")  # a timeline that has it is there as a whole
-        run_to_end(self._fetch.fetch(rest.parts))
+        run_to_end(self._fetch.fetch(rest.parts), self.remove)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import typer
 
 from topics.cli.backups.given_paths import check_directory_path, check_new_path, room_at
 from topics.cli.backups.mirror_lock import locked_mirror
-from topics.cli.exit_codes import options_named
+from topics.cli.exit_codes import options_named, undone_if_terminated
 from topics.cli.output.printer import count_text, left_out_text
 from topics.clock import SystemClock
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
@@ -48,7 +48,7 @@ def promote(
         with room_at(source, f"make room there, or use `topics restore --from {source}`, which notes nothing there"):
             loop.run_task(note_promotion(loop, source, begun))
         try:
-            with options_named({"to": "--to", "skipped_seqs": "--skip"}):
+            with options_named({"to": "--to", "skipped_seqs": "--skip"}), undone_if_terminated():
                 made = topics.restore(newest, to, skipped_seqs=skip)
         except BaseException:
             if not os.path.lexists(to):
