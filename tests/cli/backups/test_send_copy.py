@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -420,6 +421,20 @@ def test_a_damaged_or_missing_file_of_a_backup_is_named_and_not_copied(
     with pytest.raises(StorageError, match=f"{snapshot} is missing: it was removed while it was copied, or"):
         send(bucket, source)
     assert manifests(bucket) == set()
+
+
+@pytest.mark.parametrize("name", ["*/archive.json", "*/log/*/wal-*", "*/bases/*/backup.json", "*/bases/*/snapshots/*"])
+def test_a_pipe_in_an_archive_is_named_and_not_waited_for(
+    name: str, archives: list[Path], bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    """A copy waited forever for the first byte of it."""
+    source = tmp_path / "source"
+    shutil.copytree(archives[0], source)
+    (*_, path) = sorted(source.glob(name))
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(CorruptError, match=f"^{path} is no regular file: `topics verify` shows all damage"):
+        send(bucket, source)
 
 
 def test_files_that_the_archive_removed_stay_in_the_bucket(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
-from typing import NamedTuple
+from contextlib import contextmanager
+from typing import BinaryIO, NamedTuple
 
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.store.archive.archive_note import BASES, ArchiveNote, unpack_note
@@ -114,18 +116,30 @@ def _timeline(path: str, directory: str) -> Tree:
     return Tree(backups, LogPart(path, directory, text, note, files))
 
 
+@contextmanager
+def opened_file(path: str) -> Iterator[BinaryIO]:
+    """Open a file that is to be copied.
+
+    Raises: CorruptError, it is no regular file: a pipe may never say anything; OSError.
+    """
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as opened:
+        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            raise CorruptError(f"{path} is no regular file: `topics verify` shows all damage", {"path": path})
+        yield opened
+
+
 def _read(path: str) -> str:
     """Return the text of a description. Raises: CorruptError, OSError."""
     try:
-        with open(path, encoding="utf-8") as opened:
-            return opened.read()
+        with opened_file(path) as opened:
+            return opened.read().decode("utf-8")
     except UnicodeDecodeError as error:
         raise CorruptError(f"{path} is damaged: {error}: `topics verify` shows all damage", {"path": path}) from error
 
 
 def read_log_file(directory: str, file: LogFilePart) -> bytes:
     """Return the bytes of a log file that count. Raises: StorageError, it is shorter; OSError."""
-    with open(f"{directory}/{file.path}", "rb") as opened:
+    with opened_file(f"{directory}/{file.path}") as opened:
         data = opened.read(file.data_bytes)
     if len(data) != file.data_bytes:
         raise StorageError(

@@ -31,7 +31,15 @@ from topics.cli.backups.bucket_manifest import (
     read_stored_manifest,
     to_store,
 )
-from topics.cli.backups.copied_tree import BackupPart, LogFilePart, LogPart, Tree, copied_trees, read_log_file
+from topics.cli.backups.copied_tree import (
+    BackupPart,
+    LogFilePart,
+    LogPart,
+    Tree,
+    copied_trees,
+    opened_file,
+    read_log_file,
+)
 from topics.cli.backups.seen_bucket import SeenBucket, SendWindow, only_in, settled
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.store.backup.backup_files import NOTE_NAME
@@ -187,7 +195,7 @@ class CopySender:
         """Send the missing pieces of a file, the last ones later; return all of them, in order."""
         path, digest, size = f"{part.directory}/{file.path}", xxhash.xxh3_64(), 0
         pieces: list[str] = []
-        with open(path, "rb") as opened:
+        with opened_file(path) as opened:
             while data := opened.read(self._options.part_bytes):
                 digest.update(data)
                 size += len(data)
