@@ -14,6 +14,7 @@ import xxhash
 from tests.store.store_world import StoreWorld, small_config
 from topics.common.values.backup_result import BackupResult
 from topics.errors import CorruptError, RequestError, StorageError, TopicsError, UsageError
+from topics.store.archive.archive_note import new_timeline
 from topics.store.backup.backup_files import pack_description, remove_tree
 from topics.store.backup.backup_manifest import BackupFile, backup_names, read_manifest
 from topics.store.backup.restore_backup import check_backup, copy_backup, find_backup
@@ -85,6 +86,28 @@ def test_the_newest_backup_has_the_last_name_also_after_the_clock_was_set_back()
     names = backup_names(world.loop.files, ROOT)
     assert [f"{ROOT}/{name}" for name in names] == [ahead.path, *(each.path for each in later)]
     assert [each.taken_ms < ahead.taken_ms for each in later] == [True, True]
+
+
+def test_a_directory_of_the_last_second_does_not_end_the_names() -> None:
+    """A time of the year 10000 was asked for: the call for a backup had no answer."""
+    world = filled()
+    for path in (ROOT, f"{ROOT}/9999-12-31T23-59-59Z"):
+        world.ring.make_directory(path)
+    assert [backup(world).path for _ in range(2)] == [f"{ROOT}/9999-12-31T23-59-59Z-{count}" for count in (2, 3)]
+    assert new_timeline(world.loop, ["9999-12-31T23-59-59Z-00000000"]).startswith("9999-12-31T23-59-59Z-")
+
+
+def test_a_backup_that_a_bug_ends_has_an_answer_and_the_next_one_is_made(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its caller waited forever."""
+    world = filled()
+    with monkeypatch.context() as patched:
+        patched.setattr(BackupWriter, "write", lambda _writer: 1 // 0)
+        with pytest.raises(StorageError, match=r"the backup in backups failed by a bug \(ZeroDivisionError"):
+            backup(world)
+    assert "ZeroDivisionError" in caplog.text
+    backup(world)
 
 
 def test_a_backup_opens_with_all_that_was_acknowledged_before_it() -> None:

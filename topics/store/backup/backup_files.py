@@ -11,6 +11,7 @@ from typing import Annotated, NamedTuple, Protocol, TypeVar
 import msgspec
 import xxhash
 
+from topics.common.values.time_texts import LATEST_MS
 from topics.errors import CorruptError, FormatError, StorageError
 from topics.loop.loop import Loop
 from topics.store.disk.whole_files import FileCalls, ReadCalls, list_if_there, make_directories
@@ -50,8 +51,11 @@ class Original(NamedTuple):
 
 
 def time_name(ms: int) -> str:
-    """Return the name of a directory that was begun at a time (Unix ms), to the second."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime(_TIME_FORMAT)
+    """Return the name of a directory that was begun at a time (Unix ms), to the second.
+
+    There is none after the year 9999: a directory may be there whose name is its last second.
+    """
+    return datetime.fromtimestamp(min(ms, LATEST_MS) / 1000, UTC).strftime(_TIME_FORMAT)
 
 
 def time_of_name(name: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable
 
@@ -19,6 +20,8 @@ from topics.store.backup.write_backup import BackupWriter
 from topics.store.checkpoint.capture import Capture
 from topics.store.checkpoint.checkpointer import Checkpointer
 from topics.store.disk.disk_space import is_full
+
+log = logging.getLogger(__name__)
 
 Done = Callable[[BackupResult | TopicsError], None]
 
@@ -109,8 +112,10 @@ class Backups:
             try:
                 root = await self._loop.files.to_thread(self._real_root, root, is_base, within)
                 outcome = await (self._write_base(root) if is_base else self._write_asked(root))
-            except (OSError, StorageError, UsageError) as error:
-                outcome = _failure(root, error) if isinstance(error, OSError) else error
+            except (StorageError, UsageError) as error:
+                outcome = error
+            except Exception as error:
+                outcome = _failure(root, error)
             if not is_base:
                 self._note(outcome)
         finally:
@@ -217,7 +222,11 @@ def _closing() -> StorageError:
     return StorageError("the log is being closed: there is no backup of it")
 
 
-def _failure(root: str, error: OSError) -> StorageError:
+def _failure(root: str, error: Exception) -> StorageError:
+    """Return the error of a backup that failed for any reason: its caller waits for an answer."""
+    if not isinstance(error, OSError):
+        log.error("a backup in %s failed", root, exc_info=error)
+        return StorageError(f"the backup in {root} failed by a bug ({error!r}): the log of the server has more")
     where = error.filename or root
     reason = error.strerror or str(error)
     remedy = "make room there, or name another directory" if is_full(error) else "name another directory"

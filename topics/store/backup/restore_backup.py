@@ -41,7 +41,7 @@ def find_backup(loop: Loop, path: str) -> str:
         if MANIFEST_NAME in list_if_there(loop.files, path):
             return path
     if is_backup_name(os.path.basename(path.rstrip("/"))):
-        message = f"{path}/{MANIFEST_NAME} is missing, and nothing else says what the backup has: name another backup"
+        message = f"{path}/{MANIFEST_NAME} is missing, and nothing else says what the backup has: {_REMEDY}"
         raise CorruptError(message, {"path": path})
     if path.rstrip("/").endswith(PARTIAL):
         raise UsageError(f"{path} is a backup that was not completed: name another one")
