@@ -7,6 +7,7 @@ import inspect
 import os
 import shutil
 import signal
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,7 +25,7 @@ from topics.cli.backups.bucket_calls import OF_WRITES, fetched, with_bucket
 from topics.cli.backups.copy_command import copy_backup
 from topics.cli.backups.fetch_copy import BucketCopy, look_at_copy
 from topics.embedded import restore_call
-from topics.embedded.restore_call import restore_copy
+from topics.embedded.restore_call import find_record_in, restore_copy
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.store.archive.restore_archive import copy_point
 
@@ -71,8 +72,10 @@ def test_a_full_disk_is_named_with_the_remedy(copied: MemoryBucket, archives: li
         disk.fill()
         new = str(disk.root / "new")
         remedy = f"{new}.fetched/.*: No space left on device: make room there, or restore to another disk: it is"
-        with pytest.raises(StorageError, match=remedy), fetched(URL, new, OPTIONS, None):
-            pass
+        find = partial(find_record_in, upto=("orders", 3))
+        for wanted in (None, find):
+            with pytest.raises(StorageError, match=remedy), fetched(URL, new, OPTIONS, None, wanted):
+                pass
         with pytest.raises(StorageError, match=f"{new}/.*: No space left on device: make room there, and call this"):
             copy_backup(URL, new, **BucketOptions()._asdict())
         with pytest.raises(StorageError, match="again/.* cannot be made: no space left on its disk: make room there"):

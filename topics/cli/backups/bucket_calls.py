@@ -8,7 +8,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial, wraps
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar, get_type_hints
 
@@ -27,7 +27,7 @@ from topics.cli.backups.fetch_copy import (
 from topics.cli.backups.given_paths import room_at
 from topics.cli.backups.verify_copy import VerifiedCopy, verify_copy
 from topics.cli.exit_codes import INTERRUPTED
-from topics.errors import StorageError, UsageError
+from topics.errors import DiskFullError, StorageError, UsageError
 from topics.store.archive.restore_point import RestorePoint
 from topics.store.archive.timelines import Timeline
 
@@ -168,11 +168,13 @@ class _BucketReads:
     @contextmanager
     def named(self) -> Iterator[None]:
         """Have errors name places in the bucket for those here, and a full disk its remedy."""
-        with room_at(self._directory, "make room there, or restore to another disk: it is needed twice"):
+        with self._room():
             try:
                 yield
             except UsageError as error:
                 raise UsageError(error.said.replace(self.root, self.copy.bucket.url), error.argument) from error
+            except DiskFullError:  # of a place here
+                raise
             except StorageError as error:
                 raise type(error)(str(error).replace(self.root, self.copy.bucket.url)) from error
 
@@ -198,13 +200,18 @@ class _BucketReads:
         os.makedirs(self._directory)  # one that another process made meanwhile is not removed
         self._is_made = True
 
+    def _room(self) -> AbstractContextManager[None]:
+        return room_at(self._directory, "make room there, or restore to another disk: it is needed twice")
+
     def _bring(self, base: str) -> None:
-        run_to_end(self._fetch.fetch_after(os.path.relpath(base, self.root)), self.remove)
+        with self._room():  # the loop that calls this has a sentence of its own for an OSError
+            run_to_end(self._fetch.fetch_after(os.path.relpath(base, self.root)), self.remove)
 
     def _read_rest(self, path: str) -> None:
         rest = rest_of(self.copy, os.path.relpath(path, self.root))
         os.unlink(f"{path}/{rest.logs[0].kind}")  # a timeline that has it is there as a whole
-        run_to_end(self._fetch.fetch(rest.parts), self.remove)
+        with self._room():
+            run_to_end(self._fetch.fetch(rest.parts), self.remove)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from topics.errors import StorageError, UsageError
+from topics.errors import DiskFullError, UsageError
 from topics.store.disk.disk_space import is_full
 
 
@@ -45,4 +45,4 @@ def room_at(path: str, remedy: str) -> Iterator[None]:
     except OSError as error:
         if not is_full(error):
             raise
-        raise StorageError(f"{error.filename or path}: {error.strerror}: {remedy}") from error
+        raise DiskFullError(f"{error.filename or path}: {error.strerror}: {remedy}") from error
