@@ -105,7 +105,7 @@ def part_of(timeline: Timeline, base: Base) -> Unbroken:
     for part in unbroken_parts(timeline):
         if base in part.bases:
             return part
-    message = f"{base.path} was made in a hole of the archive: restore to another time"
+    message = f"{base.path} was made in a hole of the archive: restore to another time (`topics restore --at`)"
     raise CorruptError(message, {"path": base.path})
 
 

@@ -105,7 +105,10 @@ class BasePull:
         if not piece or self._at >= file.bytes:
             if (self._at, self._digest.hexdigest()) != (file.bytes, file.xxh3):
                 path = f"{BASES}/{self.name}/{file.path}"
-                raise CorruptError(f"{path} of the server's archive is not what its manifest says", {"path": path})
+                raise CorruptError(
+                    f"{path} of the server's archive is not what its manifest says: `topics verify` it there",
+                    {"path": path},
+                )
             await self._files.fsync(self._fd)
             await self._close()
             self._left.pop(0)
