@@ -175,14 +175,15 @@ def test_a_backup_of_a_directory_without_a_log_makes_none_there(tmp_path: Path) 
     assert [str(path) for path in tmp_path.rglob("*")] == [str(tmp_path / "empty")]
 
 
-@pytest.mark.parametrize("variable", ["TOPICS_ARCHIVE_DIR", "TOPICS_BACKUP_DIR"])
-def test_a_server_takes_no_directory_of_others_for_its_copies(variable: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("variable", ["TOPICS_ARCHIVE_DIR", "TOPICS_BACKUP_DIR", "TOPICS_COLD_DIR"])
+def test_a_server_takes_no_directory_of_others_for_its_own(variable: str, tmp_path: Path) -> None:
     """R-LIFE-1: each of them would take the copies for its own."""
     with topics.open(tmp_path / "other", archive_dir=str(tmp_path / "archive")) as log:
         log.append("t", [1])
         log.flush()
     with topics.open(tmp_path / "third") as log:
         made = log.backup(tmp_path / "backups")
+    topics.open(tmp_path / "fourth").close()
     (timeline,) = (tmp_path / "archive").glob("*Z-*")
     (tmp_path / "mirror").mkdir()
     (tmp_path / "mirror" / "mirror.json").touch()
@@ -199,9 +200,22 @@ def test_a_server_takes_no_directory_of_others_for_its_copies(variable: str, tmp
         ran = run(["serve", "--data-dir", str(tmp_path / "data"), "--port", "0"], tmp_path, env=env)
         assert (ran.code, ran.out) == (1, "")
         assert ran.err == f"topics: {variable} is '{path}', in {at}, which is {kind}: name a directory elsewhere\n"
-        ran = run(["put", "t", "1", "--data-dir", str(tmp_path / "third")], tmp_path, env=env)
+        ran = run(["put", "t", "1", "--data-dir", str(tmp_path / "fourth")], tmp_path, env=env)
         assert (ran.code, f"topics: {variable} is '{path}', in " in ran.err) == (USAGE, True), ran
     assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_server_takes_no_place_in_its_own_log_for_its_backups(used: bool, tmp_path: Path) -> None:
+    """The first start was none with this refusal, and each backup had it."""
+    if used:
+        topics.open(tmp_path / "data").close()
+    env = {"TOPICS_BACKUP_DIR": str(tmp_path / "data" / "backups")}
+    ran = run(["serve", "--data-dir", str(tmp_path / "data"), "--port", "0"], tmp_path, env=env)
+    assert (ran.code, ran.out) == (1, "")
+    data = tmp_path / "data"
+    assert f"topics: TOPICS_BACKUP_DIR is '{data}/backups', in {data}, which backups are to replace: name" in ran.err
+    assert (tmp_path / "data").exists() is used
 
 
 def test_a_backup_is_not_served_itself(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple
 
-from topics.config import Config
+from topics.config import Config, is_in
 from topics.errors import UsageError
 from topics.store.backup.backup_files import NOTE_NAME, is_timeline_name
 from topics.store.backup.backup_manifest import MANIFEST_NAME, is_backup_name
@@ -44,6 +44,8 @@ class Use(NamedTuple):
 NEW_DATA = Use(is_apart=True)
 ARCHIVE = Use((_ARCHIVE,))
 BACKUPS = Use()
+SEGMENTS = Use()
+"""The cold directory."""
 MIRROR = Use((_MIRROR, _ARCHIVE), is_apart=True)
 COPY = Use((_ARCHIVE,))
 """A copy of what a bucket has."""
@@ -86,9 +88,22 @@ def check_places(config: Config) -> None:
             f"data directory {config.data_dir} is a backup, and others have files in common with it: make a data "
             f"directory of it (`topics restore --from {config.data_dir} --to NEW`)"
         )
-    for name, path, use in (("archive_dir", config.archive_dir, ARCHIVE), ("backup_dir", config.backup_dir, BACKUPS)):
-        if path and (found := taken(os.path.realpath(path), use)):
-            raise UsageError(f"is {path!r}, {found}: name a directory elsewhere", name)
+    _check_place("archive_dir", config.archive_dir, ARCHIVE)
+    for mine in filter(None, (config.data_dir, config.cold_dir)):
+        if config.backup_dir and is_in(config.backup_dir, mine):
+            raise UsageError(
+                f"is {config.backup_dir!r}, in {mine}, which backups are to replace: name a directory elsewhere",
+                "backup_dir",
+            )
+    _check_place("backup_dir", config.backup_dir, BACKUPS)
+    if config.cold_dir and not is_in(config.cold_dir, config.data_dir):
+        _check_place("cold_dir", config.cold_dir, SEGMENTS)
+
+
+def _check_place(setting: str, path: str, use: Use) -> None:
+    """Raises: UsageError."""
+    if path and (found := taken(os.path.realpath(path), use)):
+        raise UsageError(f"is {path!r}, {found}: name a directory elsewhere", setting)
 
 
 def _kind(at: str, is_there: Callable[[str], bool], list_directory: Callable[[str], list[str]]) -> str:
