@@ -26,7 +26,7 @@ from topics.cli.backups.copy_command import copy_backup
 from topics.cli.backups.fetch_copy import BucketCopy, look_at_copy
 from topics.embedded import restore_call
 from topics.embedded.restore_call import find_record_in, restore_copy
-from topics.errors import CorruptError, StorageError, UsageError
+from topics.errors import CorruptError, LockedError, StorageError, UsageError
 from topics.store.archive.restore_archive import copy_point
 
 KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
@@ -49,7 +49,8 @@ def test_a_directory_that_was_made_meanwhile_is_left(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr("topics.cli.backups.bucket_calls.look_at_copy", look)
     monkeypatch.setattr("topics.cli.backups.bucket_calls.needed_parts", lambda *_, **__: ("", None))
-    with pytest.raises(FileExistsError), fetched("s3://b/p", str(tmp_path / "new"), None, None):  # type: ignore[arg-type]
+    said = f"another restore has just begun in {tmp_path}/new.fetched: wait for that one, or restore to another"
+    with pytest.raises(LockedError, match=said), fetched("s3://b/p", str(tmp_path / "new"), None, None):  # type: ignore[arg-type]
         pass
     assert (tmp_path / "new.fetched").is_dir()
 

@@ -27,7 +27,7 @@ from topics.cli.backups.fetch_copy import (
 from topics.cli.backups.given_paths import room_at
 from topics.cli.backups.verify_copy import VerifiedCopy, verify_copy
 from topics.cli.exit_codes import INTERRUPTED
-from topics.errors import DiskFullError, StorageError, UsageError
+from topics.errors import DiskFullError, LockedError, StorageError, UsageError
 from topics.store.archive.restore_point import RestorePoint
 from topics.store.archive.timelines import Timeline
 
@@ -173,7 +173,7 @@ class _BucketReads:
                 yield
             except UsageError as error:
                 raise UsageError(error.said.replace(self.root, self.copy.bucket.url), error.argument) from error
-            except DiskFullError:  # of a place here
+            except (DiskFullError, LockedError):  # of a place here
                 raise
             except StorageError as error:
                 raise type(error)(str(error).replace(self.root, self.copy.bucket.url)) from error
@@ -197,7 +197,11 @@ class _BucketReads:
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def _make(self) -> None:
-        os.makedirs(self._directory)  # one that another process made meanwhile is not removed
+        try:
+            os.makedirs(self._directory)
+        except FileExistsError:  # it is another process's, and not removed
+            remedy = "wait for that one, or restore to another path"
+            raise LockedError(f"another restore has just begun in {self._directory}: {remedy}") from None
         self._is_made = True
 
     def _room(self) -> AbstractContextManager[None]:
