@@ -15,6 +15,7 @@ import msgspec
 from topics.cli.output.printer import count_text
 from topics.config import Config
 from topics.errors import UsageError
+from topics.store.backup.free_places import check_places
 from topics.store.repair.check_directory import check_directory
 from topics.store.repair.check_files import FsckReport
 
@@ -23,6 +24,8 @@ SOUND, DAMAGED = 0, 1
 
 def check(config: Config, *, mend: bool) -> FsckReport:
     """Check config.data_dir, see `check_directory`. The errors name the options."""
+    if mend:
+        check_places(config)
     try:
         return check_directory(config, mend=mend)
     except UsageError as error:

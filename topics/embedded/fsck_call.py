@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from topics.common.values import arguments
 from topics.config import Config
+from topics.store.backup.free_places import check_places
 from topics.store.repair.check_directory import check_directory, is_data_directory
 from topics.store.repair.check_files import FsckReport
 
@@ -25,6 +26,8 @@ def fsck(path: str | os.PathLike[str], rebuild: bool = False, *, cold_dir: str =
     config = Config(data_dir=arguments.path(path))
     if cold_dir != "":
         config = replace(config, cold_dir=arguments.path(cold_dir, "cold_dir"))
+    if rebuild:
+        check_places(config)
     return check_directory(config, mend=rebuild)
 
 

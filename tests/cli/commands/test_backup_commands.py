@@ -227,10 +227,12 @@ def test_a_backup_is_not_served_itself(tmp_path: Path) -> None:
     sentence = f"data directory {made.path} is a backup, and others have files in common with it: make a data directory"
     ran = run(["serve", "--data-dir", made.path, "--port", "0"], tmp_path)
     assert (ran.code, ran.out, sentence in ran.err) == (1, "", True), ran
-    for words in (["put", "t", "2"], ["backup", "--to", str(tmp_path / "more")]):
+    for words in (["put", "t", "2"], ["backup", "--to", str(tmp_path / "more")], ["fsck", "--rebuild"]):
         ran = run([*words, "--data-dir", made.path], tmp_path)
         assert (ran.code, ran.out, sentence in ran.err) == (USAGE, "", True), ran
     assert run(["get", "t", "--data-dir", made.path, "-o", "raw"], tmp_path).out == "1\n"
+    with pytest.raises(topics.UsageError, match="is a backup, and others have files in common with it"):
+        topics.fsck(made.path, rebuild=True)
     assert sorted(Path(made.path).rglob("*")) == before
 
 
