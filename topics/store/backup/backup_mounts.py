@@ -27,7 +27,7 @@ async def check_mounted(files: FileCalls, lstat: LStat, data_dir: str, root: str
     """
     for point in await _noted(files, data_dir):
         if is_in(root, point) and not await files.to_thread(_is_mount_point, lstat, point):
-            remedy = f"mount it, name another directory, or remove {data_dir}/{MOUNTS_NAME} if it is to be there"
+            remedy = f"mount it, name another directory, or remove {data_dir}/{MOUNTS_NAME} if it has none any more"
             raise StorageError(
                 f"{point}, for the backup in {root}, was the mount point of a disk, and is none: {remedy}"
             )
