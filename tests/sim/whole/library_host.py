@@ -519,7 +519,7 @@ class _CallingClient(OwningClient):
 
     def __init__(self, shared: Owner, number: int, depth: int) -> None:
         super().__init__(shared, number, depth)
-        self._has_streaks = stream(self.machine.plan.seed, f"streaks {number}").random() < _STREAKS
+        self._streaks = stream(self.machine.plan.seed, f"streaks {number}").random() < _STREAKS
 
     @property
     def _may_refuse(self) -> bool:
@@ -571,7 +571,7 @@ class _CallingClient(OwningClient):
                 yield other, write
         elif (
             isinstance(operation, _Called)
-            and self._has_streaks
+            and self._streaks
             and len(self._in_flight) == 1
             and rng.random() < _IN_A_STREAK
         ):

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from tests.sim import SimRing, SimStoppedError
+from tests.sim.whole.calm import Calm
 from tests.sim.whole.clients.http_client import Wire
 from tests.sim.whole.monitors.changes import Changes
 from tests.sim.whole.monitors.claims import claimed_too_much, unsynced_too_much
@@ -134,6 +135,7 @@ class Machine:
         self.ring.disk.capacity_bytes = None
         self.ring.disk.make_directory("/srv")
         self.ring.disk.sync_everything()
+        self.calm = Calm(self.ring.clock, self.counts)
         self.monitor = Monitor(self)
         self.numbers = Numbers(self)
         self.changes = Changes(self)
@@ -230,6 +232,7 @@ class Machine:
         if not self._open():
             return False
         self.on_serving()
+        self.calm.count_streaks(self.engine)
         self._shards_served = self.config.wal_shards
         if not self._excused:
             self.numbers.started(self.engine)

@@ -172,7 +172,9 @@ class Plan:
         """Whether records below `fsync` are large, so that the log changes files with bytes that
         are not synced.
         """
-        self.one_sender_passes = stream(seed, "alone").choice((0, 1, 8))
+        self.has_streaks = stream(seed, "streaks").random() < 0.2
+        """Whether owners write to one topic again and again now and then, while all others rest."""
+        self.one_sender_passes = 0 if self.has_streaks else stream(seed, "alone").choice((0, 1, 8))
         """Passes with only one connection after which its commits and answers are made in place."""
         self.stall_ns = stream(seed, "stall").choice((0, 0, 0, 0, 0, 0, 200_000, 3_000_000))
         """The latest that clients take answers, in small parts, out of small sockets; 0: at once.
@@ -239,6 +241,8 @@ class Plan:
             settings |= choose_unsynced(stream(self.seed, f"{life}:unsynced")) | self.forced
             if self.is_library:
                 settings |= choose_library(stream(self.seed, f"{life}:library")) | self.forced
+            if self.has_streaks:
+                settings |= _FOR_STREAKS | self.forced
             if self.shard_counts:
                 settings["wal_shards"] = rng.choice(self.shard_counts)
             found = self._configs[life] = replace(self.base, **settings)
@@ -261,6 +265,16 @@ class Plan:
             for field in fields(config)
             if getattr(config, field.name) != getattr(usual, field.name)
         )
+
+
+_FOR_STREAKS: dict[str, Any] = {
+    "http_lane": "auto",
+    "commit": "auto",
+    "commit_window_us": 0,
+    "commit_in_place_max_us": 20_000,
+    "checkpoint_every_ms": 60_000,
+}
+"""Without these settings lone writes form no streaks."""
 
 
 def choose_settings(rng: random.Random, base: Config) -> dict[str, Any]:

@@ -139,7 +139,9 @@ class Client:
         self.machine.ring.events.after(delay_ns, act)
 
     def _step(self) -> None:
-        if not self.shared.paused and self.wire is not None:
+        if rest_ns := self.machine.calm.rest_ns(self):
+            self._later(rest_ns, self._step)
+        elif not self.shared.paused and self.wire is not None:
             self.step(self.wire)
 
     # --- of each kind ------------------------------------------------------------------------------------------------

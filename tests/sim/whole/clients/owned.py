@@ -44,6 +44,9 @@ _LIMITS = (1, 3, 1000, 1000)
 _SIZES = (0, 0, 0, 1, 40, 300)
 _ROWS_MAX = 6
 """Most records of one write."""
+_IN_A_STREAK = 0.25
+"""Share of the steps of some clients that begin writes to one topic, while all others rest."""
+_STREAK_LENGTHS = (3, 12, 20, 20)
 _STATES_MAX = 4
 """With more possible states than this a client reads before it changes anything."""
 _ANSWERED_MS = 30_000
@@ -74,10 +77,14 @@ class OwningClient(Client):
         self._busy = False
         """Whether a next step is planned."""
         self._think_ns = self.rng.choice((10_000, 100_000, 400_000))
+        self._has_streaks = depth == 1 and self.machine.plan.has_streaks and not self.machine.has_calls
+        self._streak: tuple[OwnedTopic, int] | None = None
+        """The topic of a streak, and how many writes it still gets."""
         self._large = self.machine.plan.heavy or self.machine.plan.large or self.rng.random() < 0.15
 
     def crashed(self) -> None:
         super().crashed()
+        self._end_streak()
         for topic, operation in self._in_flight:
             if operation.changes:
                 topic.limbo.append(operation)
@@ -96,6 +103,7 @@ class OwningClient(Client):
         after commits of others.
         """
         self.machine.say(f"client {self.number}: connection lost")
+        self._end_streak()
         factor = self.machine.ring.sync_factor
         linger_ns = _LINGER_NS * (1 if factor == 1 else 3 * factor)
         if self.machine.config.pass_body_bytes < _TURN_BYTES:
@@ -128,9 +136,12 @@ class OwningClient(Client):
     def begin(self) -> None:
         if not self._busy:
             self._busy = True
-            self._later(self.rng.randrange(1000, self._think_ns), self._planned)
+            self._later(self.rng.randrange(1000, self._think_ns if self._streak is None else 5000), self._planned)
 
     def _planned(self) -> None:
+        if rest_ns := self.machine.calm.rest_ns(self):
+            self._later(rest_ns, self._planned)
+            return
         self._busy = False
         self._step()
 
@@ -139,6 +150,8 @@ class OwningClient(Client):
             self.machine.say(f"client {self.number}: resets its connection")
             wire.reset()
             return
+        if self._writes_alone(wire):
+            return
         topic = self.rng.choice(self.shared.topics)
         operation = self._choose(topic)
         self._ask(wire, topic, operation)
@@ -146,6 +159,30 @@ class OwningClient(Client):
             self._ask(wire, other, more)
         if len(self._in_flight) < self._depth:
             self.begin()
+
+    def _writes_alone(self, wire: Wire) -> bool:
+        """Send the next write of a streak, or now and then the first one; return whether it did."""
+        rng, calm = self.rng, self.machine.calm
+        if self._streak is None:
+            if not self._has_streaks or rng.random() >= _IN_A_STREAK:
+                return False
+            found = [topic for topic in self.shared.topics if topic.tip is not None]
+            if not found or not calm.begin(self):
+                return False
+            self._streak = rng.choice(found), rng.choice(_STREAK_LENGTHS)
+        topic, left = self._streak
+        self._streak = topic, left - 1
+        if left == 1:
+            self._end_streak()
+        if topic.tip is None or len(topic.states) > _STATES_MAX:
+            self._end_streak()
+            return False
+        self._ask(wire, topic, Write([Record(self._text(rng.choice((0, 0, 30, 300))), None)], None, None))
+        return True
+
+    def _end_streak(self) -> None:
+        self._streak = None
+        self.machine.calm.end(self)
 
     def behind(self, topic: OwnedTopic, operation: Operation) -> Iterator[tuple[OwnedTopic, Operation]]:
         """Return requests to send at the same instant, right after an operation."""

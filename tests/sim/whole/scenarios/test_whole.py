@@ -40,6 +40,7 @@ ALWAYS = (
     "faults: sync",
     "faults: write",
     "turned away by a long log",
+    "writes in a streak",
 )
 """The counts of what each chunk has done, or with the one after it, by the name of their count."""
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
