@@ -2873,8 +2873,8 @@ MUTANTS = (
     _one(
         "a relayed request executed twice",
         "http/relay/asking_core.py",
-        "        self._waiting += asked\n",
-        "        self._waiting += asked + asked[:1]\n",
+        "        self._waiting += waiting\n",
+        "        self._waiting += waiting + waiting[:1]\n",
         _RELAYS,
     ),
     _one(
@@ -2908,8 +2908,8 @@ MUTANTS = (
     _one(
         "relayed answers of a pass given to each other's connections",
         "http/relay/asked_core.py",
-        "            names.append(name)\n",
-        "            names.insert(0, name)\n",
+        "answers.answer_whole(names, message.sizes",
+        "answers.answer_whole(names[::-1], message.sizes",
         _RELAYED_WRITES,
     ),
     _one(

@@ -87,6 +87,7 @@ def test_a_client_alone_is_answered_as_by_calls() -> None:
         pair.run(random.Random(f"relayed alone {seed}"))
     assert pair.asked > asked + amount(20), "too little was asked for this test to mean anything"
     assert pair.writes.lone > lone + amount(20), "too little was taken for this test to mean anything"
+    assert pair.writes._streak is not None, "none of them was the second in a row"
     pair.compare_state()
     assert pair.compare_logs() > 30
     assert pair.in_flight == [0, 0]

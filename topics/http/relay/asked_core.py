@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import repeat
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, cast
 
 from topics.common.tuples import make_tuple
 from topics.http.plan.call import Call
@@ -211,7 +211,7 @@ class AskedCore:
 
 
 class _PlainWrite(NamedTuple):
-    """A write of the lane."""
+    """A write of the lane, of which a server has one at most."""
 
     answers: FarAnswers
     name: FarName
@@ -325,19 +325,13 @@ class _Asked:
         numbers, calls = message.numbers, self.calls
         if not numbers or message.codes.count(WHOLE) < len(numbers):
             return False
-        names: list[FarName] = []
-        answers: FarAnswers | None = None
-        for number in numbers:
-            call = calls.get(number)
-            if type(call) is not _PlainWrite:
-                return False
-            answers, name = call
-            names.append(name)
-        if len(set(numbers)) < len(numbers) or answers is None:
+        writes = list(map(calls.get, numbers))
+        if set(map(type, writes)) != {_PlainWrite} or len(set(numbers)) < len(numbers):
             return False
         for number in numbers:
             del calls[number]
-        answers.answer_whole(names, message.sizes, message.text)
+        names = [write.name for write in cast("list[_PlainWrite]", writes)]
+        cast("_PlainWrite", writes[0]).answers.answer_whole(names, message.sizes, message.text)
         return True
 
     @staticmethod

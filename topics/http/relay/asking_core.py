@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -26,6 +25,7 @@ from topics.http.relay.relay_message import (
     RelayRow,
     encoded,
     encoded_columns,
+    encoded_row,
 )
 from topics.http.relay.relayed_head import RelayedPlan, RelayedPlans
 from topics.http.relay.relayed_writes import RelayedWrites, Waiting
@@ -192,24 +192,25 @@ class AskingCore:
     def _take(self, message: Message) -> None:
         """Add the requests of a message to those that wait. Raises: as `receive`."""
         plans = [self._plans.plan(head) if head else None for head in message.heads]
-        asked: list[Waiting] = []
-        number = self._received
-        columns = zip(message.numbers, message.codes, message.whose, message.bodies(), strict=True)
-        for found, code, head, body in columns:
-            plan = plans[head]
-            if code == ASK and plan is not None:
-                number += 1
-                if found != number:
-                    raise DamagedRelayError(f"request {found} follows {number - 1}")
-                asked.append((found, plan, body))
-            elif code != CANCEL or not 0 < found <= self._received:
-                raise DamagedRelayError(f"{code} of request {found}")
-        self._received = number
-        self._waiting += asked
-        if len(asked) < len(message.numbers):
-            for found, code in zip(message.numbers, message.codes, strict=True):
-                if code == CANCEL:
-                    self._cancel(found)
+        numbers, codes = message.numbers, message.codes
+        asked = list(zip(numbers, [plans[head] for head in message.whose], message.bodies(), strict=True))
+        cancelled: list[int] = []
+        if codes.count(ASK) < len(codes):
+            asked = [row for row, code in zip(asked, codes, strict=True) if code == ASK]
+            for number, code in zip(numbers, codes, strict=True):
+                if code not in {ASK, CANCEL} or (code == CANCEL and not 0 < number <= self._received):
+                    raise DamagedRelayError(f"{code} of request {number}")
+            cancelled = [number for number, code in zip(numbers, codes, strict=True) if code == CANCEL]
+        received = self._received + len(asked)
+        if [row[0] for row in asked] != list(range(self._received + 1, received + 1)):
+            raise DamagedRelayError(f"requests {numbers} follow {self._received}")
+        waiting = [(number, plan, body) for number, plan, body in asked if plan is not None]
+        if len(waiting) < len(asked):
+            raise DamagedRelayError("a request without a head")
+        self._received = received
+        self._waiting += waiting
+        for number in cancelled:
+            self._cancel(number)
 
     def _cancel(self, number: int) -> None:
         """End a request whose client has left, unless it was answered meanwhile."""
@@ -284,8 +285,7 @@ class AskingCore:
     def answer_at_once(self, number: int, answer: bytes) -> None:
         """Send the answer of HTTP/1.1 to the only request that was not answered."""
         self._begun = self._told = number
-        columns = number.to_bytes(8, sys.byteorder), len(answer).to_bytes(4, sys.byteorder), answer
-        self._pair.write(encoded_columns(number, WHOLE, *columns))
+        self._pair.write(encoded_row(ANSWERS, number, RelayRow(number, WHOLE, b"", answer)))
 
     def note_decided(self) -> None:
         """Have the answers to plain writes flushed, also if nothing is to be sent any more."""

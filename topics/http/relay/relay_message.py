@@ -26,6 +26,8 @@ from topics.common.tuples import make_tuple
 
 _HEADER = struct.Struct("=4sBBHHQQQ")
 _SUM = struct.Struct("=Q")
+_ROW = struct.Struct("=QIHHI")
+"""The columns of one row, and those of one head."""
 _MAGIC = b"TPRL"
 _FORMAT = 2
 _ROW_BYTES = 8 + 4 + 2 + 2
@@ -92,6 +94,8 @@ def encoded(kind: int, begun: int, rows: Sequence[RelayRow]) -> list[bytes | mem
 
     The caller has bounded the rows and their bytes.
     """
+    if len(rows) == 1 and len(rows[0].body) < _SEPARATE_BYTES:
+        return [encoded_row(kind, begun, rows[0])]
     numbers, codes, heads, bodies = zip(*rows, strict=True) if rows else ((), (), (), ())
     places: dict[bytes, int] = {}
     whose = [places.setdefault(head, len(places)) for head in heads]
@@ -110,6 +114,14 @@ def encoded(kind: int, begun: int, rows: Sequence[RelayRow]) -> list[bytes | mem
     if small:
         parts.append(b"".join(small))
     return parts
+
+
+def encoded_row(kind: int, begun: int, row: RelayRow) -> bytes:
+    """Return a message of one row."""
+    number, code, head, body = row
+    text = _ROW.pack(number, len(body), code, 0, len(head)) + head
+    start = _HEADER.pack(_MAGIC, _FORMAT, kind, 1, 1, begun, len(head) + len(body), 0)[:-_SUM_BYTES]
+    return b"".join((start, _SUM.pack(_sum_of(start, text)), text, body))
 
 
 def encoded_columns(begun: int, code: int, numbers: bytes, sizes: bytes, text: bytes) -> bytes:
@@ -158,6 +170,10 @@ class RelayDecoder:
             text = memoryview(held.take())
         else:
             text = memoryview(bytes(data))
+            only = _only_row(text, self._kind)
+            if only is not None:
+                yield only
+                return
         try:
             while len(text) >= _HEADER.size:
                 needed = _bytes_of(text, self._kind)
@@ -172,6 +188,22 @@ class RelayDecoder:
         except DamagedRelayError:
             self._is_damaged = True
             raise
+
+
+def _only_row(text: memoryview, kind: int) -> Message | None:
+    """Return the message of one row that all of these bytes are; None: they are something else."""
+    at = _HEADER.size + _ROW.size
+    if len(text) < at:
+        return None
+    magic, number, found, rows, heads, begun, size, checksum = _HEADER.unpack_from(text)
+    if rows != 1 or heads != 1 or magic != _MAGIC or number != _FORMAT or found != kind or len(text) != at + size:
+        return None
+    number, body_size, code, whose, head_size = _ROW.unpack_from(text, _HEADER.size)
+    end = at + head_size
+    is_whole = checksum == _sum_of(text[: _HEADER.size - _SUM_BYTES], text[_HEADER.size : end])
+    if whose or head_size + body_size != size or not is_whole:
+        return None
+    return make_tuple(Message, (begun, (number,), (code,), (0,), [bytes(text[at:end])], (body_size,), text[end:]))
 
 
 def _bytes_of(text: Part, kind: int) -> int:

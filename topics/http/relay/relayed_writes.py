@@ -13,13 +13,14 @@ from array import array
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, Protocol
 
 from topics.engine.values.results import AppendResult
 from topics.engine.values.write_answer import write_times
 from topics.engine.write.plain_appends import PlainAppended
 from topics.engine.write.write_columns import GROUP
+from topics.engine.write.write_streak import WriteStreak
 from topics.errors import RequestError, TopicsError, as_request_error
 from topics.http.access.principal import Principal
 from topics.http.handlers.record_endpoints import one_lone_json, write_json
@@ -142,6 +143,10 @@ class RelayedWrites:
         """The lone write that is to be answered: its number and plan, when it was begun to be
         handled, and how long commits are held back (ns).
         """
+        self._on_committed = self._answer_lone
+        self._framing = partial(self._columns.framing, request)
+        self._streak: WriteStreak | None = None
+        """Lone writes to one topic: see `Single`."""
         self.lone = 0
         """Writes that were committed and answered by themselves."""
 
@@ -159,28 +164,43 @@ class RelayedWrites:
         if plan.flags is None or not body or service.gate is not None or service.closing:
             return None
         engine, name = service.engine, plan.name
-        if engine.refuses_writes or self._elsewhere(name) is not None:
-            return None
-        topic = engine.plain_topic(name)
-        if topic is None or (topic.stage_class == "fsync" and not service.has_one_sender()):
+        if engine.refuses_writes:
             return None
         started_ns, view = service.now_ns(), memoryview(body)
+        data = ffi.from_buffer(view)
         REQUEST.pack_into(self._request, 0, 0, 0, 0, len(body), plan.flags, 0, 0, 0)
-        rows = self._scan_body(ffi.from_buffer(view), view)
+        streak = self._streak
+        if streak is not None and not (streak.fsync and not service.has_one_sender()):
+            self._lone = number, plan, started_ns, 0  # a streak ends when commits are held back
+            if streak.write(name, data, len(body), self._on_committed) is not None:
+                return self._end_lone(started_ns)
+        topic = None if self._elsewhere(name) is not None else engine.plain_topic(name)
+        if topic is None or (topic.stage_class == "fsync" and not service.has_one_sender()):
+            return None
+        rows = self._scan_body(data, view)
         if rows is None:
             return None
         self._lone = number, plan, started_ns, engine.throttle_window_ns
         try:
-            result = engine.append_rows_lone(topic, rows, self._answer_lone)
+            result = engine.append_rows_lone(topic, rows, self._on_committed)
         except TopicsError:
             result = None  # the general path words the error
         if result is None:
             self._lone = None
             return None
+        is_settled = self._end_lone(started_ns)
+        if is_settled:
+            if self._streak is None:
+                self._streak = engine.write_streak(self._framing)
+            self._streak.begin(topic)
+        return is_settled
+
+    def _end_lone(self, started_ns: int) -> bool:
+        service = self._service
         self.lone += 1
         service.in_flight.answered_at_once(1)
         self.answers.writes.add(200, service.now_ns() - started_ns)
-        return engine.settle_lone()
+        return service.engine.settle_lone()
 
     def _answer_lone(self, result: AppendResult) -> None:
         """Answer the write that is committed and not published yet."""
@@ -202,22 +222,31 @@ class RelayedWrites:
         if service.gate is not None or service.closing or service.engine.refuses_writes:
             return []
         run: list[Waiting] = []
-        topics: dict[str, bool] = {}
-        size = 0
-        for row in waiting:
+        plain: dict[RelayedPlan, bool] = {}
+        last, left, longest = None, RUN_BYTES, service.step_bytes
+        for row in islice(waiting, ROWS_MAX):
             _number, plan, body = row
-            size += len(body)
-            if plan.flags is None or not body or size > RUN_BYTES or len(body) > service.step_bytes:
-                break
-            name = plan.name
-            if name not in topics:
-                topics[name] = self._elsewhere(name) is None and service.engine.takes_plain(name)
-            if not topics[name] or len(run) == ROWS_MAX:
+            if plan is not last:
+                if plan not in plain:
+                    plain[plan] = self._may_be_plain(plan)
+                if not plain[plan]:
+                    break
+                last = plan
+            size = len(body)
+            left -= size
+            if not size or left < 0 or size > longest:
                 break
             run.append(row)
-        for _ in run:
-            waiting.popleft()
+        if len(run) == len(waiting):
+            waiting.clear()
+        else:
+            for _ in run:
+                waiting.popleft()
         return run
+
+    def _may_be_plain(self, plan: RelayedPlan) -> bool:
+        name = plan.name
+        return plan.flags is not None and self._elsewhere(name) is None and self._service.engine.takes_plain(name)
 
     def take(self, run: list[Waiting]) -> list[Waiting]:
         """Begin the writes that `run` has returned; return those that are not plain after all."""
