@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,6 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.cli.bench.results_of_rounds import outcome, result
+from tests.cli.bench.scripted_server import http_answer, scripted_server
+from topics.bench.hidden_keys import hidden_words
 from topics.cli.root_command import app
 
 RUNNER = CliRunner()
@@ -49,6 +53,7 @@ def test_a_run_prints_its_figures_and_writes_a_result(tmp_path: Path) -> None:
         (["run", "wirte-lone"], "there is no workload 'wirte-lone'"),
         (["run", "write-lone", "--url", "https://x"], "--url is 'https://x': use http://HOST:PORT"),
         (["run", "write-lone", "--url", "http://x", "--set", "port=1"], "--set changes a server of this command's own"),
+        (["run", "write-lone", "--key", "k"], "--key is for a server of --url: leave it out"),
         (["run", "write-lone", "--set", "spinus=5"], "TOPICS_SPINUS is not a setting (did you mean TOPICS_SPIN_US?)"),
         (["run", "write-lone", "--set", "spin_us"], "--set is 'spin_us': use NAME=VALUE"),
         (["run", "write-lone", "--peers", "reddis"], "there is no peer 'reddis'"),
@@ -71,6 +76,40 @@ def test_a_command_that_cannot_begin_says_why_and_returns_2(arguments: list[str]
     done = RUNNER.invoke(app, ["bench", *arguments])
     assert done.exit_code == 2
     assert said in done.stderr
+
+
+def test_no_file_of_a_result_has_a_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = tmp_path / "my file.toml"
+    mine.write_text(SHORT + 'api_keys = "filed-secret"\n')
+    words = ["bench", "run", str(mine), "--out", str(tmp_path / "out"), "--dir", str(tmp_path)]
+    words += ["--set", "api_keys=set-secret", "--set=TOPICS_API_KEYS=other-secret"]
+    monkeypatch.setattr(sys, "argv", ["topics", *words])
+    assert RUNNER.invoke(app, words).exit_code == 1, "the load has no key for this server"
+    path, page = sorted((tmp_path / "out").iterdir(), reverse=True)
+    for file in path, page:
+        assert "secret" not in file.read_text()
+    document = json.loads(path.read_text())
+    assert document["settings"]["TOPICS_API_KEYS"] == "***"
+    shown = shlex.split(document["command"])
+    assert shown == [re.sub("(set|other)-secret", "***", word) for word in ["topics", *words]]
+    words = ["--key", "s", "--key=s", "--set", "spin_us=5"]
+    assert hidden_words(words) == ["--key", "***", "--key=***", "--set", "spin_us=5"]
+
+
+def test_the_key_of_a_server_at_a_url_may_be_a_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[bytes] = []
+
+    def answer(data: bytes) -> bytes:
+        sent.append(data)
+        return http_answer(b"no", 401)
+
+    monkeypatch.setenv("TOPICS_KEY", "from-the-variable")
+    with scripted_server(answer) as port:
+        url = f"http://127.0.0.1:{port}"
+        for more, key in (([], b"from-the-variable"), (["--key", "given"], b"given")):
+            sent.clear()
+            done = RUNNER.invoke(app, ["bench", "run", "write-lone", "--url", url, *more])
+            assert (done.exit_code, b"Bearer " + key in sent[0]) == (2, True)
 
 
 def command_of(process: str) -> str:

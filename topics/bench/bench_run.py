@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from topics.bench.hidden_keys import hidden_settings, hidden_text
 from topics.bench.independent_histograms import decoder_warnings, disagreements
 from topics.bench.machine_facts import command_line, machine_facts, machine_warnings
 from topics.bench.outcome import BenchCheck, RoundOutcome, few_warnings
@@ -69,12 +70,12 @@ class BenchRun:
                     "name": self.workload.name,
                     "title": self.workload.title,
                     "question": self.workload.question,
-                    "text": self.workload.text,
+                    "text": hidden_text(self.workload.text, self.workload.server),
                     "sweep": self.workload.sweep.field,
                     "run": {"seconds": run.seconds, "warmup": run.warmup, "rounds": run.rounds},
                 },
                 "machine": facts,
-                "settings": {} if self.url else {**self.workload.server, **self.settings},
+                "settings": {} if self.url else hidden_settings({**self.workload.server, **self.settings}),
                 "sides": [{"name": side.name, "version": side.version()} for side in self.sides],
                 "left_out": list(dict.fromkeys(self.left_out)),
                 "warnings": machine_warnings(facts) + self._of_another() + decoder_warnings(),
@@ -87,7 +88,7 @@ class BenchRun:
         """Return a sentence about what the result does not have of a server at a URL."""
         if not self.url:
             return []
-        asked = ", ".join(f"{name}={value}" for name, value in self.workload.server.items())
+        asked = ", ".join(f"{name}={value}" for name, value in hidden_settings(self.workload.server).items())
         unset = f"; it was not given {asked}, which the workload asks for" if asked else ""
         return [f"the server at {self.url} has settings and a machine of its own: those here are the client's{unset}"]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import sys
 from pathlib import Path
 
 from topics import __version__
+from topics.bench.hidden_keys import hidden_words
 from topics.bench.processes import run_to_end
 
 
@@ -78,4 +80,5 @@ def _first_line(path: str) -> str:
 
 
 def command_line() -> str:
-    return " ".join(sys.argv)
+    """Return the command as a shell takes it again, without the keys."""
+    return shlex.join(hidden_words(sys.argv))

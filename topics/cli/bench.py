@@ -6,11 +6,12 @@ command could not begin; 128 and the number of a signal that ended it.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -62,7 +63,7 @@ def show() -> None:
 def run(  # noqa: PLR0917 - typer makes options of them
     names: Annotated[list[str], typer.Argument(help="Workloads of `topics bench list`, or files of TOML.")],
     url: Annotated[str, typer.Option(help="A running server, http://HOST:PORT, instead of one of its own.")] = "",
-    key: Annotated[str, typer.Option(help="API key for --url, with the scope admin.")] = "",
+    key: Annotated[str, typer.Option(help="API key for --url, with the scope admin; else TOPICS_KEY.")] = "",
     peers: Annotated[str, typer.Option(help="Peers by commas; auto: those of the workload that are here.")] = "none",
     rounds: Annotated[int | None, typer.Option(min=1, help="Rounds of each side, instead of the file's.")] = None,
     seconds: Annotated[float | None, typer.Option(min=0.05, help="Measured seconds of a round.")] = None,
@@ -89,12 +90,16 @@ def run(  # noqa: PLR0917 - typer makes options of them
             _check_settings({**workload.server, **settings})
         if url and settings:
             raise UsageError("--set changes a server of this command's own: leave it out with --url")
+        if key and not url:
+            raise UsageError("--key is for a server of --url: leave it out, as a server of its own has none")
+        key = key or (os.environ.get("TOPICS_KEY", "") if url else "")
         chosen = [_sides(workload, url, key, peers, settings) for workload in workloads]
         for workload, (sides, _) in zip(workloads, chosen, strict=True):
             if all(reasons := [sides[0].refuses(case) for case in workload.cases()]):
                 raise UsageError(f"{workload.name}: {reasons[0]}")
         if url:
-            TopicsTarget.of_url(url, key).raw("GET", "/v0/topics?page_size=1")
+            with closing(TopicsTarget.of_url(url, key)) as target:
+                target.raw("GET", "/v0/topics?page_size=1")
         if directory and not Path(directory).is_dir():
             raise UsageError(f"--dir is {directory!r}: name a directory that exists")
         check_writable("--dir", directory or tempfile.gettempdir(), create=False)
