@@ -9,6 +9,7 @@ import contextlib
 import os
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from topics.errors import TopicsError
 
 LOG_SHOWN = 800
 _STOP_SECONDS = 60
+_PARENT = Path(__file__).resolve().parents[2]
 
 
 class ProcessError(TopicsError):
@@ -96,6 +98,15 @@ def start_process(command: list[str], log: Path, name: str, env: Mapping[str, st
         except OSError as error:
             raise ProcessError(f"{command[0]}: {error.strerror}") from None
     return BenchProcess(popen, log, name)
+
+
+def start_own_module(words: list[str], log: Path, name: str, env: Mapping[str, str] | None = None) -> BenchProcess:
+    """Start a module of this very package, also where the current directory has one of its name.
+
+    words: the module's name, and its arguments. Raises: ProcessError as `start_process`.
+    """
+    path = os.pathsep.join(filter(None, (str(_PARENT), os.environ.get("PYTHONPATH"))))
+    return start_process([sys.executable, "-Pm", *words], log, name, {"PYTHONPATH": path, **(env or {})})
 
 
 def run_to_end(command: list[str], env: Mapping[str, str] | None = None, seconds: float = 600) -> tuple[int, str, str]:

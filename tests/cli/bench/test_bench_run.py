@@ -13,12 +13,13 @@ import pytest
 from tests.cli.bench.results_of_rounds import outcome
 from tests.cli.bench.scripted_server import http_answer, scripted_server
 from tests.cli.fork_server import VERIFY
+from topics import __version__
 from topics.bench.bench_run import BenchRun, with_run
 from topics.bench.load.latency_histogram import LatencyHistogram
 from topics.bench.load.load_plan import LoadGroup, LoadMessage, http_request
 from topics.bench.outcome import RoundOutcome, few_warnings
 from topics.bench.peers.known_peers import own_side
-from topics.bench.processes import ProcessError, ProcessUsage, usage_of
+from topics.bench.processes import ProcessError, ProcessUsage, start_own_module, usage_of
 from topics.bench.results.bench_result import BenchResult
 from topics.bench.sides import ClientRun, Progress, Side
 from topics.bench.workload import Case, Workload, parse_workload
@@ -100,6 +101,18 @@ def test_the_time_without_a_core_is_that_of_all_threads() -> None:
     before = usage_of(os.getpid())
     after = usage_of(os.getpid())
     assert 0 <= before.without_core_seconds <= after.without_core_seconds
+
+
+def test_the_server_is_this_package_whatever_the_current_directory_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`python -m topics` found ./topics first, and that was measured."""
+    (tmp_path / "topics").mkdir()
+    for name in ("__init__", "__main__"):
+        (tmp_path / "topics" / f"{name}.py").write_text("print('decoy')\n")
+    monkeypatch.chdir(tmp_path)
+    process = start_own_module(["topics", "--version"], tmp_path / "log", "topics", VERIFY)
+    assert (process.popen.wait(), (tmp_path / "log").read_text()) == (0, f"topics {__version__}\n")
 
 
 def test_a_side_without_an_equivalent_is_left_out_with_its_reason(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from topics.bench.load.load_client import LoadFigures, count_labels
 from topics.bench.load.load_plan import AnswerEnd, LoadGroup, LoadMessage, http_request, labelled_json
 from topics.bench.outcome import BenchCheck
 from topics.bench.peers.network_peer import READY_SECONDS, NetworkPeer
-from topics.bench.processes import BenchProcess, free_port, start_process
+from topics.bench.processes import BenchProcess, free_port, start_own_module
 from topics.bench.workload import Case, LoadSpec
 
 FILE = "bodies"
@@ -44,8 +43,8 @@ class AsyncioServer(NetworkPeer):
     def started(self, case: Case, scratch: Path) -> tuple[BenchProcess, int]:
         port = free_port()
         how = _HOW.get(case.workload.topic.durability, "memory")
-        module = ["-m", "topics.bench.peers.plain_server", str(port), str(scratch / FILE), how]
-        process = start_process([sys.executable, *module], scratch / "asyncio.log", "the asyncio server")
+        module = ["topics.bench.peers.plain_server", str(port), str(scratch / FILE), how]
+        process = start_own_module(module, scratch / "asyncio.log", "the asyncio server")
         process.wait_until(lambda: _accepts(port), READY_SECONDS)
         return process, port
 
@@ -75,8 +74,8 @@ class EchoServer(NetworkPeer):
 
     def started(self, case: Case, scratch: Path) -> tuple[BenchProcess, int]:
         port = free_port()
-        command = [sys.executable, "-m", "topics.bench.peers.plain_echo", str(port)]
-        process = start_process(command, scratch / "echo.log", "the echo server")
+        module = ["topics.bench.peers.plain_echo", str(port)]
+        process = start_own_module(module, scratch / "echo.log", "the echo server")
         process.wait_until(lambda: _accepts(port), READY_SECONDS)
         return process, port
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,7 +13,7 @@ import numpy as np
 from topics import __version__
 from topics.bench.load.load_client import LoadClient
 from topics.bench.outcome import LoadOutcome, RoundOutcome
-from topics.bench.processes import BenchProcess, start_process
+from topics.bench.processes import BenchProcess, start_own_module
 from topics.bench.sides import ClientRun, Progress
 from topics.bench.topics_server.topics_checks import answer_checks, read_back_check, stored_checks
 from topics.bench.topics_server.topics_loads import TopicsLoads
@@ -106,10 +105,10 @@ class TopicsSide:
         """Start a server on a free port of loopback, and wait until it is ready."""
         port_file = directory.with_suffix(".port")
         port_file.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "topics", "serve", "--data-dir", str(directory), "--host", "127.0.0.1"]
+        command = ["topics", "serve", "--data-dir", str(directory), "--host", "127.0.0.1"]
         command += ["--port", "0", "--port-file", str(port_file), "--log-level", "warning"]
         env = {**workload.server, **self.settings}
-        process = start_process(command, directory.with_suffix(".log"), "topics serve", env)
+        process = start_own_module(command, directory.with_suffix(".log"), "topics serve", env)
         try:
             process.wait_until(lambda: port_file.exists() and bool(port_file.read_text().strip()), READY_SECONDS)
             target = TopicsTarget("127.0.0.1", int(port_file.read_text().rpartition(":")[2]))
