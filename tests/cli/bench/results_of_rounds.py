@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
+import numpy as np
+
 from topics.bench.load.latency_histogram import LatencyHistogram
+from topics.bench.load.load_client import GroupFigures, LoadFigures
 from topics.bench.outcome import BenchCheck, LoadOutcome, RoundOutcome, UsageSample
 from topics.bench.results.bench_result import FORMAT, VERSION, BenchResult, outcome_json
 
@@ -25,6 +29,21 @@ def outcome(rate: float, latency_us: int = 100, *, ok: bool = True, warning: str
         checks=[BenchCheck("every acknowledged record is read back once", ok, "100 acknowledged")],
         warnings=[warning] if warning else [],
     )
+
+
+def group_figures(name: str = "load", seen: list[int] | None = None, **counts: int) -> GroupFigures:
+    """Measurements of a group: counts that a test chooses, and none of the others."""
+    others = {field.name: 0 for field in fields(GroupFigures)} | counts
+    none = LatencyHistogram.of([])
+    others |= {"name": name, "steps": {}, "delivery": none, "slots": np.zeros((0, 3)), "samples": np.zeros((0, 3))}
+    others |= {"seen": None if seen is None else np.array(seen, np.uint8)}
+    return GroupFigures(**others)
+
+
+def load_figures(acked: list[int], *groups: GroupFigures, cpu: float = 0, without_core: float = 0) -> LoadFigures:
+    """Measurements of a second."""
+    marks, stalls = np.array(acked, np.uint8), np.zeros((0, 2), np.uint64)
+    return LoadFigures(list(groups), 1.0, 0.1, cpu, without_core, marks, stalls, "")
 
 
 def result(sides: dict[str, list[RoundOutcome]], label: str = "", value: Any = None, **changes: Any) -> BenchResult:

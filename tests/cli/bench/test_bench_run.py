@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.bench.results_of_rounds import outcome
+from tests.cli.bench.results_of_rounds import group_figures, load_figures, outcome
 from tests.cli.bench.scripted_server import http_answer, scripted_server
 from tests.cli.fork_server import VERIFY
 from topics import __version__
 from topics.bench.bench_run import BenchRun, with_run
 from topics.bench.load.latency_histogram import LatencyHistogram
 from topics.bench.load.load_plan import LoadGroup, LoadMessage, http_request
-from topics.bench.outcome import RoundOutcome, few_warnings
+from topics.bench.outcome import RoundOutcome, client_warnings, few_warnings
 from topics.bench.peers.known_peers import own_side
 from topics.bench.processes import ProcessError, ProcessUsage, start_own_module, usage_of
 from topics.bench.results.bench_result import BenchResult
@@ -163,6 +163,26 @@ def test_a_quantile_of_few_values_is_warned_of(tmp_path: Path) -> None:
     assert few_warnings(few) == ["write: a round has 40 values of answer, so p99 and p99.9 are the slowest of them"]
     few.loads[0].latencies["answer"] = LatencyHistogram.of([5] * 1000)
     assert few_warnings(few) == []
+
+
+@pytest.mark.parametrize(
+    ("cpu", "without_core", "said"),
+    [
+        (0.89, 0.049, []),
+        (0.9, 0, ["the load client used 0.90 of a core"]),
+        (0, 0.05, ["the load client waited 0.05 s for a core"]),
+        (1, 0.5, ["the load client used 1.00 of a core", "the load client waited 0.50 s for a core"]),
+    ],
+)
+def test_a_busy_client_and_one_without_a_core_are_warned_of(cpu: float, without_core: float, said: list[str]) -> None:
+    warnings = client_warnings(load_figures([], cpu=cpu, without_core=without_core))
+    assert [warning.partition(":")[0] for warning in warnings] == said
+
+
+@pytest.mark.parametrize(("unsent", "warns"), [(10, False), (11, True)])
+def test_a_rate_that_was_not_kept_is_warned_of(unsent: int, *, warns: bool) -> None:
+    warnings = client_warnings(load_figures([], group_figures("write", all_requests=1000, unsent=unsent)))
+    assert [warning[:28] for warning in warnings] == [f"write: {unsent} requests were due "] * warns
 
 
 def test_a_full_disk_fails_a_round_and_what_was_measured_stays(tmp_path: Path) -> None:

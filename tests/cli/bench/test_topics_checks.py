@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.cli.bench.results_of_rounds import group_figures, load_figures
 from tests.cli.bench.scripted_server import http_answer, scripted_server
-from topics.bench.load.load_client import LoadFigures
-from topics.bench.load.load_plan import numbered_json
+from topics.bench.load.load_plan import LoadGroup, LoadMessage, numbered_json
 from topics.bench.peers import library_side
+from topics.bench.peers.network_peer import heard_checks
 from topics.bench.peers.python_servers import FILE, AsyncioServer
-from topics.bench.topics_server.topics_checks import read_back_check
+from topics.bench.topics_server.topics_checks import answer_checks, read_back_check, stored_checks
 from topics.bench.topics_server.topics_target import BenchTargetError, TopicsTarget
 from topics.bench.workload import parse_workload
 from topics.embedded.opening import open_log
@@ -83,14 +85,50 @@ def test_what_the_plain_server_and_the_library_have_is_compared_byte_by_byte(tmp
     text = numbered_json(60, 0)
     for stored, ok in ((text, True), (text.replace(b"xx", b"xy", 1), False)):
         (tmp_path / FILE).write_bytes(b'{"records":[%b]}' % stored)
-        figures = LoadFigures([], 1, 1, 0, 0, np.ones(1, np.uint8), np.zeros((0, 2), np.uint64), "")
-        (check,) = AsyncioServer().checks(case, 0, tmp_path, figures)
+        (check,) = AsyncioServer().checks(case, 0, tmp_path, load_figures([1]))
         assert check.ok == ok
         with open_log(str(tmp_path / f"log{ok}")) as log:
             log.put_topic("bench")
             log.append_many("bench", [stored])
             check = library_side._read_back(log, 1, 60)
         assert (check.ok, check.detail) == (ok, f"1 acknowledged, 1 there once, {1 - ok} altered")
+
+
+class Queue(TopicsTarget):
+    """A server of which a test says how many jobs a queue still has."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def state(self, topic: str) -> dict[str, Any]:
+        return {"count": self.left}
+
+
+@pytest.mark.parametrize(
+    ("claimed", "left", "ok", "said"),
+    [
+        ([1, 1, 1, 0], 1, True, "4 jobs, 3 claimed and acknowledged, 1 left, 0 claimed twice"),
+        ([1, 1, 1, 1], 0, True, "4 jobs, 4 claimed and acknowledged, 0 left, 0 claimed twice"),
+        ([1, 1, 1, 0], 0, False, "4 jobs, 3 claimed and acknowledged, 0 left, 0 claimed twice"),
+        ([1, 1, 1, 1], 1, False, "4 jobs, 4 claimed and acknowledged, 1 left, 0 claimed twice"),
+        ([2, 1, 0, 1], 0, False, "4 jobs, 4 claimed and acknowledged, 0 left, 1 claimed twice"),
+    ],
+)
+def test_each_job_is_claimed_once_or_still_there(claimed: list[int], left: int, *, ok: bool, said: str) -> None:
+    (case,) = parse_workload('[[load]]\nkind = "work"\n[topic]\ntype = "queue"\n', "x").cases()
+    figures = load_figures([1, 1, 1, 1], group_figures("work", claimed, all_deliveries=sum(claimed)))
+    (check,) = stored_checks(case.workload, Queue(left), "bench", figures, [])
+    assert (check.ok, check.detail) == (ok, said)
+
+
+@pytest.mark.parametrize(("records", "misread", "ok"), [(30, 0, True), (29, 0, False), (31, 0, False), (30, 1, False)])
+def test_a_load_of_reads_has_each_record_that_it_asked_for(records: int, misread: int, *, ok: bool) -> None:
+    (case,) = parse_workload('[fill]\nrecords = 9\n[[load]]\nlimit = 3\nkind = "read"\n', "x").cases()
+    group = group_figures("read", all_requests=10, all_deliveries=records, misread=misread)
+    plan = LoadGroup("read", 1, (LoadMessage(b""),), hears=True, shares=True)
+    checks = answer_checks(case.workload, [plan], load_figures([], group))
+    assert [check.ok for check in checks if "records that were asked for" in check.name] == [ok]
+    assert [check.ok for check in heard_checks(case.workload, [plan], load_figures([], group))] == [ok]
 
 
 def test_a_loss_that_the_server_reports_fails_the_check_with_its_report() -> None:
