@@ -153,3 +153,15 @@ def test_compare_returns_1_for_a_worse_figure_if_it_is_asked_to(tmp_path: Path) 
     assert (done.exit_code, "worse" in done.stdout) == (0, True)
     assert RUNNER.invoke(app, ["bench", "compare", *paths, "--fail"]).exit_code == 1
     assert RUNNER.invoke(app, ["bench", "compare", *reversed(paths), "--fail"]).exit_code == 0
+
+
+def test_compare_returns_1_for_failed_checks_of_the_second_if_it_is_asked_to(tmp_path: Path) -> None:
+    """They were only "doubtful", and a script continued."""
+    paths = []
+    for name, ok in (("a", True), ("b", False)):
+        paths.append(str(tmp_path / f"{name}.json"))
+        rounds = [outcome(1000, ok=ok) for _ in range(4)]
+        Path(paths[-1]).write_text(json.dumps(result({"topics": rounds}).document))
+    assert RUNNER.invoke(app, ["bench", "compare", *paths]).exit_code == 0
+    assert RUNNER.invoke(app, ["bench", "compare", *paths, "--fail"]).exit_code == 1
+    assert RUNNER.invoke(app, ["bench", "compare", *reversed(paths), "--fail"]).exit_code == 0

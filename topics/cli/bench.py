@@ -120,7 +120,7 @@ def run(  # noqa: PLR0917 - typer makes options of them
 def compare(
     first: Annotated[str, typer.Argument(help="A result of `topics bench run`, the one before.")],
     second: Annotated[str, typer.Argument(help="Another one, of the same workload.")],
-    fail: Annotated[bool, typer.Option("--fail", help="Exit code 1 if a figure is worse.")] = False,
+    fail: Annotated[bool, typer.Option("--fail", help="Exit code 1 for a worse figure or a failed check.")] = False,
 ) -> None:
     """Compare two results: ratios, and whether the rounds show a difference."""
     from topics.bench.results.bench_compare import RoundsVerdict, compare_results, doubts  # noqa: PLC0415 - as in `run`
@@ -136,7 +136,7 @@ def compare(
         print(f"topics: {error}", file=sys.stderr)
         raise typer.Exit(COULD_NOT_BEGIN) from None
     print_comparison(_console(), rows, doubts(*results))
-    if fail and any(row.verdict is RoundsVerdict.WORSE for row in rows):
+    if fail and (results[1].failures() or any(row.verdict is RoundsVerdict.WORSE for row in rows)):
         raise typer.Exit(CHECK_FAILED)
 
 

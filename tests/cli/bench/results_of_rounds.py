@@ -13,7 +13,9 @@ from topics.bench.outcome import BenchCheck, LoadOutcome, RoundOutcome, UsageSam
 from topics.bench.results.bench_result import FORMAT, VERSION, BenchResult, outcome_json
 
 
-def outcome(rate: float, latency_us: int = 100, *, ok: bool = True, warning: str = "") -> RoundOutcome:
+def outcome(
+    rate: float, latency_us: int = 100, *, ok: bool = True, warning: str = "", cpu: float = 0.5
+) -> RoundOutcome:
     """One round: a load of writes, half of which took `latency_us` and the rest twice that."""
     histogram = LatencyHistogram.of([latency_us * 1000] * 50 + [latency_us * 2000] * 50)
     series = [(10, 0, latency_us * 1000), (12, 0, latency_us * 2000)]
@@ -22,7 +24,7 @@ def outcome(rate: float, latency_us: int = 100, *, ok: bool = True, warning: str
         [load],
         1.0,
         usage=[UsageSample(0.1, 0.05, 50_000_000), UsageSample(0.2, 0.1, 60_000_000)],
-        server_cpu_seconds=0.5,
+        server_cpu_seconds=cpu,
         rss_before=40_000_000,
         client_cpu_seconds=0.1,
         client_without_core_seconds=0.0,

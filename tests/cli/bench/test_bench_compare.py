@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from tests.cli.bench.results_of_rounds import outcome, result
+from topics.bench.outcome import RoundOutcome
 from topics.bench.results.bench_compare import RoundsVerdict, compare_results, compare_sides, compare_values, doubts
+from topics.bench.results.bench_result import BenchResult
 
 LOW, HIGH = [1.0, 1.1, 1.2, 1.3], [1.4, 1.5, 1.6, 1.7]
 
@@ -36,7 +42,46 @@ def test_two_results_are_compared_figure_by_figure() -> None:
     assert rows["rate"].verdict is RoundsVerdict.BETTER
     assert rows["answer p50"].verdict is RoundsVerdict.BETTER
     assert round(rows["answer p50"].ratio or 0, 2) == 0.5
-    assert rows["server CPU"].verdict is RoundsVerdict.WITHIN
+    assert rows["server CPU"].verdict is RoundsVerdict.BETTER, "the same cores did twice as much"
+
+
+def test_the_cpu_of_a_server_is_compared_for_each_unit_of_its_work() -> None:
+    """A rate of 1.5 times with a CPU of 1.25 times was "worse"."""
+    before, after = ([outcome(rate + n, cpu=cpu) for n in range(4)] for rate, cpu in ((1000, 0.4), (1500, 0.5)))
+    (cpu,) = [row for row in compare_results(*map(topics_only, (before, after))) if row.metric.name == "server CPU"]
+    assert (cpu.verdict, cpu.metric.unit) == (RoundsVerdict.BETTER, "us a record")
+    assert cpu.before[0] == pytest.approx(400)
+    for idle in before:
+        idle.loads[0] = replace(idle.loads[0], rate=0)
+    (cpu,) = [metric for metric in topics_only(before).metrics() if metric.name == "server CPU"]
+    assert (cpu.unit, cpu.values) == ("cores", [0.4] * 4)
+
+
+def topics_only(rounds: list[RoundOutcome]) -> BenchResult:
+    return result({"topics": rounds})
+
+
+def test_what_only_one_result_has_is_said() -> None:
+    """A case that the second file lacked was not in the table, and in no sentence."""
+    one, other = result({"topics": [outcome(1)], "Redis": [outcome(1)]}), result({"topics": [outcome(1)]})
+    assert doubts(one, other) == ["only the first result has Redis"]
+    assert doubts(other, one) == ["only the second result has Redis"]
+    other.document["cases"].append({**other.document["cases"][0], "label": "connections 5"})
+    assert doubts(other, topics_only([outcome(1)])) == ["only the first result has connections 5, topics"]
+    fewer = outcome(1)
+    fewer.rss_before = None
+    assert doubts(topics_only([outcome(1)]), topics_only([fewer])) == ["only the first result has topics, memory grown"]
+
+
+def test_a_busy_machine_and_warnings_are_doubts() -> None:
+    one, other = topics_only([outcome(1)]), topics_only([outcome(1, warning="the client was busy")])
+    other.document["machine"] |= {"load_average": 3.25, "memory_bytes": 1 << 30, "governor": "powersave"}
+    assert doubts(one, other) == [
+        f"memory_bytes differs: {1 << 32} and {1 << 30}",
+        "governor differs: not shown and powersave",
+        "the load average differs: 0.1 and 3.2",
+        "the second result warns: topics: the client was busy",
+    ]
 
 
 def test_results_of_other_workloads_have_nothing_in_common() -> None:
@@ -78,4 +123,6 @@ def test_other_times_and_other_versions_of_a_side_are_doubts() -> None:
         "run.seconds differs: 1 s and 99 s",
         "run.warmup differs: 0.1 s and 0.2 s",
         "the version of Redis differs: Redis 1 and Redis 2",
+        "only the first result has Redis",
+        "only the first result has NATS",
     ]

@@ -17,7 +17,9 @@ ROUNDS_MIN = 4
 BESIDE = ("rate", "time", "p50", "p99")
 """Ends of the names of figures that are shown beside those of a peer."""
 _OURS = "topics"
-_SAME = ("cpu", "cores", "file_system", "device", "python", "system")
+_SAME = ("cpu", "cores", "memory_bytes", "governor", "file_system", "device", "python", "system")
+_LOAD_DIFFERS = 1.0
+"""Difference of load averages from which on they are a doubt."""
 
 
 class RoundsVerdict(Enum):
@@ -95,7 +97,24 @@ def doubts(before: BenchResult, after: BenchResult) -> list[str]:
             found.append(f"the version of {name} differs: {version} and {versions[1][name]}")
     if before.document["settings"] != after.document["settings"]:
         found.append(f"the settings differ: {before.document['settings']} and {after.document['settings']}")
-    for label, result in (("first", before), ("second", after)):
+    busy = [one.document["machine"].get("load_average") for one in (before, after)]
+    if all(isinstance(one, int | float) for one in busy) and abs(busy[0] - busy[1]) > _LOAD_DIFFERS:
+        found.append(f"the load average differs: {busy[0]:.1f} and {busy[1]:.1f}")
+    for label, result, other in (("first", before, after), ("second", after, before)):
         if result.failures():
             found.append(f"the {label} result has failed checks")
+        found += [f"the {label} result warns: {sentence}" for sentence in result.warnings()]
+        found += [f"only the {label} result has {place}" for place in _only(result, other)]
     return found
+
+
+def _only(result: BenchResult, other: BenchResult) -> list[str]:
+    """Return each case of a side, and each figure of a case of both, that only one result has."""
+    known = {metric[:4] for metric in other.metrics()}
+    sides = {name[:2] for name in known}
+    found = dict[str, None]()
+    for metric in result.metrics():
+        if metric[:4] not in known:
+            place = ", ".join(filter(None, metric[:4] if metric[:2] in sides else (metric.case, metric.side)))
+            found[place] = None
+    return list(found)

@@ -33,6 +33,8 @@ _ESTABLISHED = (
     ("every answer is a success", "answers were checked, and nothing was read back"),
 )
 """Parts of names of checks, and what a check of that name shows: the strongest first."""
+_A_SECOND = "s/s"
+"""The end of the unit of a rate: records/s, requests/s, jobs/s."""
 _NOTHING = "nothing was read back or counted"
 SHOWN = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "p9999": 0.9999, "max": 1.0}
 
@@ -176,16 +178,27 @@ def _metrics(case: str, side: str, rounds: list[dict[str, Any]]) -> Iterator[Met
             for name in ("p50", "p99", "p999"):
                 values = [row[f"{name}_ns"] / 1000 for row in rows]
                 yield Metric(case, side, load, f"{latency} {name}", "us", True, values)
-    shares = [
-        one["server"]["cpu_seconds"] / one["seconds"] for one in rounds if one["server"]["cpu_seconds"] is not None
-    ]
-    if shares:
-        yield Metric(case, side, "", "server CPU", "cores", True, shares)
+    with_cpu = [one for one in rounds if one["server"]["cpu_seconds"] is not None]
+    if with_cpu:
+        yield Metric(case, side, "", "server CPU", *_cpu(with_cpu))
     for name in rounds[0]["figures"]:
         yield Metric(case, side, "", name, "", True, [one["figures"][name] for one in rounds if name in one["figures"]])
     grown = [_grown(one["server"]) for one in rounds]
     if all(value is not None for value in grown):
         yield Metric(case, side, "", "memory grown", "MB", True, [value for value in grown if value is not None])
+
+
+def _cpu(rounds: list[dict[str, Any]]) -> tuple[str, bool, list[float]]:
+    """Unit, whether less is better, and values of the server's CPU: for each unit of work, so that
+    a server that does more with it is not worse; cores where there is no work.
+    """
+    units = dict.fromkeys(load["unit"] for one in rounds for load in one["loads"].values())
+    works = [sum(load["rate"] for load in one["loads"].values()) * one["seconds"] for one in rounds]
+    if not all(unit.endswith(_A_SECOND) for unit in units) or not all(works):
+        return "cores", True, [one["server"]["cpu_seconds"] / one["seconds"] for one in rounds]
+    what = " or ".join(unit.removesuffix(_A_SECOND) for unit in units)
+    values = [one["server"]["cpu_seconds"] / work * 1e6 for one, work in zip(rounds, works, strict=True)]
+    return f"us a {what}", True, values
 
 
 def _grown(server: dict[str, Any]) -> float | None:
@@ -206,7 +219,8 @@ def read_result(path: str) -> BenchResult:
         raise UsageError(f"{path}: {reason}: name a JSON file that `topics bench run` has written") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise UsageError(f"{path}: this is no result of `topics bench run`: its format is not {FORMAT!r}")
-    if document.get("version") != VERSION:
+    # 1.0 and true equal 1
+    if type(document.get("version")) is not int or document["version"] != VERSION:
         raise UsageError(f"{path}: version {document.get('version')} of the format: this build reads {VERSION}")
     if fault := shape_fault(document):
         raise UsageError(f"{path}: {fault}: the file is damaged: run the workload again")
