@@ -1,4 +1,4 @@
-"""A run of a workload: its cases, and in each the sides by turns, round after round."""
+"""A run of a workload: round after round, in each its cases by turns, in each of them its sides."""
 
 from __future__ import annotations
 
@@ -33,6 +33,15 @@ class RunWatcher(Protocol):
         """A round has an outcome, or an error instead."""
 
 
+class _Turns:
+    """A case, its sides, and what their rounds gave so far."""
+
+    def __init__(self, case: Case, sides: list[Side]) -> None:
+        self.case = case
+        self.sides = sides
+        self.rounds: dict[str, list[dict[str, Any]]] = {side.name: [] for side in sides}
+
+
 @dataclass
 class BenchRun:
     """One run. sides: the first one is ours. directory: where scratch directories are made.
@@ -56,7 +65,7 @@ class BenchRun:
             facts = machine_facts(scratch)
             began = datetime.fromtimestamp(self.clock.now_ms() / 1000, UTC).isoformat(timespec="seconds")
             errors: list[str] = []
-            cases = [self._case(case, scratch, errors) for case in self.workload.cases()]
+            cases = self._cases(scratch, errors)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         run = self.workload.run
@@ -92,30 +101,46 @@ class BenchRun:
         unset = f"; it was not given {asked}, which the workload asks for" if asked else ""
         return [f"the server at {self.url} has settings and a machine of its own: those here are the client's{unset}"]
 
-    def _case(self, case: Case, scratch: Path, errors: list[str]) -> dict[str, Any]:
-        """All rounds of one case. Odd rounds take the sides in the other order."""
+    def _cases(self, scratch: Path, errors: list[str]) -> list[dict[str, Any]]:
+        """Run each round of all cases before the next round, so that cases, too, take turns. Odd
+        rounds take cases and sides in the other order.
+        """
+        cases = self.workload.cases()
+        turns = [_Turns(case, self._sides_of(case)) for case in cases]
+        for number in range(max(case.workload.run.rounds for case in cases)):
+            for turn in turns if number % 2 == 0 else reversed(turns):
+                if number < turn.case.workload.run.rounds:
+                    self._turn(turn, number, scratch, errors)
+        return [
+            {
+                "label": turn.case.label,
+                "value": turn.case.value,
+                "sides": [{"name": name, "rounds": each} for name, each in turn.rounds.items()],
+            }
+            for turn in turns
+        ]
+
+    def _sides_of(self, case: Case) -> list[Side]:
+        """Return the sides that have an equivalent of a case, and note the others."""
         sides = []
         for side in self.sides:
             if reason := side.refuses(case):
                 self.left_out.append(f"{side.name}{f' ({case.label})' if case.label else ''}: {reason}")
             else:
                 sides.append(side)
-        rounds: dict[str, list[dict[str, Any]]] = {side.name: [] for side in sides}
-        count = case.workload.run.rounds
-        for number in range(count):
-            for side in sides if number % 2 == 0 else reversed(sides):
-                self.watcher.starts(case, side, number, count)
-                outcome, error = self._round(case, side, scratch / f"{side.name}-{number}".replace(" ", "-"))
-                if outcome is None:
-                    errors.append(f"{side.name}, round {number + 1}{f', {case.label}' if case.label else ''}: {error}")
-                else:
-                    rounds[side.name].append(outcome_json(outcome))
-                self.watcher.ended(case, side, outcome, error)
-        return {
-            "label": case.label,
-            "value": case.value,
-            "sides": [{"name": name, "rounds": each} for name, each in rounds.items()],
-        }
+        return sides
+
+    def _turn(self, turn: _Turns, number: int, scratch: Path, errors: list[str]) -> None:
+        """Run one round of each side of a case."""
+        case = turn.case
+        for side in turn.sides if number % 2 == 0 else reversed(turn.sides):
+            self.watcher.starts(case, side, number, case.workload.run.rounds)
+            outcome, error = self._round(case, side, scratch / f"{side.name}-{number}".replace(" ", "-"))
+            if outcome is None:
+                errors.append(f"{side.name}, round {number + 1}{f', {case.label}' if case.label else ''}: {error}")
+            else:
+                turn.rounds[side.name].append(outcome_json(outcome))
+            self.watcher.ended(case, side, outcome, error)
 
     def _round(self, case: Case, side: Side, scratch: Path) -> tuple[RoundOutcome | None, str]:
         try:

@@ -76,6 +76,30 @@ def test_sides_take_turns_and_the_order_changes_each_round(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == [], "scratch directories are removed"
 
 
+def test_cases_take_turns_as_sides_do(tmp_path: Path) -> None:
+    """All rounds of 10 topics came before the first one of 100,000, and a ratio of them was said to be by turns."""
+    notes: list[str] = []
+    sweep = '[sweep]\nfield = "load.write.topics"\nvalues = [10, 1000]\n'
+    workload = with_run(parse_workload(LOAD + sweep, "x"), 1, 0, 3)
+
+    class Noting(NoWatcher):
+        def starts(self, case: Case, side: Side, number: int, rounds: int) -> None:
+            notes.append(f"{side.name} {case.value} {number + 1}/{rounds}")
+
+    sides: list[Side] = [FakeSide("a", []), FakeSide("b", [], refuses="no")]
+    result = BenchRun(workload, sides, Noting(), ManualClock(), str(tmp_path)).run()
+    assert notes == ["a 10 1/3", "a 1000 1/3", "a 1000 2/3", "a 10 2/3", "a 10 3/3", "a 1000 3/3"]
+    assert [case["value"] for case in result.document["cases"]] == [10, 1000]
+    assert [len(case["sides"][0]["rounds"]) for case in result.document["cases"]] == [3, 3]
+    assert result.document["left_out"] == ["b (topics 10): no", "b (topics 1000): no"]
+
+
+def test_each_case_has_as_many_rounds_as_it_asks_for(tmp_path: Path) -> None:
+    sweep = '[sweep]\nfield = "run.rounds"\nvalues = [1, 3]\n'
+    result = run(parse_workload(LOAD + sweep, "x"), [FakeSide("a", [])], tmp_path)
+    assert [len(case["sides"][0]["rounds"]) for case in result.document["cases"]] == [1, 3]
+
+
 def test_the_time_for_which_a_server_had_no_core_is_measured_and_warned_of() -> None:
     """The slowest percent of the answers of a server with `chrt -r` were those of a throttled thread."""
     case = with_run(parse_workload(LOAD, "x"), 0.5, 0, 1).cases()[0]
