@@ -187,13 +187,17 @@ fuzz: venv ## the decoders, coverage-guided; MINUTES=n
 fuzz-lane: venv ## the lane beside the general path; MINUTES=n
 	$(BIN)/python -m tests.server.fuzz_lane --minutes $(MINUTES) $(ARGS)
 
-# Workloads of `topics bench` by turns with the peers that are here; WORKLOADS: others of `topics bench list`.
+# Workloads of `topics bench` by turns with the peers that are here; WORKLOADS: others of `topics bench list`. It installs
+# the packages of peers, and the one that computes quantiles again.
 WORKLOADS ?= write-lone write-64 write-batch write-sustained read-one tail-empty deliver-sse deliver-ws embedded-append embedded-batch
+BENCH_PACKAGES = "uvloop>=0.21" "lmdb>=1.4" "hdrhistogram>=0.10.3"
 bench-peers: venv ## `topics bench` beside other systems; WORKLOADS=names
+	$(BIN)/python -m pip install -q --disable-pip-version-check $(BENCH_PACKAGES)
 	$(BIN)/topics bench run $(WORKLOADS) --peers auto $(ARGS)
 
 # The table of goals, each met or missed, from runs of `topics bench`; ARGS="--only lone,tails".
 bench-goals: venv ## the table of goals, each met or missed
+	$(BIN)/python -m pip install -q --disable-pip-version-check $(BENCH_PACKAGES)
 	$(BIN)/python -m perf.goals $(ARGS)
 
 check: venv ## ruff and mypy

@@ -6,7 +6,8 @@ Each row is a ratio of two figures of one run, in which the sides take turns: ou
 ours. The ratio is the median of those of the rounds, the range in brackets; a goal is met if the median meets it. Goals
 of the tails hold in each of at least five rounds in a row: the worst round decides. A peer that is not on this machine
 leaves its rows out with a sentence. The checks of `topics bench` (every record is read back, every delivery counted)
-apply to every run; one that fails ends the table. The rows of `pass` are those of perf.lone.
+apply to every run; one that fails ends the table. What the runs warn of, and the versions of their sides, are below the
+table. The rows of `pass` are those of perf.lone.
 """
 
 from __future__ import annotations
@@ -247,6 +248,27 @@ PASS = "pass"
 ALL_PARTS = (PASS, *PARTS)
 
 
+@dataclass
+class Remarks:
+    """Sentences below the table, each once, and with the workloads of which it is true."""
+
+    left_out: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, None] = field(default_factory=dict)
+    warnings: dict[str, list[str]] = field(default_factory=dict)
+
+    def add(self, result: BenchResult) -> None:
+        self.versions |= {f"{side['name']}: {side['version']}": None for side in result.document["sides"]}
+        for sentence in result.warnings():
+            self.warnings.setdefault(sentence, []).append(result.name)
+
+    def lines(self) -> Iterator[str]:
+        for name, reason in self.left_out.items():
+            yield f"{name} is left out: {reason}"
+        yield from self.versions
+        for sentence, names in self.warnings.items():
+            yield f"warning ({', '.join(dict.fromkeys(names))}): {sentence}"
+
+
 class Silent:
     """The observer of a run that shows nothing."""
 
@@ -354,14 +376,14 @@ def main() -> None:
 
 def print_table(wanted: list[str], rounds: int, seconds: float, *, smoke: bool) -> None:
     print("| what | topics | beside | theirs | ratio | goal | |\n|---|---|---|---|---|---|---|", flush=True)
-    left_out: dict[str, str] = {}
+    remarks = Remarks()
     run = smaller if smoke else prepared
     for line in pass_rows(rounds, lone.PASSES_OF_A_SMOKE if smoke else lone.PASSES) if PASS in wanted else ():
         print(line, flush=True)
     for measurement in (each for part in wanted for each in PARTS.get(part, ())):
-        print_rows(measurement, run, seconds, rounds, left_out)
-    for name, reason in left_out.items():
-        print(f"\n{name} is left out: {reason}")
+        print_rows(measurement, run, seconds, rounds, remarks)
+    for line in remarks.lines():
+        print(f"\n{line}")
 
 
 def smaller(measurement: Measurement, seconds: float | None, rounds: int | None) -> Workload:
@@ -375,16 +397,17 @@ def print_rows(
     run: Callable[[Measurement, float, int], Workload],
     seconds: float,
     rounds: int,
-    left_out: dict[str, str],
+    remarks: Remarks,
 ) -> None:
     known: dict[str, Any] = known_peers()
     here = {}
     for name in measurement.peers:
         if reason := known[name].missing():
-            left_out[known[name].name] = reason
+            remarks.left_out[known[name].name] = reason
         else:
             here[name] = known[name]
     result = measure(run(measurement, seconds, rounds), list(here.values()))
+    remarks.add(result)
     for row in rows(measurement, result, {name: side.name for name, side in here.items()}):
         print(row, flush=True)
 
