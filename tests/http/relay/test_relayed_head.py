@@ -79,4 +79,4 @@ def test_plain_writes_have_the_flags_of_the_lane(target: str, lines: tuple[str, 
     there = RelayedPlans(routes).plan(head_there(plan))
     assert there.flags == flags
     if flags is not None:
-        assert RelayedPlans(routes).plan(plain_head(plan, flags)).flags == flags
+        assert RelayedPlans(routes).plan(plain_head(plan.request.path, plan.principal, flags)).flags == flags

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from topics.http.access.principal import Principal
 from topics.http.handlers import record_endpoints
 from topics.http.lane.group_answers import STRICT, WITHOUT_SEQS
 from topics.http.plan.plan import Plan
@@ -16,11 +17,14 @@ _MEANT = STRICT | WITHOUT_SEQS
 
 
 class AskedTopic:
-    """Asks a core for plain writes."""
+    """Asks a core for plain writes. There may be hundreds of thousands, so each has no plan."""
 
-    def __init__(self, asked: AskedCore, plan: Plan) -> None:
+    __slots__ = ("_asked", "_heads", "_path", "_principal")
+
+    def __init__(self, asked: AskedCore, path: str, principal: Principal) -> None:
         self._asked = asked
-        self._plan = plan
+        self._path = path
+        self._principal = principal
         self._heads: dict[int, bytes] = {}
 
     def ask(
@@ -36,7 +40,7 @@ class AskedTopic:
         heads = self._heads
         for flag in set(flags):
             if flag not in heads:
-                heads[flag] = plain_head(self._plan, flag & _MEANT)
+                heads[flag] = plain_head(self._path, self._principal, flag & _MEANT)
         heads_of = [heads[flag] for flag in flags]
         return self._asked.ask_plain(heads_of, bodies, names, answers, at_once=at_once)
 
@@ -46,4 +50,4 @@ def asked_topic(asked: Sequence[AskedCore], plan: Plan) -> AskedTopic | None:
     route, core = plan.route, plan.core
     if core is None or not isinstance(route, RelayedRoute) or route.handler_there is not record_endpoints.write:
         return None
-    return AskedTopic(asked[core], plan)
+    return AskedTopic(asked[core], plan.request.path, plan.principal)

@@ -64,23 +64,19 @@ def head_there(plan: Plan) -> bytes:
     if not plan.head_there:
         headers = plan.request.headers
         fields = {name.decode(): headers[name] for name in FIELDS if name in headers}
-        plan.head_there = _encoded(plan, plan.query, fields)
+        plan.head_there = _encoded(plan.request.method, plan.request.path, plan.query, fields, plan.principal)
     return plan.head_there
 
 
-def plain_head(plan: Plan, flags: int) -> bytes:
-    """Return the head of a plain write to the topic of a plan, with its rights.
-
-    flags: `WITHOUT_SEQS` and `STRICT`.
-    """
+def plain_head(path: str, principal: Principal, flags: int) -> bytes:
+    """Return the head of a plain write. flags: `WITHOUT_SEQS` and `STRICT`."""
     query = {"return_seqs": "false"} if flags & WITHOUT_SEQS else {}
-    return _encoded(plan, query, {"prefer": _STRICT} if flags & STRICT else {})
+    return _encoded("POST", path, query, {"prefer": _STRICT} if flags & STRICT else {}, principal)
 
 
-def _encoded(plan: Plan, query: dict[str, str], fields: dict[str, bytes]) -> bytes:
-    request, principal = plan.request, plan.principal
+def _encoded(method: str, path: str, query: dict[str, str], fields: dict[str, bytes], principal: Principal) -> bytes:
     prefixes = [prefix.encode("utf-8", "surrogateescape") for prefix in principal.prefixes]
-    return _ENCODER.encode(_Head(request.method, request.path, query, fields, principal.scopes.value, prefixes))
+    return _ENCODER.encode(_Head(method, path, query, fields, principal.scopes.value, prefixes))
 
 
 class RelayedPlan(Plan):
