@@ -290,6 +290,28 @@ def test_an_answer_with_the_pattern_of_an_error_is_one_in_other_protocols_too() 
     assert figures.groups[0].errors == figures.groups[0].all_requests > 0
 
 
+def test_an_error_amid_a_batch_of_commands_is_one_of_the_answer() -> None:
+    """Only the first byte of what was received was looked at."""
+    batch = LoadMessage(b"".join(b"X" + LABEL + b"\n" for _ in range(3)))
+    group = LoadGroup("w", 1, (batch,), end=AnswerEnd.LINES, size=6, refused=b"-", most_requests=20)
+    for reply in (b"$3\r\nabc\r\n-ERR full\r\n$3\r\nabc\r\n", b"-ERR a\r\n-ERR b\r\n-ERR c\r\n"):
+        with scripted_server(lambda data, reply=reply: reply) as port:  # type: ignore[misc]
+            figures = run(port, group, seconds=60)
+        assert figures.groups[0].errors == figures.groups[0].all_requests == 20
+        assert "an answer that is an error: -ERR" in figures.error
+        assert not figures.acked.any()
+
+
+def test_a_piece_of_an_answer_may_begin_as_an_error_does() -> None:
+    """Each answer brings the end of its own text, and the beginning of the next one's, which a stream may cut so."""
+    texts = iter(range(10**9))
+    message = LoadMessage(b"X" + LABEL + b"\n")
+    group = LoadGroup("w", 1, (message,), end=AnswerEnd.LINES, size=2, refused=b"-", most_requests=20)
+    with scripted_server(lambda data: b"-1\r\n$3\r\n1" if next(texts) else b"$3\r\n1-1\r\n$3\r\n1") as port:
+        figures = run(port, group, seconds=60)
+    assert (figures.groups[0].errors, figures.groups[0].all_requests) == (0, 20)
+
+
 def test_a_pattern_ends_an_answer_wherever_the_stream_is_cut() -> None:
     """Each answer brings the end of its own text, and the beginning of the next one's."""
     texts = iter(range(10**9))

@@ -55,6 +55,7 @@ struct conn {
     uint64_t heard, heard_sum, wrote, wrote_sum;
     int64_t awaited;         /* number of the record that the answer has next, where its request asks for some; else -1 */
     int misread;             /* another one came */
+    int refused;             /* a line of the answer is an error */
 };
 
 /* The state of a run beside its plan. */
@@ -296,6 +297,7 @@ static int send_request(struct run *run, struct conn *c, uint64_t due)
     c->head_len = 0;
     c->left = group->end == TP_END_HTTP ? -1 : group->size;
     c->text_len = 0;
+    c->refused = 0;
     c->awaited = m->asks ? m->asks_from : -1;
     c->misread = 0;
     c->due = due;
@@ -450,6 +452,29 @@ static const char *hear(struct run *run, struct conn *c, const char *at, const c
     return end - at > 4 ? end - 4 : at;
 }
 
+/*
+ * Takes the lines of an answer, of which a reply for each label has its share: one that is an error
+ * is a line. begins: whether a line begins with the data. Returns the first error; NULL: none.
+ */
+static const char *take_lines(struct conn *c, const char *data, const char *end, int begins)
+{
+    const char *pattern = c->group->refused, *error = NULL;
+    size_t size = pattern ? strlen(pattern) : 0;
+    int64_t labels = c->messages[c->step].label_count, lines = c->group->size / (labels ? labels : 1);
+    while (data < end) {
+        if (size && begins && (size_t)(end - data) >= size && !memcmp(data, pattern, size)) {
+            if (!error) error = data;
+            c->refused = 1;
+            c->left -= lines - 1;
+        }
+        if (!(data = memchr(data, '\n', (size_t)(end - data)))) break;
+        data++;
+        begins = 1;
+        c->left--;
+    }
+    return error;
+}
+
 static int consume(struct run *run, struct conn *c, size_t len)
 {
     struct tp_load_group *group = c->group;
@@ -473,10 +498,12 @@ static int consume(struct run *run, struct conn *c, size_t len)
             if (answered(run, c, ANSWER_TAKEN, found, size)) return -1;
         }
     } else if (group->message_count) {
-        int refused = group->refused && len >= strlen(group->refused) && !memcmp(data, group->refused, strlen(group->refused));
+        const char *error = NULL;
         if (group->end == TP_END_BYTES) c->left -= (int64_t)len;
-        else for (size_t i = 0; i < len; i++) c->left -= data[i] == '\n';
-        if (c->busy && (c->left <= 0 || refused) && answered(run, c, refused ? ANSWER_REFUSED : ANSWER_TAKEN, data, len)) return -1;
+        else error = take_lines(c, data, end, data == begin || data[-1] == '\n');
+        if (!error) error = data;
+        if (c->busy && c->left <= 0 && answered(run, c, c->refused ? ANSWER_REFUSED : ANSWER_TAKEN, error, (size_t)(end - error)))
+            return -1;
     }
     c->carried = (size_t)(end - begin) < CARRY_ROOM ? (size_t)(end - begin) : CARRY_ROOM;
     memcpy(c->carry, end - c->carried, c->carried);

@@ -63,7 +63,7 @@ struct tp_load_group {
     int64_t opening_count;
     const char *ready;
     int64_t end, size;
-    const char *answer, *refused; /* refused: an answer that has this pattern is an error; NULL: none has */
+    const char *answer, *refused; /* refused: an answer with it (lines: a line that begins so) is an error; NULL: none */
     const char *ping, *pong;   /* what is received that asks for an answer, and that answer; NULL: nothing asks */
     int64_t channel;           /* what is written here is heard by the groups of the same channel */
     int64_t hears, hears_itself; /* labels that arrive are deliveries; of records of its own connection, too */
