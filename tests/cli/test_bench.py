@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import select
 import shlex
 import signal
 import subprocess
@@ -128,7 +129,7 @@ def test_a_signal_ends_a_run_with_its_server_and_its_directory(number: signal.Si
     words = [sys.executable, "-m", "topics", "bench", "run", str(mine), "--dir", str(data), "--out", str(tmp_path)]
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background jobs
     try:
-        process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     finally:
         signal.signal(signal.SIGINT, before)
     with process:
@@ -137,10 +138,32 @@ def test_a_signal_ends_a_run_with_its_server_and_its_directory(number: signal.Si
                 process.wait(0.02)
         programs = [number for number in os.listdir("/proc") if number.isdigit() and str(data) in command_of(number)]
         process.send_signal(number)
-        assert process.wait() == 128 + number
+        said = process.communicate()[1]
+        assert process.returncode == 128 + number
+        assert b"topics: mine was ended: 0 finished rounds are in no file" in said
     assert list(data.iterdir()) == []
     assert len(programs) == 2
     assert [number for number in programs if str(data) in command_of(number)] == []
+
+
+def test_a_program_ends_with_a_command_that_is_killed(tmp_path: Path) -> None:
+    """kill -9 of the command left `topics serve` running."""
+    script = (
+        "import sys\nfrom pathlib import Path\nfrom topics.bench.processes import start_process\n"
+        f"process = start_process(['sleep', '1000'], Path({str(tmp_path / 'log')!r}), 'sleep')\n"
+        "print(process.popen.pid, flush=True)\nsys.stdin.read()\n"
+    )
+    words = [sys.executable, "-c", script]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as command:
+        assert command.stdout is not None
+        program = os.pidfd_open(int(command.stdout.readline()))
+        try:
+            command.kill()
+            assert select.select([program], [], [], 120)[0], "it runs on"
+        finally:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(program, signal.SIGKILL)
+            os.close(program)
 
 
 def test_compare_returns_1_for_a_worse_figure_if_it_is_asked_to(tmp_path: Path) -> None:

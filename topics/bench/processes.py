@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from topics.bench.load._load import lib
 from topics.errors import TopicsError
 
 LOG_SHOWN = 800
@@ -86,14 +87,20 @@ class BenchProcess:
 def start_process(command: list[str], log: Path, name: str, env: Mapping[str, str] | None = None) -> BenchProcess:
     """Start a program that writes its output into a log.
 
-    It gets the environment without TOPICS_* variables, so that a run depends on what it records.
+    It gets the environment without TOPICS_* variables, so that a run depends on what it records. It
+    ends with the thread that starts it, so that nothing is left of a command that was killed.
     Raises: ProcessError if there is none of that name.
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
     with log.open("ab") as out:
         try:
             popen = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={**inherited, **(env or {})}
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                env={**inherited, **(env or {})},
+                preexec_fn=lib.tp_end_with_parent,  # noqa: PLW1509 - a system call, which takes no lock
             )
         except OSError as error:
             raise ProcessError(f"{command[0]}: {error.strerror}") from None

@@ -183,7 +183,13 @@ def _measured(
 
     console = _console()
     with LiveTable(console, workload.name) as table:
-        result = BenchRun(workload, sides, table, SystemClock(), directory or None, settings, left_out, url).run()
+        try:
+            result = BenchRun(workload, sides, table, SystemClock(), directory or None, settings, left_out, url).run()
+        except (KeyboardInterrupt, SystemExit):
+            print(
+                f"topics: {workload.name} was ended: {table.finished} finished rounds are in no file", file=sys.stderr
+            )
+            raise
     print_result(console, result)
     return result
 

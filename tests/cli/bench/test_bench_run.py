@@ -122,7 +122,7 @@ def test_the_time_for_which_a_server_had_no_core_is_measured_and_warned_of() -> 
 
 
 def test_the_time_without_a_core_is_that_of_all_threads() -> None:
-    """Of another process: threads of this one may end in between, with what they had waited."""
+    """It is that of another process: threads of this one may end in between, with what they had waited."""
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
         before, after = usage_of(process.pid), usage_of(process.pid)
         process.stdin.close() if process.stdin else None

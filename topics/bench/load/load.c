@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -785,6 +786,11 @@ int tp_load_run(struct tp_load *load)
     free(filled);
     free(conns);
     return run.failed ? -1 : 0;
+}
+
+void tp_end_with_parent(void)
+{
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
 }
 
 void tp_load_stop(struct tp_load *load)

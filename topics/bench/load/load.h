@@ -115,6 +115,9 @@ int tp_load_run(struct tp_load *load);
 /* Asks a run for its end, from another thread. */
 void tp_load_stop(struct tp_load *load);
 
+/* Lets this process end when its parent does, in whichever way: for a child before its exec. */
+void tp_end_with_parent(void);
+
 /* When request `number` of an open group is due. */
 uint64_t tp_due_ns(uint64_t start, uint64_t number, double rate);
 

@@ -51,6 +51,7 @@ class LiveTable:
         self._rows: dict[tuple[str, str], LiveRow] = {}
         self._current: LiveRow | None = None
         self._status = ""
+        self.finished = 0
         self._live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> LiveTable:
@@ -78,6 +79,7 @@ class LiveTable:
         if outcome is None:
             row.status = f"failed: {error}"
         else:
+            self.finished += 1
             self._add(row, outcome)
         self._show()
         if self._live is None:
