@@ -952,6 +952,20 @@ MUTANTS = (
         "tests/engine/delivery/test_cohort.py",
     ),
     _one(
+        "a part of another's read taken although records were deleted meanwhile",
+        "engine/read/shared_reads.py",
+        "topic.life is not Life.GONE and state[1:] == wanted.state[1:]",
+        "topic.life is not Life.GONE",
+        "tests/engine/read/test_read_turns.py",
+    ),
+    _one(
+        "a read of the disk for each of those who wait for the same records",
+        "engine/read/shared_reads.py",
+        "            return self._coming.get(key)  # if it waits for the disk\n",
+        "            return None\n",
+        "tests/engine/read/test_read_turns.py",
+    ),
+    _one(
         "a read that uses up no more than the bytes of its pass",
         "engine/shared/read_turns.py",
         "max(min(self._left, 0), -_DEBT_PASSES * self._budget) + self._budget",

@@ -175,6 +175,59 @@ def test_long_polls_that_leave_out_their_own_share_the_bytes_in_later_passes(mon
     assert {id(answer.get().records) for answer in waiting[:-4]} == {id(waiting[0].get().records)}
 
 
+@pytest.mark.parametrize("names", [1, 5, 999])
+def test_long_polls_with_names_of_their_own_wait_for_one_read_of_the_disk(names: int) -> None:
+    """Each read 8 MB of its own until the first had come, and searched them for each of its names: 4 ms."""
+    h = Harness(pass_read_bytes=30_000)
+    h.append("first")
+    h.store.reader.slow = True
+    waiting = [h.start_diff(1, wait_ms=1000, nodes=[b"%d-%d" % (at, n) for n in range(names)]) for at in range(40)]
+    h.append("y" * 3_000, record_node="other")
+    for _ in range(100):
+        h.engine.flush()
+    assert not any(answer.given for answer in waiting)
+    assert len(h.store.reader.held) == 1
+    h.cancel()
+    h.store.reader.release()
+    for _ in range(400):
+        h.engine.flush()
+    assert [answer.given for answer in waiting] == [True] * 39 + [False]
+    assert len({id(answer.get().records) for answer in waiting[:-1]}) == 1
+    assert not h.store.reader.held
+
+
+def test_who_waits_for_the_read_of_others_gets_no_record_that_is_deleted_meanwhile() -> None:
+    h = Harness(pass_read_bytes=20_000)
+    h.append("first")
+    h.store.reader.slow = True
+    waiting = [h.start_diff(1, wait_ms=1000, nodes=[b"n%d" % at]) for at in range(8)]
+    h.append("second", "y" * 9_000)
+    for _ in range(40):
+        h.engine.flush()
+    assert len(h.store.reader.held) == 1
+    h.store.reader.release()
+    assert not waiting[-1].given, "its turn has not come"
+    h.store.reader.slow = False
+    h.delete(3)
+    for _ in range(40):
+        h.engine.flush()
+    assert waiting[-1].get().count == 1
+
+
+def test_who_leaves_out_the_node_of_a_record_reads_by_itself() -> None:
+    h = Harness()
+    h.append("first")
+    h.store.reader.slow = True
+    waiting = [h.start_diff(1, wait_ms=1000, nodes=[b"n%d" % at, b"a", b"b", b"c", b"d"]) for at in range(8)]
+    mine = h.start_diff(1, wait_ms=1000, nodes=[b"writer", b"a", b"b", b"c", b"d"])
+    h.append("second", record_node="writer")
+    while h.store.reader.held:
+        h.store.reader.release()
+        h.engine.flush()
+    assert all(answer.get().count == 1 for answer in waiting)
+    assert not mine.given
+
+
 @pytest.mark.parametrize("names", [1, 999])
 def test_long_polls_that_one_write_wakes_look_in_several_passes(names: int) -> None:
     """800 of them with 999 nodes each took one pass of 66 ms."""

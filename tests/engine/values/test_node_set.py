@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from topics.engine.values.node_set import NO_NODES, node_count, node_names, node_set
+from topics.engine.values.node_set import NO_NODES, has_node, node_count, node_names, node_set
 from topics.store.format import codec
 from topics.store.format.rows import RowRecord, pack_rows
 from topics.store.read.render_json import JsonRenderer
@@ -24,6 +24,13 @@ def test_a_set_has_its_names_once_each_by_length_and_then_by_bytes(names: list[b
     assert node_count(nodes) == len(set(names))
     assert bool(nodes) == bool(names)
     assert nodes == node_set(reversed(names))
+
+
+@given(NAMES, st.binary(max_size=3))
+def test_a_name_is_found_in_the_set_if_it_is_there(names: list[bytes], other: bytes) -> None:
+    nodes = node_set(names)
+    assert all(has_node(nodes, name) for name in names)
+    assert has_node(nodes, other) == (other in names)
 
 
 def test_no_names_are_no_bytes_and_an_empty_name_is_one() -> None:

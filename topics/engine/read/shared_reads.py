@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from topics.engine.read.read_pass import ReadCore, ReadPass
 from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.state.topic import Life, Topic
-from topics.engine.values.node_set import NO_NODES, node_count, node_names
+from topics.engine.values.node_set import NO_NODES, has_node, node_count, node_names
 from topics.engine.values.results import DiffQuery, DiffResult, Done
 from topics.engine.write.retention import is_expired
 from topics.errors import TopicsError
@@ -19,9 +20,14 @@ State = tuple[object, ...]
 PlainRead = Callable[[Topic, DiffQuery], DiffResult | None]
 
 _MANY_WAITERS = 4
-"""Number of waiters from which one read without a node filter serves those with one."""
-_FEW_NODES = 4
-"""Most nodes of a filter, for each of which the records are searched."""
+"""Number of waiters from which one read without a node filter is made for those with one.
+
+Reads that wait for their turn count, because those that this topic has woken wait for it no longer.
+"""
+_FEW_NODES, _MOST_PRESENT = 4, 16
+"""Most nodes of a filter whose records are cut out of a result, and of a result that is searched
+for those of a filter.
+"""
 _PLAIN_NODE = re.compile(rb"[A-Za-z0-9._:@/ -]*")
 """Node names that JSON does not escape."""
 _BYTES_A_READ, _NAMES_BYTES = 12_288, 16
@@ -49,16 +55,21 @@ class SharedReads:
         self._plain = plain
         self._results: dict[tuple[object, ...], DiffResult] = {}
         self._derived: dict[tuple[int, Hashable], tuple[DiffResult, Any]] = {}
+        self._nodes: dict[int, tuple[DiffResult, frozenset[bytes] | None]] = {}
+        """The nodes in results, which stay as long as these."""
+        self._coming: dict[tuple[object, ...], ReadForMany] = {}
+        """Reads that wait for the disk, by their keys."""
 
     @property
     def turns(self) -> ReadTurns:
         """The budget of the pass, of which each read takes its part."""
         return self._core.turns
 
-    def read(self, topic: Topic, query: DiffQuery, done: Done[DiffResult], seen: int = 0) -> ReadPass | None:
+    def read(
+        self, topic: Topic, query: DiffQuery, done: Done[DiffResult], seen: int = 0
+    ) -> ReadPass | PartOfRead | None:
         """Read as `ReadPass`. Return None if `done` was called with a shared result."""
-        # A read sees changes of a topic only if one of these values changes.
-        state = (topic.head, topic.index.deaths, topic.floors.lost, topic.config.dedupe_node)
+        state = self.state_of(topic)
         key = (topic, query, *state)
         found = self._results.get(key)
         if topic.life is Life.GONE or is_expired(topic, self._core.clock.now_ms()):
@@ -68,15 +79,24 @@ class SharedReads:
             self._core.turns.spend(found.held_bytes)
         else:
             found = self._plain(topic, query)
-            if found is None and _may_share(topic, query, len(self._core.turns)):
-                found = self._from_unfiltered(topic, query, state)
-                if found is not None:
-                    self._core.turns.spend(found.held_bytes)
+            if found is None and _may_share(topic, query):
+                part = self._from_unfiltered(topic, query, state)
+                if isinstance(part, ReadForMany):
+                    return part.enter(PartOfRead(self, FilteredRead(topic, query, done, seen, state)))
+                if part is not None:
+                    self._core.turns.spend(part.held_bytes)
+                found = part
             if found is not None:
                 self._results[key] = found
         if found is not None:
             done(found)
             return None
+        return self.read_own(FilteredRead(topic, query, done, seen, state))
+
+    def read_own(self, wanted: FilteredRead) -> ReadPass:
+        """Read for one reader; keep the result for others that ask for the same."""
+        topic, query, done, seen, state = wanted
+        key = (topic, query, *state)
 
         def keep(result: DiffResult | TopicsError) -> None:
             self._keep(key, state, result)
@@ -86,6 +106,11 @@ class SharedReads:
         reading = ReadPass(self._core, topic, query, keep, seen)
         reading.begin()
         return reading
+
+    @staticmethod
+    def state_of(topic: Topic) -> tuple[int, int, int, bool]:
+        """Return values of which one changes if a read would see a change of the topic."""
+        return topic.head, topic.index.deaths, topic.floors.lost, topic.config.dedupe_node
 
     def read_apart(self, topic: Topic, query: DiffQuery) -> DiffResult | None:
         """Return the result of a read that no other reader shares; None if it is not plain."""
@@ -97,28 +122,62 @@ class SharedReads:
         if isinstance(result, DiffResult) and result.head_seq == state[0]:
             self._results[key] = result
 
-    def _from_unfiltered(self, topic: Topic, query: DiffQuery, state: State) -> DiffResult | None:
+    def _from_unfiltered(self, topic: Topic, query: DiffQuery, state: State) -> DiffResult | ReadForMany | None:
         """Return the result for a node filter, cut from the one without it; or None."""
         plain = query._replace(nodes=NO_NODES)
         key = (topic, plain, *state)
         found = self._results.get(key)
         if found is not None:
             self._results[key] = self._results.pop(key)
-        else:
-            ReadPass(self._core, topic, plain, lambda result: self._keep(key, state, result)).begin()
-            found = self._results.get(key)  # None if it waits for the disk
-        if found is None or not topic.config.dedupe_node:
+        elif key not in self._coming:
+            if len(topic.waiters) + len(self._core.turns) < _MANY_WAITERS:
+                return None
+            self._coming[key] = coming = ReadForMany(self._core.turns)
+
+            def keep(result: DiffResult | TopicsError) -> None:
+                self._coming.pop(key, None)
+                self._keep(key, state, result)
+                coming.end(result)
+
+            ReadPass(self._core, topic, plain, keep).begin()
+            found = self._results.get(key)
+        if found is None:
+            return self._coming.get(key)  # if it waits for the disk
+        return self.cut(topic, query, found)
+
+    def cut(self, topic: Topic, query: DiffQuery, found: DiffResult) -> DiffResult | None:
+        """Return the result for a node filter, cut from the one without it; or None."""
+        if not topic.config.dedupe_node:
             return found
-        nodes = node_names(query.nodes)
-        if not all(map(_PLAIN_NODE.fullmatch, nodes)):
-            return None
-        if not any(_NODE + node + b'"' in found.records for node in nodes):
+        present = self._nodes_of(found)
+        if node_count(query.nodes) > _FEW_NODES:
+            if present is None or not all(map(_PLAIN_NODE.fullmatch, present)):
+                return None
+            is_any, nodes = any(has_node(query.nodes, node) for node in present), None
+        else:
+            nodes = node_names(query.nodes)
+            if not all(map(_PLAIN_NODE.fullmatch, nodes)):
+                return None
+            if present is None:
+                is_any = any(_NODE + node + b'"' in found.records for node in nodes)
+            else:
+                is_any = not present.isdisjoint(nodes)
+        if not is_any:
             # If it met its budget of bytes, left-out records may have used some of it (R-NODE-3).
             return found if found.caught_up or found.count == query.limit else None
+        if nodes is None:
+            return None
         result = found
         rows = self.derive(result, "rows", lambda: _rows(result))
         # If it ended before the head, it might have read further instead of the left-out records.
         return _without(result, rows, nodes) if rows is not None and result.caught_up else None
+
+    def _nodes_of(self, result: DiffResult) -> frozenset[bytes] | None:
+        """Return the nodes of a result's records, as JSON spells them; None: too many."""
+        held = self._nodes.get(id(result))
+        if held is None:
+            held = self._nodes[id(result)] = result, _nodes_in(result.records)
+        return held[1]
 
     def derive(self, result: DiffResult, kind: Hashable, make: Callable[[], T]) -> T:
         """Return `make()`, called once for a result and a kind in this pass."""
@@ -137,22 +196,97 @@ class SharedReads:
             room -= result.held_bytes
             if number and (room < 0 or number >= _KEPT_RESULTS):
                 del self._results[key]
+        if self._nodes:
+            kept = set(map(id, self._results.values()))
+            self._nodes = {number: held for number, held in self._nodes.items() if number in kept}
 
     def clear(self) -> None:
         if self._results or self._derived:
             self._results.clear()
             self._derived.clear()
+            self._nodes.clear()
 
 
-def _may_share(topic: Topic, query: DiffQuery, queued: int) -> bool:
-    """Return whether a reader with a node filter is near the head, as others probably are.
+class FilteredRead(NamedTuple):
+    """A read with a node filter, and the state of its topic when it was asked for."""
 
-    queued: reads that wait for their turn; those that this topic has woken wait for it no longer.
-    """
+    topic: Topic
+    query: DiffQuery
+    done: Done[DiffResult]
+    seen: int
+    state: State
+
+
+class PartOfRead:
+    """A reader with a node filter, which waits for a read without one."""
+
+    __slots__ = ("_done", "_reading", "_reads", "_wanted", "from_seq")
+
+    def __init__(self, reads: SharedReads, wanted: FilteredRead) -> None:
+        self._reads = reads
+        self._wanted = wanted
+        self._done: Done[DiffResult] | None = wanted.done
+        self._reading: ReadPass | None = None
+        self.from_seq = wanted.query.from_seq
+
+    def cancel(self) -> None:
+        """Give up the result."""
+        self._done = None
+        if self._reading is not None:
+            self._reading.cancel()
+
+    def take(self, result: DiffResult | TopicsError) -> None:
+        """Take a part of the other's result, unless records were deleted or lost meanwhile."""
+        wanted, done, reads = self._wanted, self._done, self._reads
+        if done is None:
+            return
+        topic, state, found = wanted.topic, reads.state_of(wanted.topic), None
+        if isinstance(result, DiffResult) and topic.life is not Life.GONE and state[1:] == wanted.state[1:]:
+            found = reads.cut(topic, wanted.query, result)
+        if found is None:
+            self._reading = reads.read_own(wanted._replace(state=state))
+        else:
+            reads.turns.spend(found.held_bytes)
+            done(found)
+
+
+class ReadForMany:
+    """A read that waits for the disk, and the readers that wait for it."""
+
+    __slots__ = ("_turns", "places")
+
+    def __init__(self, turns: ReadTurns) -> None:
+        self._turns = turns
+        self.places: list[PartOfRead] = []
+
+    def enter(self, place: PartOfRead) -> PartOfRead:
+        self.places.append(place)
+        return place
+
+    def end(self, result: DiffResult | TopicsError) -> None:
+        for place in self.places:
+            self._turns.take(partial(place.take, result))
+
+
+def _may_share(topic: Topic, query: DiffQuery) -> bool:
+    """Return whether a reader with a node filter is near the head, as others probably are."""
     if query.bytes_apart or query.only_nodes or query.match is not None:
         return False  # the payloads would have to be cut, too; most records would be
-    is_near = 0 <= topic.head - query.from_seq <= query.limit
-    return is_near and 0 < node_count(query.nodes) <= _FEW_NODES and len(topic.waiters) + queued >= _MANY_WAITERS
+    return 0 <= topic.head - query.from_seq <= query.limit and node_count(query.nodes) > 0
+
+
+def _nodes_in(records: bytes) -> frozenset[bytes] | None:
+    """Return the nodes of rendered records, and what looks like one; None: more than a few."""
+    nodes: set[bytes] = set()
+    at = records.find(_NODE)
+    while at >= 0:
+        begin = at + len(_NODE)
+        end = records.index(b'"', begin)
+        nodes.add(records[begin:end])
+        if len(nodes) > _MOST_PRESENT:
+            return None
+        at = records.find(_NODE, end)
+    return frozenset(nodes)
 
 
 def _rows(result: DiffResult) -> list[tuple[bytes, bytes]] | None:

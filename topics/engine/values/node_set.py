@@ -40,3 +40,22 @@ def node_names(nodes: NodeSet) -> tuple[bytes, ...]:
     names = 4 + 4 * count
     at = [names, *(names + end for end in struct.unpack_from(f"<{count}I", nodes, 4))] if count else []
     return tuple(nodes[start:end] for start, end in pairwise(at))
+
+
+def has_node(nodes: NodeSet, name: bytes) -> bool:
+    """Return whether a name is in the set, by bisection."""
+    low, count = 0, node_count(nodes)
+    high, names = count, 4 + 4 * count
+    size = len(name)
+    while low < high:
+        middle = (low + high) // 2
+        begin = int.from_bytes(nodes[4 * middle : 4 * middle + 4], "little") if middle else 0
+        end = int.from_bytes(nodes[4 * middle + 4 : 4 * middle + 8], "little")
+        found = end - begin, nodes[names + begin : names + end]
+        if found == (size, name):
+            return True
+        if found < (size, name):
+            low = middle + 1
+        else:
+            high = middle
+    return False
