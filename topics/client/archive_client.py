@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
@@ -14,6 +13,33 @@ from topics.client.refusal import refusal_of
 from topics.client.sockets import Sockets
 from topics.common.values.archive_state import ArchivedEnd, ArchiveState
 from topics.errors import NoAnswerError
+
+
+class _StatedShard(msgspec.Struct):
+    file: int
+    bytes: int
+    batch: int
+
+
+class _StatedHole(msgspec.Struct):
+    from_ms: int
+    to_ms: int | None
+
+
+class _StatedArchive(msgspec.Struct):
+    timeline: str
+    now_ms: int
+    upto_ms: int
+    shards: dict[int, _StatedShard]
+    holes: list[_StatedHole]
+    bases: tuple[str, ...]
+
+
+class _ArchiveAnswer(msgspec.Struct):
+    archive: _StatedArchive
+
+
+_decoder = msgspec.json.Decoder(_ArchiveAnswer)
 
 
 class ArchiveClient:
@@ -46,17 +72,17 @@ class ArchiveClient:
         stated = f"?{urlencode({'mirror': self._mirror, 'upto_ms': upto_ms})}" if self._mirror else ""
         body = self._ask(f"/v0/archive{stated}")
         try:
-            raw: dict[str, Any] = msgspec.json.decode(body)["archive"]
-            return ArchiveState(
-                timeline=raw["timeline"],
-                now_ms=raw["now_ms"],
-                upto_ms=raw["upto_ms"],
-                shards={int(shard): ArchivedEnd(**end) for shard, end in raw["shards"].items()},
-                holes=tuple((hole["from_ms"], hole["to_ms"]) for hole in raw["holes"]),
-                bases=tuple(raw["bases"]),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            found = _decoder.decode(body).archive
+        except msgspec.DecodeError as error:
             raise NoAnswerError(f"{self._address.url} answered what no topics server says: {error}") from None
+        return ArchiveState(
+            timeline=found.timeline,
+            now_ms=found.now_ms,
+            upto_ms=found.upto_ms,
+            shards={shard: ArchivedEnd(end.file, end.bytes, end.batch) for shard, end in found.shards.items()},
+            holes=tuple((hole.from_ms, hole.to_ms) for hole in found.holes),
+            bases=found.bases,
+        )
 
     def piece(self, timeline: str, path: str, offset: int, most: int) -> bytes:
         """Return bytes of a file.

@@ -57,9 +57,28 @@ def test_a_server_that_recovers_is_no_refusal() -> None:
         client.close()
 
 
-def test_an_answer_of_another_program_names_the_url() -> None:
-    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}"
-    with answering(head, then_closes=True) as url:
+STATE = (
+    b'{"timeline":"t","now_ms":1,"upto_ms":1,"shards":{"0":{"file":1,"bytes":1,"batch":1}},"holes":[],"bases":["b"]}'
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (STATE, b"{}"),
+        (b'"t"', b"null"),
+        (b'"upto_ms":1', b'"upto_ms":"1"'),
+        (b'"0"', b'"a"'),
+        (b'"bytes":1', b'"bytes":[]'),
+        (b"[]", b'[{"from_ms":1,"to_ms":[]}]'),
+        (b'["b"]', b"[1]"),
+    ],
+)
+def test_an_answer_of_another_program_names_the_url(old: bytes, new: bytes) -> None:
+    """A value of another type ended a mirror with a trace."""
+    body = b'{"archive":%s}' % STATE.replace(old, new)
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+    with answering(head + body, then_closes=True) as url:
         client = ArchiveClient(url, None, quiet_seconds=5)
         with pytest.raises(NoAnswerError, match=f"{url} answered what no topics server says"):
             client.state()
