@@ -391,7 +391,9 @@ def test_a_core_that_stands_still_is_given_up_and_asked_again_once_it_is_back(mo
     assert [data for _, data in world.records(far)] in ([2], [1, 2])
 
 
-def test_requests_for_a_core_that_has_stopped_are_refused_by_the_other_one() -> None:
+def test_requests_for_a_core_that_has_stopped_are_refused_by_the_other_one_which_logs_it_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     world = Relayed(6)
     tcp, topic = world.connect(0), world.topic_of(1, "t")
     assert world.ask(tcp, write(topic, 0)).status == 201
@@ -402,6 +404,7 @@ def test_requests_for_a_core_that_has_stopped_are_refused_by_the_other_one() -> 
     world.servers[1] = world.servers[0]
     for number in range(2, 4):
         assert world.ask(tcp, write(topic, number)).code == "not_ready"
+    assert sum("core 1 cannot be asked" in message for message in caplog.messages) == 1
 
 
 def test_metrics_count_each_answer_once_and_what_passes_between_the_cores() -> None:

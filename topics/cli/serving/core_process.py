@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from collections.abc import Sequence
 
-import msgspec
-
 from topics.cli.exit_codes import REFUSED, report
 from topics.cli.output.log_lines import log_to_stderr
-from topics.config import Config
 from topics.errors import TopicsError
+from topics.server.cores.settings_file import read_settings
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -21,8 +18,7 @@ def main(arguments: Sequence[str]) -> int:
     arguments: its number, and the descriptors of `serve_core` and of a file with the settings.
     """
     core, life, settings = map(int, arguments)
-    config = msgspec.json.decode(os.pread(settings, os.fstat(settings).st_size, 0), type=Config)
-    os.close(settings)
+    config = read_settings(settings)
     log_to_stderr(config.log_level, config.log_format, f"core {core}")
     gc.disable()  # none of the modules that load is garbage; the server enables it
     from topics.server.processes.serve_core import serve_core  # noqa: PLC0415

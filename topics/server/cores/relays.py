@@ -50,6 +50,8 @@ class Relays:
         self._plans = RelayedPlans(service.routes)
         self._routes: dict[Route, RelayedRoute] = {}
         self._due: dict[Callable[[], None], None] = {}
+        self._away: set[int] = set()
+        """Cores that could not be asked the last time, which was logged."""
         self._is_flushing = False
         """Whether a pass is ending. What is noted before comes with it."""
         self.asking = _PairHandler(lambda _conn: None, self._answer_single)
@@ -88,8 +90,11 @@ class Relays:
         try:
             conn = self._loop.open_pair(self._mailboxes[number], self._core, self.asking)
         except OSError as error:
-            _log.warning("core %d cannot be asked: %s", number, os.strerror(error.errno or 0))
+            if number not in self._away:
+                self._away.add(number)
+                _log.warning("core %d cannot be asked: %s", number, os.strerror(error.errno or 0))
             return None
+        self._away.discard(number)
         conn.state = self.asked[number]
         return conn
 

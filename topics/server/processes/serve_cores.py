@@ -14,8 +14,6 @@ import sys
 from dataclasses import replace
 from functools import partial
 
-import msgspec
-
 from topics import __version__
 from topics.clock import SystemClock
 from topics.config import Config
@@ -26,6 +24,7 @@ from topics.loop.loop import Loop
 from topics.loop.signals import install_signal_handlers
 from topics.server.access_log_file import STANDARD_OUTPUT, check_access_log
 from topics.server.cores.core_processes import ChildProcesses, CoreProgram
+from topics.server.cores.settings_file import write_settings
 from topics.server.cores.supervisor import Supervisor
 from topics.server.gate import ServerState
 from topics.server.heap import tend_heap
@@ -112,7 +111,7 @@ class CoresProcess:
         self._config = config
         self._program = program
         self._port_fd, self._address = loop.ring.bind_port(config.host, config.port)
-        self._settings_fd = _file_of(replace(config, port=self._address[1], port_file=""))
+        self._settings_fd = write_settings(replace(config, port=self._address[1], port_file=""))
         self._processes = ChildProcesses(self._program_of, self._on_exit)
         self._codes: list[int] = []
         self._supervisor = Supervisor(loop, self._processes, cores, watchdog_ns=WATCHDOG_NS, on_end=self._codes.append)
@@ -228,14 +227,3 @@ class CoresProcess:
             _log.info("all cores are ready, after %d ms", took_ms)
         if self._reports is not None:
             self._reports.look()
-
-
-def _file_of(config: Config) -> int:
-    """Return the descriptor of a file without a name that has the settings, keys among them.
-
-    Each life of a core reads the same ones, whatever became of the files that they are from.
-    """
-    fd = os.memfd_create("topics-settings")
-    os.write(fd, msgspec.json.encode(config))
-    os.set_inheritable(fd, True)
-    return fd
