@@ -95,6 +95,14 @@ def test_ticks_are_round_values_within_the_axis() -> None:
     assert ticks_of(1, 1000, log=True) == [1, 10, 100, 1000]
 
 
+def test_no_tick_is_written_over_another() -> None:
+    """0 % and 50 % were one over the other."""
+    ticks = [(1.0, "0 %"), (2.0, "50 %"), (10.0, "90 %"), (1e9, "99.9999 %")]
+    line = ChartLine("l", [(1.0, 1.0), (1e9, 2.0)], 0)
+    chart = line_chart("x", Axis("a", log=True, ticks=ticks), Axis("b"), [line])
+    assert [text for _, text in ticks if f">{text}<" in chart] == ["0 %", "90 %", "99.9999 %"]
+
+
 def test_long_lines_are_thinned_and_keep_their_peaks() -> None:
     points = [(float(at), 5.0 if at == 777 else 1.0) for at in range(2000)]
     few = thinned(points, 100)

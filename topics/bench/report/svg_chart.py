@@ -12,6 +12,8 @@ from topics.bench.results.figure_text import short
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 62, 24, 14, 40
 COLORS = 8
+TICK_WIDTH = 7
+"""Of a character of a tick, at least."""
 POINTS_MAX = 400
 Point = tuple[float, float]
 
@@ -114,9 +116,14 @@ def _grid(x: Axis, across: _Scale, y: Axis, up: _Scale) -> list[str]:
             f'<text class="tick" x="{left - 6}" y="{at + 4:.1f}" text-anchor="end">{escape(y.text(value))}</text>'
         )
     ticks = x.ticks or [(value, x.text(value)) for value in ticks_of(across.low, across.high, log=x.log)]
+    taken = -math.inf
     for value, text in ticks:
         at = across.at(value)
+        half = len(text) * TICK_WIDTH / 2
         parts.append(f'<line class="grid" x1="{at:.1f}" y1="{TOP}" x2="{at:.1f}" y2="{bottom}"/>')
+        if at - half < taken:  # it would be written over the one before
+            continue
+        taken = at + half
         parts.append(f'<text class="tick" x="{at:.1f}" y="{bottom + 16}" text-anchor="middle">{escape(text)}</text>')
     parts.append(
         f'<text class="axis" x="{(left + right) / 2}" y="{HEIGHT - 6}" text-anchor="middle">{escape(x.title)}</text>'
