@@ -79,6 +79,7 @@ def run(  # noqa: PLR0917 - typer makes options of them
     Exit code 0: every check holds; 1: one failed; 2: the command could not begin.
     """
     from topics.bench.bench_run import with_run  # noqa: PLC0415 - `topics --help` should not load it
+    from topics.bench.peers.known_peers import AUTO, NONE  # noqa: PLC0415
     from topics.bench.result_files import check_writable  # noqa: PLC0415
     from topics.bench.topics_server.topics_target import TopicsTarget  # noqa: PLC0415
     from topics.bench.workload_files import find_workload  # noqa: PLC0415
@@ -97,6 +98,8 @@ def run(  # noqa: PLR0917 - typer makes options of them
         for workload, (sides, _) in zip(workloads, chosen, strict=True):
             if all(reasons := [sides[0].refuses(case) for case in workload.cases()]):
                 raise UsageError(f"{workload.name}: {reasons[0]}")
+        if peers not in (AUTO, NONE):
+            _check_named_peers(workloads, [sides[1:] for sides, _ in chosen])
         if url:
             with closing(TopicsTarget.of_url(url, key)) as target:
                 target.raw("GET", "/v0/topics?page_size=1")
@@ -172,6 +175,15 @@ def _sides(
 
     others, left_out = chosen_peers(workload, peers)
     return [own_side(workload, url, key, settings), *others], left_out
+
+
+def _check_named_peers(workloads: list[Workload], peers: list[list[Side]]) -> None:
+    """Raises: UsageError for a peer that has no equivalent of any case, and would not be measured."""
+    for named in zip(*peers, strict=True):
+        each = zip(workloads, named, strict=True)
+        reasons = [side.refuses(case) for workload, side in each for case in workload.cases()]
+        if all(reasons):
+            raise UsageError(f"--peers names {named[0].name}: {reasons[0]}: leave it out")
 
 
 def _measured(

@@ -54,6 +54,8 @@ def chosen_peers(workload: Workload, names: str) -> tuple[list[Side], list[str]]
     if names == NONE:
         return [], []
     wanted = workload.peers if names == AUTO else tuple(filter(None, names.split(",")))
+    if not wanted and names != AUTO:
+        raise UsageError(f"--peers is {names!r}: it names no peer: use one of {', '.join(known)}, auto or none")
     if twice := [name for at, name in enumerate(wanted) if name in wanted[:at]]:
         raise UsageError(f"--peers is {names!r}: it has {twice[0]} twice: name each peer once")
     chosen: list[Side] = []
