@@ -178,7 +178,7 @@ def _sides(
 
 
 def _check_named_peers(workloads: list[Workload], peers: list[list[Side]]) -> None:
-    """Raises: UsageError for a peer that has no equivalent of any case, and would not be measured."""
+    """Raises: UsageError for a peer that has no equivalent of any case."""
     for named in zip(*peers, strict=True):
         each = zip(workloads, named, strict=True)
         reasons = [side.refuses(case) for workload, side in each for case in workload.cases()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import subprocess
 import time
 from dataclasses import replace
@@ -250,6 +251,8 @@ def test_a_run_of_mixed_loads_measures_each_and_reads_everything_back(tmp_path: 
     workload = parse_workload(MIXED.replace('[[load]]\nkind = "poll"\nrate = 100\n', ""), "mixed")
     result = run(workload, [own_side(workload, "", "", VERIFY)], tmp_path)
     assert result.failures() == []
+    (side,) = result.document["sides"]
+    assert re.fullmatch(r"topics [0-9.]+, io (portable|uring, spin_us auto)", side["version"])
     loads = result.document["cases"][0]["sides"][0]["rounds"][0]["loads"]
     assert loads["write"]["latencies"]["answer"]["count"] == 120
     assert loads["batches"]["latencies"]["answer"]["count"] == 20

@@ -13,7 +13,7 @@ WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 62, 24, 14, 40
 COLORS = 8
 TICK_WIDTH = 7
-"""Of a character of a tick, at least."""
+"""The most that a character of a tick takes."""
 POINTS_MAX = 400
 Point = tuple[float, float]
 

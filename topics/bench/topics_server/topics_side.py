@@ -23,6 +23,7 @@ from topics.clock import SystemClock
 
 READY_SECONDS = 600
 CREATORS, CREATE_SECONDS = 64, 600
+POLLING_ENGINE, _SPIN = "uring", "TOPICS_SPIN_US"
 STARTS = 3
 """Starts on an empty directory, whose median is subtracted from one with records."""
 
@@ -37,6 +38,8 @@ class TopicsSide:
         self.key = key
         self.settings = settings or {}
         self._clock = SystemClock()
+        self._engine = ""
+        """The engine that the last server used, and its polling; known after a round."""
 
     def missing(self) -> str:
         return ""
@@ -49,7 +52,8 @@ class TopicsSide:
         return ""
 
     def version(self) -> str:
-        return f"topics {__version__}" + (f" at {self.url}" if self.url else "")
+        at = f" at {self.url}" if self.url else ""
+        return ", ".join(filter(None, (f"topics {__version__}{at}", self._engine)))
 
     def measure(self, case: Case, scratch: Path, progress: Progress) -> RoundOutcome:
         if "restart" in case.workload.kinds:
@@ -69,6 +73,7 @@ class TopicsSide:
         workload = case.workload
         loads = TopicsLoads(workload, target, topic)
         _prepare(workload, target, loads)
+        self._engine = self._shown_engine(workload, target)
         before = process.usage().rss_bytes if process else None
         stored = target.heads(f"{topic}-") if _has_many(workload) else 0
         groups = loads.groups()
@@ -89,6 +94,11 @@ class TopicsSide:
         destinations = [loads.destination(number) for number in range(workload.destinations)]
         outcome.checks += stored_checks(workload, target, topic, figures, destinations, stored=stored)
         return outcome
+
+    def _shown_engine(self, workload: Workload, target: TopicsTarget) -> str:
+        name = target.engine()
+        polls = {**workload.server, **self.settings}.get(_SPIN, "auto")
+        return f"io {name}, spin_us {polls}" if name == POLLING_ENGINE and not self.url else name and f"io {name}"
 
     @contextmanager
     def _target(self, workload: Workload, scratch: Path) -> Iterator[tuple[TopicsTarget, BenchProcess | None]]:

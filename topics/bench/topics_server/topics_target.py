@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 from collections.abc import Collection
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from topics.errors import TopicsError, UsageError
 PAGE = 1000
 FILL_BATCH = 1000
 TIMEOUT_SECONDS = 120
+_ENGINE = re.compile(rb'topics_build_info\{[^}]*io="(\w+)"')
 
 
 class BenchTargetError(TopicsError):
@@ -87,6 +89,14 @@ class TopicsTarget:
         except BenchTargetError:
             return False
         return True
+
+    def engine(self) -> str:
+        """Return the engine of its I/O, by its metrics; empty where it shows none."""
+        try:
+            found = _ENGINE.search(self.raw("GET", "/v0/metrics"))
+        except BenchTargetError:
+            return ""
+        return found[1].decode() if found else ""
 
     def fill(self, topic: str, records: int, size: int) -> None:
         """Write records with the numbers from 0 on."""
