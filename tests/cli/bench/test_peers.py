@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from topics.bench.bench_run import with_run
+from topics.bench.load.load_plan import numbered_json
 from topics.bench.outcome import RoundOutcome
-from topics.bench.peers import in_process
+from topics.bench.peers import in_process, stores_in_process
 from topics.bench.peers import known_peers as known
 from topics.bench.peers.in_process import Calls, InProcessSide
 from topics.bench.peers.known_peers import AUTO, NONE, chosen_peers, known_peers
@@ -163,6 +165,30 @@ def test_a_store_in_this_process_is_measured_and_its_records_are_counted(side: S
     (load,) = outcome.loads
     assert load.records == 3 * load.requests == 3 * load.latencies["answer"].total > 0
     assert not outcome.failed
+
+
+def test_the_floor_of_a_commit_is_the_quicker_of_two_ways(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server writes past the page cache with RWF_DSYNC, and its floor was a write and fdatasync."""
+    now = [0]
+
+    def takes(ns: int) -> Callable[[], None]:
+        return lambda: now.__setitem__(0, now[0] + ns)
+
+    def fails() -> None:
+        raise OSError(errno.EINVAL, "no O_DIRECT")
+
+    assert stores_in_process.quicker([takes(5), takes(3)], lambda: now[0]) == 1
+    assert stores_in_process.quicker([takes(3), takes(5)], lambda: now[0]) == 0
+    assert stores_in_process.quicker([takes(3), fails], lambda: now[0]) == 0
+    counts = []
+    for last in (False, True):
+        monkeypatch.setattr(stores_in_process, "quicker", lambda ways, last=last: counts.append(len(ways)) or -last)
+        directory = tmp_path / str(last)
+        directory.mkdir()
+        outcome = measured(BareFile(), APPEND + '[topic]\ndurability = "fsync"\n', directory)
+        assert outcome.loads[0].records > 0
+        assert (directory / "bare").read_bytes()[:6] == numbered_json(100, 0)[:6], "a record, in the first block"
+    assert counts in ([1, 1], [2, 2]), "one way without O_DIRECT"
 
 
 def test_the_library_gets_each_setting_as_its_kind() -> None:
