@@ -980,6 +980,13 @@ MUTANTS = (
         "tests/engine/read/test_read_turns.py",
     ),
     _one(
+        "long polls of a deleted topic answered in one pass",
+        "engine/read/diff.py",
+        'a topic that is gone finds that."""\n        self.look_again()\n',
+        'a topic that is gone finds that."""\n        self._unpark()\n        self._look_among_others()\n',
+        "tests/engine/read/test_read_turns.py",
+    ),
+    _one(
         "woken claims that take no turns",
         "engine/queue/claim_wait.py",
         "            self._claims.core.turns.take(self._on_turn)\n",

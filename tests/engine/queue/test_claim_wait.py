@@ -123,6 +123,22 @@ def test_those_who_leave_or_whose_time_or_queue_ends_before_their_turn_get_nothi
     stream.close()
 
 
+def test_claims_of_a_queue_that_goes_are_answered_some_a_pass() -> None:
+    h = queue(4)
+    waiting = [wait(h, f"w{number}") for number in range(60)]
+    h.engine.delete_topic("q", if_empty=False, done=Answer())
+    h.engine.flush()
+    h.store.log.commit(None)
+    given = [0]
+    while given[-1] < 60:
+        h.engine.flush()
+        given.append(sum(answer.given for answer in waiting))
+        assert given[-1] - given[-2] <= 2 * 10
+    for answer in waiting:
+        with pytest.raises(RequestError, match="does not exist"):
+            answer.get()
+
+
 def test_a_stop_ends_those_whose_turn_has_not_come() -> None:
     h = queue(1)
     waiting, sink = [wait(h, f"w{number}") for number in range(5)], Sink()

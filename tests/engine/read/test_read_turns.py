@@ -244,6 +244,24 @@ def test_long_polls_that_one_write_wakes_look_in_several_passes(names: int) -> N
         assert [answer.given for answer in waiting] == [True] * given[-1] + [False] * (60 - given[-1])
 
 
+def test_long_polls_of_a_topic_that_goes_are_answered_some_a_pass() -> None:
+    """All were answered in the pass of the delete."""
+    h = Harness(pass_read_bytes=10 * 16_384)
+    h.append("first")
+    waiting = [h.start_diff(1, wait_ms=1000) for _ in range(60)]
+    h.engine.delete_topic("t", if_empty=False, done=Answer())
+    h.engine.flush()
+    h.store.log.commit(None)
+    given = [0]
+    while given[-1] < 60:
+        h.engine.flush()
+        given.append(sum(answer.given for answer in waiting))
+        assert given[-1] - given[-2] <= 2 * 14
+    for answer in waiting:
+        with pytest.raises(RequestError, match="does not exist"):
+            answer.get()
+
+
 def test_many_small_answers_to_woken_readers_come_in_several_passes() -> None:
     h = Harness(pass_read_bytes=20_000)
     h.append("first")

@@ -6,10 +6,13 @@ from topics.engine.queue.alarm import tend
 from topics.engine.queue.claim import BYTES_A_LOOK, Claims
 from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
 from topics.engine.state import refusals
-from topics.engine.state.topic import Topic
+from topics.engine.state.topic import Life, Topic
 from topics.engine.values.ports import TimerPort
 from topics.engine.values.results import Cancel, Done
 from topics.errors import TopicsError
+
+_BYTES_AN_END = 8192
+"""Share of a pass's budget for reads that the answer of a queue that is gone takes."""
 
 
 class ClaimWait:
@@ -101,14 +104,16 @@ class ClaimWait:
         self._claims.core.turns.spend(BYTES_A_LOOK)
         if self._cancel is not None:
             self._changed = True
+        elif self._topic.life is Life.GONE:
+            self._claims.core.turns.spend(_BYTES_AN_END)
+            self._answer(refusals.topic_not_found(self._topic.name))
         elif self._is_last or self._leases.counters(self._claims.core.clock.now_ms()).ready:
             self._claim()
         else:  # another one was faster, or no job came: so many claims that wait cost little
             tend(self._claims.core, self._topic)
 
     def on_topic_gone(self) -> None:
-        if self._cancel is None:
-            self._answer(refusals.topic_not_found(self._topic.name))
+        self.look_again()
 
     def on_shutdown(self) -> None:
         self._is_last = True

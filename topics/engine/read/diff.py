@@ -12,7 +12,6 @@ from topics.engine.read.chosen_read import ChoosingPass
 from topics.engine.read.consumption import mark_read
 from topics.engine.read.read_pass import ReadCore, ReadPass
 from topics.engine.read.shared_reads import PartOfRead, SharedReads
-from topics.engine.state import refusals
 from topics.engine.state.topic import Topic
 from topics.engine.state.wakes import CatchUpFirst
 from topics.engine.values.ports import LoopPort, TimerPort
@@ -125,7 +124,8 @@ class Diff:
             self._reading = self._reads.read(self._topic, self._query, self._on_read, self._seen)
 
     def on_topic_gone(self) -> None:
-        self._answer(refusals.topic_not_found(self._topic.name))
+        """Answer in a turn, too: a look at a topic that is gone finds that."""
+        self.look_again()
 
     def on_shutdown(self) -> None:
         self._on_deadline()
