@@ -6,8 +6,10 @@ import errno
 import re
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -23,6 +25,7 @@ from topics.bench.peers.known_peers import own_side
 from topics.bench.processes import ProcessError, ProcessUsage, start_own_module, usage_of
 from topics.bench.results.bench_result import BenchResult
 from topics.bench.sides import ClientRun, Progress, Side
+from topics.bench.topics_server.topics_target import TopicsTarget
 from topics.bench.workload import Case, Workload, parse_workload
 from topics.bench.workload_files import built_in
 from topics.clock import ManualClock
@@ -292,3 +295,22 @@ def test_writes_for_minutes_are_measured_at_the_bound_of_the_log(tmp_path: Path)
     assert result.failures() == []
     (load,) = result.document["cases"][0]["sides"][0]["rounds"][0]["loads"].values()
     assert load["records"] > 0
+
+
+def test_no_connection_besides_the_load_waits_for_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server ends it after 75 s, so a load of two minutes could not be checked."""
+    targets: list[TopicsTarget] = []
+    call, measured = TopicsTarget.call, ClientRun.run
+
+    def called(target: TopicsTarget, *args: Any, **options: Any) -> Any:
+        targets.append(target)
+        return call(target, *args, **options)
+
+    def run_by_itself(client: ClientRun, now_ns: Callable[[], int]) -> Any:
+        assert targets[-1]._link.sock is None
+        return measured(client, now_ns)
+
+    monkeypatch.setattr(TopicsTarget, "call", called)
+    monkeypatch.setattr(ClientRun, "run", run_by_itself)
+    workload = with_run(parse_workload(LOAD, "x"), 0.1, 0, 1)
+    assert run(workload, [own_side(workload, "", "", VERIFY)], tmp_path).failures() == []

@@ -85,6 +85,7 @@ class TopicsSide:
             progress,
             first_number=workload.fill.records,
         )
+        target.rest()
         outcome, figures = run.run(self._clock.monotonic_ns)
         outcome.rss_before = before
         outcome.figures |= idle_figures(workload, outcome)

@@ -58,6 +58,10 @@ class TopicsTarget:
             raise UsageError(f"--url is {url!r}: {parts.hostname} has no address: {error}") from None
         return cls(address, port, key)
 
+    def rest(self) -> None:
+        """Close the connection, which a server ends if it is not used for long."""
+        self._link.close()
+
     def raw(self, method: str, path: str, body: bytes | None = None) -> bytes:
         """Send one request; return the body of its answer.
 
