@@ -42,6 +42,7 @@ struct filled {
 struct conn {
     struct tp_load_group *group;
     struct filled *messages; /* those of its steps */
+    int64_t first_message;   /* the number of the first of them in its group */
     int fd, busy, stopped;
     int again;                            /* the next request has the numbers of the last, which was throttled */
     int64_t step, number, first_number; /* first_number: of the request in flight */
@@ -333,6 +334,14 @@ static uint64_t send_due(struct run *run, uint64_t now)
     return spare;
 }
 
+/* Moves a connection on by as many cycles of its group's messages. */
+static void take_messages(struct conn *c, int64_t cycles)
+{
+    int64_t next = (c->first_message + cycles * c->group->steps) % c->group->message_count;
+    c->messages += next - c->first_message;
+    c->first_message = next;
+}
+
 enum { ANSWER_TAKEN, ANSWER_REFUSED, ANSWER_THROTTLED };
 
 static int answered(struct run *run, struct conn *c, int refused, const char *text, size_t len)
@@ -369,6 +378,7 @@ static int answered(struct run *run, struct conn *c, int refused, const char *te
         row[0] = c->due; row[1] = c->sent_at; row[2] = now;
     }
     c->step = (c->step + 1) % group->steps;
+    if (!c->step) take_messages(c, group->connections);
     if (c->text) c->text[c->text_len] = 0;
     if (group->rate > 0 && !c->step) { make_idle(run, c); return 0; }
     /*
@@ -756,7 +766,8 @@ int tp_load_run(struct tp_load *load)
             struct conn *c = &conns[next++];
             c->group = group;
             c->number = i;
-            if (group->message_count) c->messages = filled[g] + i * group->steps % group->message_count;
+            c->messages = filled[g];
+            if (group->message_count) take_messages(c, i);
             opened = next;
             if (open_conn(&run, c)) opened -= c->fd < 0;
             if (load->stop) fail(&run, "stopped");

@@ -47,8 +47,8 @@ struct tp_message {
 
 struct tp_load_group {
     /*
-     * requests: connection i takes messages[i * steps % message_count] and the steps - 1 after it,
-     * by turns
+     * requests: connection i takes messages[i * steps % message_count] and the steps - 1 after it;
+     * in the next cycle those that follow the ones of all other connections, by turns
      */
     const struct tp_message *messages;
     int64_t message_count, steps, connections;
