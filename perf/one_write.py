@@ -28,6 +28,7 @@ from topics.http.plan.service import Service
 from topics.http.route_table import route_table
 from topics.loop import Loop
 from topics.loop.choose import open_ring
+from topics.server.app import TURNS_ORDER
 
 
 class Transport:
@@ -65,6 +66,7 @@ def measure(options: argparse.Namespace, directory: str) -> list[float]:
     loop.run_until(lambda: bool(made))
     service = Service(config, route_table(), NoProbes(), loop)
     service.serve(engine)
+    loop.on_pass_end(service.failures.next_pass, TURNS_ORDER)
     transports = [Transport() for _ in range(options.connections)]
     connections = [HttpConnection(service, transport) for transport in transports]
     records = ",".join([f'{{"data":{PAYLOAD}}}'] * options.records)
