@@ -71,11 +71,8 @@ def test_a_backup_may_be_made_in_a_folder_of_its_own(world: SimWorld) -> None:
     ["", "/srv", "/srv/backups-of-others", f"{ROOT}/../other", "hourly", f"{ROOT}/a\0b", f"{ROOT}/a\nb", 5, ["x"], "/"],
 )
 def test_another_place_is_refused_with_the_one_that_may_be_used(world: SimWorld, to: Any) -> None:
-    """7.18/3."""
+    """7.18/3, R-BAK-5."""
     answer = world.request("POST", "/v0/backups", {"to": to})
-    if to == "":
-        assert answer.status == 200
-        return
     assert answer.refusal == (400, "invalid_request", None)
     assert not isinstance(to, str) or "TOPICS_BACKUP_DIR" in answer.json["error"]["message"]
     assert state(world)["state"] == "none"
@@ -93,6 +90,11 @@ def test_without_a_directory_for_backups_there_are_none(make_world: MakeWorld) -
 def test_what_is_no_request_for_a_backup_is_400(world: SimWorld, body: Any) -> None:
     """7.18/1."""
     assert world.request("POST", "/v0/backups", body).refusal == (400, "invalid_request", None)
+
+
+def test_null_is_the_directory_of_the_server(world: SimWorld) -> None:
+    """R-BAK-5."""
+    assert made(world, {"to": None})["path"].startswith(f"{ROOT}/20")
 
 
 def test_one_backup_at_a_time(world: SimWorld) -> None:

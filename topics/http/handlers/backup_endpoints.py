@@ -17,7 +17,7 @@ def make_backup(call: Call) -> None:
     fields = call.fields()
     _check_key(call)
     allowed = call.service.config.backup_dir
-    root = _root(allowed, fields.nullable_string("to") or "")
+    root = _root(allowed, fields.nullable_string("to"))
     backups = call.service.engine.backups
     backups.begin(root, lambda _outcome: None, within=allowed)
     _answer(call, backups.progress)
@@ -35,12 +35,12 @@ def _check_key(call: Call) -> None:
         raise RequestError("forbidden", "a backup holds all topics: use a key without prefixes")
 
 
-def _root(allowed: str, wished: str) -> str:
-    """Return the directory that a backup is made in (R-BAK-2). Raises: RequestError."""
+def _root(allowed: str, wished: str | None) -> str:
+    """Return the directory that a backup is made in (R-BAK-2, R-BAK-5). Raises: RequestError."""
     if not allowed:
         message = "this server has no directory for backups: start it with TOPICS_BACKUP_DIR"
         raise RequestError("invalid_request", message)
-    if not wished:
+    if wished is None:
         return allowed
     allowed, root = os.path.abspath(allowed), os.path.normpath(wished)
     has_control = any(character < " " or character == "\x7f" for character in wished)
