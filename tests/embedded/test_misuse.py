@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -120,6 +121,42 @@ def test_an_argument_of_a_wrong_kind_is_a_usage_error_and_harms_no_other_call(lo
     with pytest.raises(UsageError):
         call(log)
     assert log.append("t", [4]).last_seq == 4
+
+
+ON_NO_DISK: list[Callable[[Any], Any]] = [
+    topics.open,
+    lambda path: topics.open("data", cold_dir=path),
+    lambda path: topics.open("data", backup_dir=path),
+    lambda path: topics.open("data", archive_dir=path),
+    lambda path: topics.restore(path, "new"),
+    lambda path: topics.restore("data", path),
+    topics.verify_backup,
+    topics.fsck,
+]
+
+
+@pytest.mark.parametrize("call", ON_NO_DISK)
+def test_the_url_of_a_bucket_is_no_directory_and_none_is_made(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url in ("s3://bucket/p", "http://127.0.0.1:4000"):
+        with pytest.raises(UsageError, match=f"'{url}'.*(on no disk|writes to a disk)"):
+            call(url)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backup_to_a_bucket_or_to_two_lines_names_the_remedy(
+    log: topics.Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for to in ("s3://bucket/p", Path("s3://bucket/p")):
+        with pytest.raises(UsageError, match="to is .*s3:.*, which is on no disk: .*`topics copy-backup` copies"):
+            log.backup(to)
+    for call in (log.backup, lambda to: topics.restore(tmp_path, to)):
+        with pytest.raises(UsageError, match=r"to is 'a\\nb', which has a control character.*: use a path without"):
+            call("a\nb")
+    assert os.listdir(tmp_path) == ["data"]
 
 
 class Text(str):

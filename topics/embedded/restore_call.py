@@ -233,7 +233,7 @@ async def _whole(loop: Loop, fetch_rest: FetchRest | None, timeline: Timeline) -
 
 def _new_path(to: str | os.PathLike[str]) -> str:
     """Return the path to restore to, without links above it. Raises: UsageError, it exists."""
-    given = arguments.path(to, "to")
+    given = arguments.new_path(to, "to")
     target = os.path.join(os.path.realpath(os.path.dirname(given)), os.path.basename(given))
     if os.path.lexists(target):
         raise _exists(target)

@@ -393,7 +393,7 @@ class Starts:
     def backing_up(self, to: object) -> Start[BackupResult]:
         if to is None and not self._config.backup_dir:
             raise UsageError("no directory for backups is named: give `to`, or set backup_dir")
-        root = arguments.path(self._config.backup_dir if to is None else to, "to")
+        root = arguments.new_path(self._config.backup_dir if to is None else to, "to")
         return lambda done: self._engine.backups.begin(root, done)
 
     def flushing(

@@ -149,7 +149,7 @@ def test_a_restore_that_a_signal_ends_leaves_nothing(
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background jobs
     try:
         with pytest.raises(KeyboardInterrupt):
-            restore(str(archives[3]), str(tmp_path / "new"), **given)
+            restore([str(archives[3])], [str(tmp_path / "new")], **given)
     finally:
         signal.signal(signal.SIGINT, before)
     assert not os.listdir(tmp_path)
@@ -200,6 +200,7 @@ def test_logs_of_other_servers_are_read_only_if_they_have_a_topic_in_common(
         (["--endpoint", "http://127.0.0.1:9/ x"], "--endpoint is 'http://127.0.0.1:9/ x': use a URL"),
         (["--endpoint", "http://user:pw@127.0.0.1:99999"], "--endpoint is 'http://user:pw@127.0.0.1:99999': use a URL"),
         (["--endpoint", "http://"], "--endpoint is 'http://': use a URL"),
+        (["--endpoint", ""], "--endpoint is '': use a URL, such as https://s3.example.com"),
         (["--region", "a\nb"], r"--region is 'a\nb': use a name, such as eu-central-1"),
         (["--region", ""], "--region is '': use a name, such as eu-central-1"),
         (["--request-timeout", "inf"], "--request-timeout is 'inf': "),

@@ -111,6 +111,14 @@ def test_a_pipe_in_a_backup_is_damage(backups: Path, tmp_path: Path) -> None:
         (["mirror", "--status", "--to", ""], "--to is '', which is no path: name a directory"),
         (["promote", "--from", "", "--to", "new"], "--from is '', which is no path: name a directory"),
         (["promote", "--from", "/dev", "--to", ""], "--to is '', which is no path: name a directory"),
+        (
+            ["promote", "--from", "/dev", "--to", "a\nb"],
+            r"--to is 'a\nb', which has a control character, such as the end of a line: use a path without",
+        ),
+        (
+            ["restore", "--from", "/dev", "--to", "a\nb"],
+            r"--to is 'a\nb', which has a control character, such as the end of a line: use a path without",
+        ),
     ],
 )
 def test_a_path_that_is_empty_or_a_file_is_refused_by_its_option(
@@ -368,6 +376,20 @@ def test_a_restore_names_the_option_that_is_wrong(tmp_path: Path) -> None:
     (base,) = archive.glob("*/bases/*Z")
     assert re.search(rf"name a time in its place: {base.name[:10]}T\S+Z to {base.name[:10]}T\S+Z\n", said.err), said
     assert list(tmp_path.glob("new*")) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "values"),
+    [("--seq", ("t=2", "t=3")), ("--at", ("10m", "5m")), ("--from", ("bk", "bk2")), ("--to", ("new", "new2"))],
+)
+def test_an_end_or_a_place_that_is_given_twice_is_refused(option: str, values: tuple[str, str], tmp_path: Path) -> None:
+    """The last one would be taken, and a restore of another instant looks as good."""
+    words = ["restore", "--from", "bk", "--to", "new"]
+    if option in words:
+        del words[words.index(option) : words.index(option) + 2]
+    ran = run([*words, option, values[0], option, values[1]], tmp_path)
+    said = f"topics: {option} is given 2 times, as {values[0]!r} and {values[1]!r}: leave out all but one\n"
+    assert (ran.code, ran.out, ran.err) == (USAGE, "", said)
 
 
 def test_a_time_for_a_backup_is_refused_by_its_option(backups: Path, tmp_path: Path) -> None:

@@ -116,7 +116,9 @@ def _endpoint(options: BucketOptions) -> tuple[str, str | None]:
     """Return what names the store, and its URL; None: that of AWS. Raises: UsageError."""
     variables = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
     given = [("--endpoint", options.endpoint), *((name, os.environ.get(name)) for name in variables)]
-    name, endpoint = next(((name, value) for name, value in given if value), ("", None))
+    if options.endpoint is None:  # an empty variable is one that is not set
+        given = [(name, value) for name, value in given if value]
+    name, endpoint = next(iter(given), ("", None))
     if endpoint is None:
         return "", None
     try:

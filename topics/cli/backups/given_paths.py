@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from topics.cli.exit_codes import options_named
+from topics.common.values import arguments
 from topics.errors import DiskFullError, UsageError
 from topics.store.disk.disk_space import is_full
 
@@ -18,6 +20,13 @@ def check_given(option: str, path: str) -> None:
 
 
 def check_new_path(option: str, path: str) -> None:
+    """Raises: UsageError, no directory can be made there."""
+    _check_on_disk(option, path)
+    with options_named({"to": option}):
+        arguments.new_path(path, "to")
+
+
+def _check_on_disk(option: str, path: str) -> None:
     """Raises: UsageError, the path is empty, or that of a bucket."""
     check_given(option, path)
     if "://" in path:
@@ -27,7 +36,7 @@ def check_new_path(option: str, path: str) -> None:
 
 def check_directory_path(option: str, path: str) -> None:
     """Raises: UsageError, nothing can have the path, or it is that of no directory."""
-    check_new_path(option, path)
+    _check_on_disk(option, path)
     try:
         os.stat(path)
     except OSError as error:

@@ -20,6 +20,9 @@ _U64_MAX = (1 << 64) - 1
 _SECONDS_MAX = 1_000_000
 _SHOWN_MAX = 60
 _LISTS = (list, tuple)
+_URL = re.compile(r"[a-z][a-z0-9+.-]*://|s3:/", re.IGNORECASE | re.ASCII)
+"""The begin of a URL; a `Path` has joined the slashes of that of a bucket."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _INCARNATION = re.compile(r"[0-9a-f]{16}", re.ASCII)
 
 
@@ -68,7 +71,20 @@ def path(given: object, name: str = "path") -> str:
     found = os.fsdecode(given)
     if not found.strip() or "\0" in found:
         raise UsageError(f"is {shown(given)}: use the path of a directory", name)
+    if url := _URL.match(found):
+        is_bucket = url[0].lower().startswith("s3:")
+        also = " (`topics copy-backup` copies a backup to a bucket and from one)" if is_bucket else ""
+        raise UsageError(f"is {shown(given)}, which is on no disk: use the path of a directory{also}", name)
     return os.path.abspath(found)
+
+
+def new_path(given: object, name: str) -> str:
+    """Return what `path` does, for a directory that is to be made."""
+    found = path(given, name)
+    if _CONTROL.search(found):
+        said = "which has a control character, such as the end of a line: use a path without"
+        raise UsageError(f"is {shown(given)}, {said}", name)
+    return found
 
 
 def flag(name: str, value: object) -> None:
