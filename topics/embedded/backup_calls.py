@@ -13,6 +13,7 @@ from topics.loop.loop import Loop
 from topics.store.archive.timelines import Timeline, damaged_timelines, end_of
 from topics.store.archive.verify_archive import verify_timelines
 from topics.store.backup.backup_files import is_timeline_name
+from topics.store.backup.backup_logs import check_one_log
 from topics.store.backup.backup_manifest import is_backup_name, read_manifest
 from topics.store.backup.restore_backup import check_backup, find_backup
 from topics.store.repair.verify_directory import verify
@@ -53,6 +54,7 @@ def verify_backup(backup: str | os.PathLike[str]) -> VerifiedBackup:
         if found:
             check_no_backups(source, found)
             return loop.run_task(_verify_archive(loop, source, found, damaged))
+        loop.run_task(check_one_log(loop.files, source))
         return loop.run_task(_verify_backup(loop, find_backup(loop, source)))
 
 

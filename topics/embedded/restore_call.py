@@ -36,6 +36,7 @@ from topics.store.archive.timelines import (
     timelines_beside,
 )
 from topics.store.backup.backup_files import remove_tree
+from topics.store.backup.backup_logs import check_one_log
 from topics.store.backup.free_places import NEW_DATA, taken
 from topics.store.backup.restore_backup import copy_backup, find_backup
 from topics.store.disk.data_directory import lock_to_read, make_with_parents
@@ -175,6 +176,8 @@ def _time(at: int | datetime | None) -> int:
 
 
 def _restore_backup(source: str, target: str, skipped_seqs: int) -> Restored:
+    with own_loop(Config()) as loop:
+        loop.run_task(check_one_log(loop.files, source))
     with _making(target) as (loop, made):
         found = find_backup(loop, source)
         manifest = loop.run_task(copy_backup(loop, found, made))

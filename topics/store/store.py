@@ -44,7 +44,7 @@ class Store:
         self.log = parts.log
         self.reader = parts.reader
         self.checkpointer = parts.checkpointer
-        self.backups = Backups(loop, config, parts.checkpointer)
+        self.backups = Backups(loop, config, parts.checkpointer, directory_format)
         self.archiver: Archiver | None = None
         """The archive of the log; None: there is none."""
         if config.archive_dir and not directory.is_frozen:

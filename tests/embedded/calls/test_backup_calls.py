@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,44 @@ def test_a_backup_below_another_one_or_below_another_log_is_refused(backups: Pat
         for to, kind in ((first, "a backup"), (first / "below", "a backup"), (tmp_path / "third", "a data directory")):
             with pytest.raises(UsageError, match=f"which is {kind}: name a directory elsewhere"):
                 log.backup(to)
+
+
+def test_a_directory_has_backups_of_one_log(backups: Path, tmp_path: Path) -> None:
+    """The backups of two were taken for those of one, and the newest of any log was restored."""
+    (first,) = backups.glob("*Z")
+    with topics.open(tmp_path / "other", **SMALL) as log:
+        log.append("payments", [1])
+        with pytest.raises(UsageError, match=f"in {backups}, which has those of another log, such as {first.name}: na"):
+            log.backup(backups)
+        assert list(backups.glob("*Z")) == [first]
+        made = Path(log.backup(tmp_path / "own").path)
+    second = made.rename(backups / "2099-01-01T00-00-00Z")
+    for call in (topics.verify_backup, lambda path: topics.restore(path, tmp_path / "new")):
+        with pytest.raises(UsageError, match=f"several logs: name a backup of one of them: {first}, {second}"):
+            call(backups)
+    assert topics.verify_backup(second).sound
+
+
+def test_a_restored_log_makes_its_backups_beside_those_of_before(backups: Path, tmp_path: Path) -> None:
+    topics.restore(backups, tmp_path / "new")
+    with topics.open(tmp_path / "new", **SMALL) as log:
+        log.append("t", [b"bytes"])  # which raises the format in the marker
+        log.backup(backups)
+    with topics.open(tmp_path / "new", **SMALL) as log:
+        log.backup(backups)
+    assert topics.verify_backup(backups).sound
+    assert len(list(backups.glob("*Z*"))) == 3
+
+
+def test_backups_of_an_older_build_take_those_of_any_log(backups: Path, tmp_path: Path) -> None:
+    """They do not say which log they are of."""
+    (first,) = backups.glob("*Z")
+    marker = json.loads((first / "topics.json").read_bytes())
+    del marker["log"]
+    (first / "topics.json").write_text(json.dumps(marker))
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        log.backup(backups)
+    assert topics.verify_backup(backups).sound
 
 
 def test_nothing_is_restored_into_a_backup(backups: Path) -> None:

@@ -13,12 +13,14 @@ from topics.errors import DiskFullError, RequestError, StorageError, TopicsError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.backup.backup_counters import BackupCounters
+from topics.store.backup.backup_logs import check_log
 from topics.store.backup.backup_manifest import backup_ms, backup_names, read_manifest
 from topics.store.backup.backup_mounts import check_mounted, note_mount
 from topics.store.backup.free_places import BACKUPS, taken
 from topics.store.backup.write_backup import BackupWriter
 from topics.store.checkpoint.capture import Capture
 from topics.store.checkpoint.checkpointer import Checkpointer
+from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.disk.disk_space import is_full
 
 log = logging.getLogger(__name__)
@@ -29,10 +31,13 @@ Done = Callable[[BackupResult | TopicsError], None]
 class Backups:
     """Makes backups of one store."""
 
-    def __init__(self, loop: Loop, config: Config, checkpointer: Checkpointer) -> None:
+    def __init__(
+        self, loop: Loop, config: Config, checkpointer: Checkpointer, directory_format: DirectoryFormat
+    ) -> None:
         self._loop = loop
         self._config = config
         self._checkpointer = checkpointer
+        self._format = directory_format
         self._running: Future[None] | None = None
         self._stopped = False
         self._writer: BackupWriter | None = None
@@ -54,7 +59,8 @@ class Backups:
         """Begin a backup of now below `root`: everything acknowledged before the call is in it.
 
         done: called once, with a StorageError if it could not be completed, and a UsageError if
-            `root` is in a directory of this log or in an archive. The log is as it was then.
+            `root` is in a directory of this log or in an archive, or has backups of another log.
+            The log is as it was then.
         within: a directory that `root` has to be in, links followed; "": any.
         Returns: the number of the backup.
         Raises: RequestError, another backup is being written.
@@ -81,7 +87,7 @@ class Backups:
         if self._last is None:
             return None
         real = await self._loop.files.to_thread(self._real_root, root, True)
-        return await BackupWriter(self._loop, self._last, real, lambda: False).write()
+        return await BackupWriter(self._loop, self._last, real, lambda: False, self._format.log_id).write()
 
     def leave(self) -> None:
         """Release the capture that was taken, if there is one."""
@@ -178,24 +184,32 @@ class Backups:
         return True
 
     async def _write_base(self, root: str) -> BackupResult:
+        log_id = await self._named()
         capture = await self._capture()
         try:
-            return await BackupWriter(self._loop, capture, root, lambda: self._stopped).write()
+            return await BackupWriter(self._loop, capture, root, lambda: self._stopped, log_id).write()
         finally:
             capture.release()
 
     async def _write_asked(self, root: str) -> BackupResult:
         files, lstat, data_dir = self._loop.files, self._loop.ring.lstat, self._config.data_dir
         await check_mounted(files, lstat, data_dir, root)
+        log_id = await self._named()
+        await check_log(files, root, log_id)
         capture = await self._capture()
         try:
-            self._writer = BackupWriter(self._loop, capture, root, lambda: self._stopped)
+            self._writer = BackupWriter(self._loop, capture, root, lambda: self._stopped, log_id)
             made = await self._writer.write()
         finally:
             capture.release()
         with contextlib.suppress(OSError):  # the backup is there; the next one notes it again
             await note_mount(files, lstat, data_dir, root)
         return made
+
+    async def _named(self) -> str:
+        if self._stopped:
+            raise _closing()
+        return await self._format.name_log()
 
     async def _capture(self) -> Capture:
         """Return a capture of the end of the next checkpoint."""

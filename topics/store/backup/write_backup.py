@@ -49,13 +49,19 @@ _SETTLED_NS = 2_000_000_000
 class BackupWriter:
     """Writes one capture below `root`."""
 
-    def __init__(self, loop: Loop, capture: Capture, root: str, is_stopped: Callable[[], bool]) -> None:
-        """is_stopped: asked between pieces; True ends the backup with a StorageError."""
+    def __init__(
+        self, loop: Loop, capture: Capture, root: str, is_stopped: Callable[[], bool], log_id: str = ""
+    ) -> None:
+        """is_stopped: asked between pieces; True ends the backup with a StorageError.
+
+        log_id: as in the marker of the data directory.
+        """
         self._loop = loop
         self._files = loop.files
         self._capture = capture
         self._root = root
         self._is_stopped = is_stopped
+        self._log_id = log_id
         self._boot = loop.ring.boot_id()
         self._path = ""
         self._tree = NewTree(loop.files, "")
@@ -249,7 +255,7 @@ class BackupWriter:
     async def _complete(self) -> None:
         """Write the marker and the manifest, sync all names, and give the backup its name."""
         files, capture = self._files, self._capture
-        await self._write(MARKER_NAME, [msgspec.json.encode(Marker(capture.format_number, 1))])
+        await self._write(MARKER_NAME, [msgspec.json.encode(Marker(capture.format_number, 1, log=self._log_id))])
         manifest = BackupManifest(MANIFEST_VERSION, capture.taken_ms, capture.format_number, self._boot, self._listed)
         await write_new_file(files, await self._tree.place(MANIFEST_NAME), pack_description(manifest))
         await self._tree.sync()

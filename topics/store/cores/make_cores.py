@@ -111,7 +111,8 @@ async def _begin(loop: Loop, tiers: Tiers, cores: int) -> StoredMap:
         raise FormatError(refusal)
     numbers = numbers_from(await _first_number(loop, tiers), cores)
     of = loop.random_bytes(ID_BYTES).hex()
-    await replace_file(files, f"{path}/{MARKER_NAME}", msgspec.json.encode(Marker(marker.format, cores, of=of)))
+    marked = Marker(marker.format, cores, of=of, log=marker.log)
+    await replace_file(files, f"{path}/{MARKER_NAME}", msgspec.json.encode(marked))
     slots = SlotMap.of_first(cores) if _used(files, path) else SlotMap.balanced(cores)
     stored = StoredMap(bytes.fromhex(of), 1, MapState.MAKING, slots, numbers, numbers[-1] + 1, cores)
     await write_without_copy(files, path, stored)
@@ -246,7 +247,8 @@ async def return_to_one(files: FileCalls, tiers: Tiers, stored: StoredMap) -> No
         await _rename_all(files, first, path, [name for name in left if name not in _OF_A_CORE])
         if MARKER_NAME in left:
             core = msgspec.json.decode(await read_file(files, f"{first}/{MARKER_NAME}"), type=Marker)
-            await replace_file(files, f"{path}/{MARKER_NAME}", msgspec.json.encode(Marker(core.format, CORES)))
+            marker = Marker(core.format, CORES, log=(await _marker_of(files, path)).log)
+            await replace_file(files, f"{path}/{MARKER_NAME}", msgspec.json.encode(marker))
     await remove_core_directory(files, path, 0)
     await unlink_if_there(files, f"{path}/{SLOT_MAP_NAME}")
     await files.sync_directory(path)
@@ -260,7 +262,9 @@ async def unmark(files: FileCalls, path: str) -> None:
     marker = await _marker_of(files, path)
     if marker.cores != CORES and marker.core == NO_CORE:
         _refuse_core_directories(files, path)
-        await replace_file(files, f"{path}/{MARKER_NAME}", msgspec.json.encode(Marker(marker.format, CORES)))
+        await replace_file(
+            files, f"{path}/{MARKER_NAME}", msgspec.json.encode(Marker(marker.format, CORES, log=marker.log))
+        )
 
 
 def is_of_core(name: str) -> bool:

@@ -50,6 +50,10 @@ class Marker(msgspec.Struct, omit_defaults=True):
     """The number of a core directory, which no other one of the data directory has or had. It is
     in the ids that the core gives to topics: see `DIRECTORY_SHIFT`.
     """
+    log: str = ""
+    """The id of the log, in hex digits, which its backups and what is restored from them have, too.
+    "": it has had no backup yet.
+    """
 
 
 def refused_marker(marker: Marker, path: str, core: int = NO_CORE, number: int = 0) -> str:
@@ -142,6 +146,24 @@ class DirectoryFormat:
             if error is not None:
                 raise error
 
+    @property
+    def log_id(self) -> str:
+        """The id of the log in the marker; "": it has none yet."""
+        return self._marker.log
+
+    async def name_log(self) -> str:
+        """Return the id of the log, which is on stable storage, and drawn if it had none.
+
+        Raises: StorageError.
+        """
+        while not self._marker.log:
+            if self._raising is None:
+                self._raising = self._loop.spawn(self._raise(self.number, self._loop.random_bytes(8).hex()), "format")
+            error = await self._raising
+            if error is not None:
+                raise error
+        return self._marker.log
+
     async def settle(self) -> None:
         """Return when no raise is in progress: the store is about to be closed."""
         if self._raising is not None:
@@ -152,8 +174,8 @@ class DirectoryFormat:
             self._raising = self._loop.spawn(self._raise(number), "format")
         return self._raising
 
-    async def _raise(self, number: int) -> StorageError | None:
-        marker = msgspec.structs.replace(self._marker, format=number)
+    async def _raise(self, number: int, log_id: str = "") -> StorageError | None:
+        marker = msgspec.structs.replace(self._marker, format=number, log=log_id or self._marker.log)
         try:
             await replace_file(self._loop.files, self._path, msgspec.json.encode(marker))
         except OSError as error:
@@ -163,6 +185,7 @@ class DirectoryFormat:
             return StorageError(f"the format of the data directory could not be raised: {reason}")
         finally:
             self._raising = None
+        self._marker = marker
         self.number = number
         self.is_newest = number == DIRECTORY_FORMAT
         return None
