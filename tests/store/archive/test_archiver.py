@@ -81,6 +81,24 @@ def test_more_than_may_wait_is_a_hole_with_a_base_after_it() -> None:
     assert held(restored(world, at)) == held(world)
 
 
+def test_a_hole_counts_and_is_logged_once_while_the_target_fails(caplog: pytest.LogCaptureFixture) -> None:
+    """Its note is on the target, so it counted once that worked again."""
+    world = filled(archive_keep_bytes=131_072)
+    break_target(world)
+    for _ in range(8):
+        grow(world, 2)
+        wait(world, 100)
+    assert stats(world).holes == 1
+    assert caplog.text.count("the archive gets a hole") == 1
+    world = world.next_life()
+    wait(world, 100)
+    assert stats(world).holes == 1
+    world.ring.faults.clear()
+    wait(world, 25_000)
+    archived(world)
+    assert stats(world).holes == 1
+
+
 def test_what_waits_when_a_server_is_killed_is_archived_by_the_next() -> None:
     world = filled()
     break_target(world)

@@ -17,6 +17,7 @@ import msgspec
 
 from topics.common.values.archive_state import HOLE
 from topics.common.values.backup_result import BackupResult
+from topics.common.values.time_texts import time_text
 from topics.config import Config
 from topics.errors import CorruptError, FormatError, StorageError
 from topics.loop.files import SyncFailedError
@@ -99,6 +100,8 @@ class Archiver:
         """The name of the first timeline of this log's line."""
         self._mount = ""
         """The archive's directory, if it is a mount point."""
+        self._has_lost = False
+        """Whether an earlier process has left word of losses that are not noted yet."""
         self._breaks = 0
         """Timelines that were begun because nothing could be added to the one before."""
         self._made_ms = loop.clock.now_ms()
@@ -123,7 +126,9 @@ class Archiver:
         since_ms = (clock.monotonic_ns() - self._restorable_ns) // 1_000_000
         lag_ms = max(since_ms, clock.now_ms() - (self._restorable_ms or self._made_ms))
         failures = self._failures + self._bases.failures
-        holes = len(note.holes) + self._breaks
+        # A target that fails takes no note of the hole that it has got.
+        is_unnoted = note.open_hole is None and (self._has_lost or self._waiting.lacks_given_up(note.shards))
+        holes = len(note.holes) + self._breaks + is_unnoted
         return ArchiveStats(note.upto_ms, lag_ms, self._waiting.bytes, copied, failures, holes, self._error)
 
     @property
@@ -295,6 +300,7 @@ class Archiver:
         files, config = self._files, self._config
         own = await own_timeline(files, config.data_dir)
         self._line, self._mount = (own.line or own.name, own.mount) if own is not None else ("", "")
+        self._has_lost = own is not None and own.has_lost
         note = None
         if own is not None and own.name and not own.is_new:
             timeline = f"{config.archive_dir}/{own.name}"
@@ -327,6 +333,7 @@ class Archiver:
         copy = LogCopy(self._loop, config.data_dir, timeline)
         if own.has_lost:
             await self._note_hole(timeline)
+            self._has_lost = False
             await self._name(own.name)
         self._copy = copy
         return copy
@@ -381,6 +388,7 @@ class Archiver:
         name = new_timeline(self._loop, [os.path.basename(timeline)])
         begun = OwnTimeline(name, is_new=True, line=self._line, mount=self._mount)
         await name_timeline(self._files, self._config.data_dir, begun)
+        self._has_lost = False
         self._breaks += 1
         self._leave_copy()
 
@@ -418,7 +426,7 @@ class Archiver:
         # Files from before the hole stay as they are: restores to earlier times use them.
         shards = {shard: ShardEnd(end.file_no, end.size, HOLE) for shard, end in note.shards.items()}
         await self._write_note(timeline, ArchiveNote(upto_ms=note.upto_ms, shards=shards, holes=holes))
-        log.error("the archive has a hole from %d (Unix ms) to its next base", holes[-1].from_ms)
+        log.error("the archive has a hole from %s to its next base", time_text(holes[-1].from_ms))
 
     async def _ended_hole(self, hole: Hole, base: BackupResult) -> Hole:
         """Return a hole with its end. Its times are in order, also if the clock was set back."""

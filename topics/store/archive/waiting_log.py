@@ -44,21 +44,26 @@ class WaitingLog:
         size = self._loop.ring.file_size(file.path)
         if self._log.disk_full or self.bytes + size > self._config.archive_keep_bytes:
             shard, number = place(file)
+            is_first = not self.given_up
             self.given_up[shard] = number, file.size
-            self._give_up()
+            self._give_up(is_first)
             return False
         self.bytes += size
         return True
 
-    def _give_up(self) -> None:
-        """Give up the files that wait: a later one is reused, so no restore leads over them."""
-        if not self._drops:
-            self._drops = True
+    def _give_up(self, is_first: bool) -> None:
+        """Give up the files that wait: a later one is reused, so no restore leads over them.
+
+        is_first: whether the hole begins here; else it grows.
+        """
+        if is_first:
             log.error(
                 "the archive gets a hole: %d bytes of log wait for %s, and no more may (TOPICS_ARCHIVE_KEEP_BYTES)",
                 self.bytes,
                 self._config.archive_dir,
             )
+        if not self._drops:
+            self._drops = True
             self._loop.spawn(self._drop(), "archive gives up")
 
     async def _drop(self) -> None:
