@@ -123,7 +123,7 @@ client-faults: venv ## clients of a killed server on a bad network; ROUNDS=n, SE
 KILLS ?= 100
 SIDE ?=
 bridge: venv ## a bridge to Kafka and NATS, killed; KILLS=n, SIDE=nats
-	$(BIN)/python -m pip install -q --disable-pip-version-check "confluent-kafka>=2.4" "nats-py>=2.7"
+	$(BIN)/python -m pip install -q --disable-pip-version-check "confluent-kafka>=2.4" "nats-py>=2.7" "nkeys>=0.2"
 	@if command -v mvn >/dev/null && ! test -d $(VENV)/kafka; then mvn -q -B -f tests/long/bridge/kafka.xml \
 		dependency:copy-dependencies -DoutputDirectory=$(abspath $(VENV))/kafka || rm -rf $(VENV)/kafka; fi
 	$(if $(filter kafka,$(SIDE)),,$(BIN)/python -m tests.long.bridge.full_stream)

@@ -17,9 +17,10 @@ from topics.bridge.carried import BridgePosition, BridgeTarget, SourceDownError,
 from topics.bridge.carry_in import CarryIn, Opened
 from topics.bridge.carry_out import CarryOut, Retries, TakenBatches
 from topics.bridge.incoming import BridgeMark
-from topics.bridge.jetstream.jetstream_link import JetStreamLink, NatsPlace, check_stream
+from topics.bridge.jetstream.jetstream_link import JetStreamLink, check_stream
 from topics.bridge.jetstream.jetstream_source import JetStreamSource
 from topics.bridge.jetstream.jetstream_target import JetStreamTarget, StreamChoice
+from topics.bridge.jetstream.nats_place import NatsPlace
 from topics.bridge.kafka.kafka_place import KafkaPlace
 from topics.bridge.kafka.kafka_source import KafkaSource
 from topics.bridge.kafka.kafka_target import KafkaTarget

@@ -9,7 +9,8 @@ import threading
 import pytest
 
 from topics.bridge.carried import TargetDownError
-from topics.bridge.jetstream.jetstream_link import JetStreamLink, NatsPlace
+from topics.bridge.jetstream.jetstream_link import JetStreamLink
+from topics.bridge.jetstream.nats_place import NatsPlace
 from topics.errors import UsageError
 
 nats_errors = pytest.importorskip("nats.js.errors", reason="nats-py is not installed: `make bridge` installs it")

@@ -11,8 +11,8 @@ import pytest
 from tests.cli.bridge.fake_jetstream import FakeLink
 from topics.bridge.carried import BridgeMessage, BridgePosition, FencedError, OversizeError, TargetDownError, TopicBatch
 from topics.bridge.jetstream import jetstream_target
-from topics.bridge.jetstream.jetstream_link import NatsPlace
 from topics.bridge.jetstream.jetstream_target import JetStreamSession, JetStreamTarget, SentSeqs, StreamChoice
+from topics.bridge.jetstream.nats_place import NatsPlace
 from topics.errors import UsageError
 
 nats_errors = pytest.importorskip("nats.js.errors", reason="nats-py is not installed: `make bridge` installs it")

@@ -47,6 +47,8 @@ from tests.long.bridge.bridge_rate import bridge_options
             "--to is 'nats://h:99999', which has the port '99999', and ports are from 1 to ",
         ),
         (["--to", "nats://h", "--set", "tokn=x"], "--set tokn is no option of NATS: use one of name, "),
+        (["--to", "nats://h", "--set", "user=a", "--set", "user=b"], "--set user is given twice: give it once"),
+        (["--from", "nats://h", "--set", "token="], "--set token is empty: give it a value, or leave it out"),
         (["--to", "nats://h", "--set", "token"], "--set is 'token': use NAME=VALUE"),
         (["--to", "nats://h", "--oversize", "cut"], "--oversize is 'cut': use stop or skip"),
         (["--to", "nats://h", "--metrics", "here"], "--metrics is 'here': use HOST:PORT, such as 127.0.0.1:9310"),

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import ssl
 import threading
-from collections.abc import Coroutine, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Coroutine
+from typing import Any, TypeVar
 
 from topics.bridge.carried import TargetDownError
+from topics.bridge.jetstream.nats_place import NatsPlace, new_client
 from topics.bridge.side_url import shown_url
-from topics.common.extras import install_command
 from topics.errors import UsageError
 
 R = TypeVar("R")
@@ -28,28 +29,6 @@ _PASSING = frozenset({10026, 10058, 10071, 10164})
 """Bad requests that may be good later: too many consumers, a name in use, another last sequence."""
 _STREAM = re.compile(r"[^\s.*>/\\\x00-\x1f\x7f]{1,255}")
 _PREFIX = re.compile(r"([^\s.*>\x00-\x1f\x7f]+\.)*")
-
-
-class NatsPlace(NamedTuple):
-    """A server of NATS, and options of `nats.connect` from `--set`."""
-
-    url: str
-    options: Mapping[str, str]
-
-    @classmethod
-    def parse(cls, url: str, options: Mapping[str, str]) -> NatsPlace:
-        """Raises: UsageError."""
-        try:
-            import nats  # noqa: F401, PLC0415 - an optional package
-        except ImportError:
-            raise UsageError(
-                f"{shown_url(url)} needs nats-py, which is not installed: {install_command('nats')}"
-            ) from None
-        known = {"user", "password", "token", "user_credentials", "nkeys_seed", "tls_hostname", "name"}
-        for name in options:
-            if name not in known:
-                raise UsageError(f"--set {name} is no option of NATS: use one of {', '.join(sorted(known))}")
-        return cls(url, options)
 
 
 def check_stream(name: str, prefix: str) -> None:
@@ -154,12 +133,17 @@ class JetStreamLink:
                     f"{self.url} refuses the user of the bridge ({told}): mend --set user, password, token, "
                     "user_credentials or nkeys_seed, or what the user may do there"
                 )
+        for each in (error, self._told):
+            if isinstance(each, ssl.SSLCertVerificationError):
+                return UsageError(
+                    f"{self.url} has a certificate that is not trusted ({each.verify_message}): name the authorities "
+                    "by the variable SSL_CERT_FILE, or its host by --set tls_hostname"
+                )
         reason = str(error) or str(self._told) or "no answer in time"
         return TargetDownError(f"{self.url} does not answer: {reason}")
 
     async def _connect(self) -> Any:
-        import nats  # noqa: PLC0415 - an optional package
-        import nats.js.errors  # noqa: PLC0415
+        import nats.js.errors  # noqa: PLC0415 - an optional package
 
         async def on_error(error: Exception) -> None:
             self._told = error
@@ -170,14 +154,17 @@ class JetStreamLink:
         async def on_closed() -> None:
             self.closed.set()
 
-        return await nats.connect(
+        client = new_client(self._place)
+        await client.connect(
             self._place.url,
             allow_reconnect=False,
             connect_timeout=int(_CONNECT_S),
             error_cb=on_error,
             closed_cb=on_closed,
+            tls=ssl.create_default_context() if self._place.has_tls else None,
             **dict(self._place.options),
         )
+        return client
 
     async def _closing(self) -> None:
         await self.nats.close()

@@ -24,7 +24,8 @@ from topics.bridge.carried import (
     TopicBatch,
     oversize_mark,
 )
-from topics.bridge.jetstream.jetstream_link import JetStreamLink, NatsPlace, refused
+from topics.bridge.jetstream.jetstream_link import JetStreamLink, refused
+from topics.bridge.jetstream.nats_place import NatsPlace
 from topics.bridge.record_messages import text_header
 from topics.errors import UsageError
 

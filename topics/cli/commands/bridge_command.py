@@ -158,10 +158,12 @@ def _utf8(option: str, text: str) -> str:
 
 def _pairs(texts: list[str]) -> dict[str, str]:
     """Return the values of --set by name. Raises: UsageError."""
-    found = {}
+    found: dict[str, str] = {}
     for text in texts:
         name, equals, value = _utf8("--set", text).partition("=")
         if not name or not equals:
             raise UsageError(f"--set is {text!r}: use NAME=VALUE")
+        if name in found:
+            raise UsageError(f"--set {name} is given twice: give it once")
         found[name] = value
     return found
