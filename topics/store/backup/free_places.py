@@ -7,6 +7,7 @@ or for damage. So nothing else may be made there.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 from collections.abc import Callable
 from typing import NamedTuple
@@ -19,9 +20,12 @@ from topics.store.disk.data_directory import is_used
 from topics.store.disk.directory_format import SLOT_MAP_NAME
 from topics.store.format.segment_format import MARKER_NAME
 
+log = logging.getLogger(__name__)
+
 FOLLOWED_NAME = "mirror.json"
 """The file in a mirror that says which log it follows."""
 _BACKUP, _MIRROR, _ARCHIVE, _DATA = "a backup", "a mirror", "an archive", "a data directory"
+_HAS_BACKUPS = "which has backups"
 _MARKS = {
     MANIFEST_NAME: _BACKUP,
     NOTE_NAME: "of an archive",
@@ -42,6 +46,8 @@ class Use(NamedTuple):
 
 
 NEW_DATA = Use(is_apart=True)
+DATA = Use((_DATA,), is_apart=True)
+"""A data directory, which may be there already."""
 ARCHIVE = Use((_ARCHIVE,))
 BACKUPS = Use()
 SEGMENTS = Use()
@@ -73,7 +79,7 @@ def taken(
         if found and not (at == path and found in use.may_be):
             return f"in {at}, which is {found}"
         if use.is_apart and _has_entry(at, is_backup_name, list_directory):
-            return f"in {at}, which has backups"
+            return f"in {at}, {_HAS_BACKUPS}"
         at = os.path.dirname(at)
     return ""
 
@@ -88,7 +94,18 @@ def check_places(config: Config) -> None:
             f"data directory {config.data_dir} is a backup, and others have files in common with it: make a data "
             f"directory of it (`topics restore --from {config.data_dir} --to NEW`)"
         )
+    _check_data_directory(config.data_dir)
     _check_place("archive_dir", config.archive_dir, ARCHIVE)
+    if config.archive_dir and _holds(config.archive_dir) == _HAS_BACKUPS:
+        raise UsageError(f"is {config.archive_dir!r}, {_HAS_BACKUPS}: name a directory elsewhere", "archive_dir")
+    for setting, place in (("archive_dir", config.archive_dir), ("backup_dir", config.backup_dir)):
+        # what has copies already is in use: there was a warning
+        if place and is_in(config.data_dir, place) and not _holds(place):
+            raise UsageError(
+                f"is {place!r}, and the data directory {config.data_dir!r} is in it: name a directory elsewhere, or no "
+                "restore can be made beside the data directory",
+                setting,
+            )
     for mine in filter(None, (config.data_dir, config.cold_dir)):
         if config.backup_dir and is_in(config.backup_dir, mine):
             raise UsageError(
@@ -98,6 +115,29 @@ def check_places(config: Config) -> None:
     _check_place("backup_dir", config.backup_dir, BACKUPS)
     if config.cold_dir and not is_in(config.cold_dir, config.data_dir):
         _check_place("cold_dir", config.cold_dir, SEGMENTS)
+
+
+def _check_data_directory(path: str) -> None:
+    """Check that a data directory is apart; warn if it is not and has a log, which can be read.
+
+    Raises: UsageError, there is no log in it.
+    """
+    if found := taken(os.path.realpath(path), DATA):
+        if not is_used(os.lstat, path):
+            raise UsageError(f"is {path!r}, {found}: name a directory elsewhere", "data_dir")
+        log.warning(
+            "the data directory %s is %s, which takes it for a part or for damage: stop, and move it elsewhere",
+            path,
+            found,
+        )
+
+
+def _holds(path: str) -> str:
+    """Return whether a directory is an archive or has backups; "": neither."""
+    real = os.path.realpath(path)
+    if _has_entry(real, is_timeline_name, _listed):
+        return _ARCHIVE
+    return _HAS_BACKUPS if _has_entry(real, is_backup_name, _listed) else ""
 
 
 def _check_place(setting: str, path: str, use: Use) -> None:
