@@ -8,7 +8,17 @@ from collections.abc import Callable
 import pytest
 
 from tests.sim.world.sim_file import SimFile
-from tests.store.archive.archive_world import ARCHIVE, ArchiveRun, archive_config, archived, held, restored, wait
+from tests.store.archive.archive_world import (
+    ARCHIVE,
+    ArchiveRun,
+    archive_config,
+    archived,
+    filled,
+    grow,
+    held,
+    restored,
+    wait,
+)
 from tests.store.store_world import StoreWorld
 from topics.errors import CorruptError, UsageError
 from topics.store.archive.archive_note import Hole
@@ -74,6 +84,26 @@ def test_a_time_in_a_hole_is_refused_with_its_bounds(to_ms: int | None, named: s
         check_outside(hole, to_ms)
     with pytest.raises(UsageError, match=f"^at is 1970-01-01T00:00:02.000Z, which is not in the archive: {named}"):
         check_outside(hole, 2000)
+
+
+def test_each_damaged_log_file_is_named_and_no_other() -> None:
+    """The first damage hid all that came after it, and the file before a damaged one was named."""
+    world = filled(archive_base_every_ms=0)
+    grow(world, 12)
+    archived(world)
+    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
+    sound = world.run(verify_timelines(world.loop, [timeline]))
+    last_no = timeline.note.shards[0].file_no
+    flipped = [3, 4, 6, last_no - 1]
+    assert len(set(flipped)) == 4
+    for number in flipped:
+        bytes_of(world, f"{timeline.path}/log/shard-00/wal-{number:016x}.log")[5000] ^= 1
+    again = StoreWorld(world.ring.next_life(power_cut=False))
+    damaged = again.run(verify_timelines(again.loop, [timeline]))
+    assert [[finding for finding in damaged.findings if f"wal-{n:016x}.log" in finding[:99]] for n in flipped] == [
+        [finding] for finding in damaged.findings
+    ]
+    assert damaged.files == sound.files
 
 
 def test_the_end_has_what_was_written_right_before_the_log_was_closed() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from contextlib import suppress
 
 from topics.errors import CorruptError
 from topics.loop.loop import Loop
@@ -43,12 +43,23 @@ def archived_name(shard: int, number: int) -> str:
     return f"{archived_directory(shard)}/{wal_file_name(number)}"
 
 
-async def survey(loop: Loop, timeline: str, shard: int, first_no: int) -> list[LogFile]:
+def _leave_out(_number: int, _error: CorruptError) -> None:
+    """Take no note of a damaged file."""
+
+
+async def survey(
+    loop: Loop,
+    timeline: str,
+    shard: int,
+    first_no: int,
+    on_damage: Callable[[int, CorruptError], None] = _leave_out,
+) -> list[LogFile]:
     """Return a shard's archived files from a number on, in order, each with a whole first batch.
 
     A step that failed leaves a part of a block at the end of a file, which is left out. So are
     damaged files, and those that a server removes meanwhile: a restore that needs their batches
     does not find them.
+    on_damage: called with the number of each file that is damaged, and its error.
     Raises: FormatError, OSError.
     """
     reader, directory = DirectReader(loop.files, direct=False), f"{timeline}/{archived_directory(shard)}"
@@ -57,23 +68,29 @@ async def survey(loop: Loop, timeline: str, shard: int, first_no: int) -> list[L
         number, path = wal_file_no(name), f"{directory}/{name}"
         if number is None or number < first_no:
             continue
-        with suppress(CorruptError, FileNotFoundError):
+        try:
             size = await loop.files.to_thread(loop.files.file_size, path) & -BLOCK_BYTES
             file = await used_file(reader, path, number, size) if size else None
             if file is not None:
                 used.append(file)
+        except CorruptError as error:
+            on_damage(number, error)
+        except FileNotFoundError:
+            pass
     return used
 
 
 async def survey_after_base(loop: Loop, timeline: str, shard: int, first_no: int) -> list[LogFile]:
     """Return what `survey` does from the file on with which the log after a base begins.
 
-    Raises: CorruptError, it is missing; FormatError, OSError.
+    Raises: CorruptError, it is missing or damaged; FormatError, OSError.
     """
     used = await survey(loop, timeline, shard, first_no)
     if not used or used[0].number != first_no:
         path = f"{timeline}/{archived_name(shard, first_no)}"
-        message = f"{path}: the log after the base begins in this file, and it is missing. {REMEDY}"
+        is_there = os.path.basename(path) in list_if_there(loop.files, os.path.dirname(path))
+        what = "damaged" if is_there else "missing"
+        message = f"{path}: the log after the base begins in this file, and it is {what}. {REMEDY}"
         raise CorruptError(message, {"path": path})
     return used
 

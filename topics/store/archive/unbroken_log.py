@@ -33,6 +33,13 @@ class Unbroken(NamedTuple):
         end = self.note.shards.get(shard)
         return 0 if end is None else end.batch_no
 
+    def last_file_no(self, shard: int) -> int | None:
+        """Return the number of the last file of a shard; None: it is not known."""
+        if self.hole is not None:
+            return None if self.hole.last_files is None else self.hole.last_files.get(shard, 0)
+        end = self.note.shards.get(shard)
+        return None if end is None else end.file_no
+
     def files(self, shard: int, used: list[LogFile]) -> list[LogFile]:
         """Return those files of a shard that are of this part, the last one up to its noted end.
 

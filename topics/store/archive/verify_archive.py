@@ -8,7 +8,7 @@ import numpy as np
 
 from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
-from topics.store.archive.archived_log import archived_directory, scan, survey_after_base
+from topics.store.archive.archived_log import archived_directory, scan, survey, survey_after_base
 from topics.store.archive.timelines import Timeline, lacks_bases
 from topics.store.archive.unbroken_log import Unbroken, unbroken_parts
 from topics.store.backup.restore_backup import check_backup
@@ -75,14 +75,63 @@ async def _verify_log(loop: Loop, timeline: Timeline, part: Unbroken, shard: int
 
     def count(_path: str, batches: VerifiedBatches) -> None:
         nonlocal records
-        records += int(np.count_nonzero(batches.frames["type"] == FrameType.RECORD))
+        records += _records_in(batches)
 
     try:
         used = part.files(shard, await survey_after_base(loop, timeline.path, shard, first_no))
         replay = await scan(loop, used, count)
     except (CorruptError, FormatError, FileNotFoundError) as error:
-        return VerifiedTimelines(0, 0, 0, [str(error).removesuffix(f". {REMEDY}")])
+        return await _each_file(loop, timeline, part, shard, first_no, error)
     findings = []
     if replay.last_batch_no < last_no:
         findings.append(f"{directory}: the log ends with batch {replay.last_batch_no}, and {last_no} was archived")
     return VerifiedTimelines(len(used), sum(file.size for file in used), records, findings)
+
+
+async def _each_file(  # noqa: PLR0917 - a part of the log, and the error of its scan as a whole
+    loop: Loop, timeline: Timeline, part: Unbroken, shard: int, first_no: int, error: Exception
+) -> VerifiedTimelines:
+    """Verify each log file of a part by itself, since damage ends a scan of all.
+
+    error: of that scan; it is reported if no file is damaged by itself.
+    """
+    damaged: dict[int, str] = {}
+    last_no = part.last_file_no(shard)
+
+    def on_damage(number: int, each: CorruptError) -> None:
+        if last_no is None or number <= last_no:
+            damaged[number] = _sentence(each)
+
+    try:
+        used = part.files(shard, await survey(loop, timeline.path, shard, first_no, on_damage))
+    except (FormatError, FileNotFoundError):
+        return VerifiedTimelines(0, 0, 0, [_sentence(error)])
+    records = 0
+
+    def count(_path: str, batches: VerifiedBatches) -> None:
+        nonlocal records
+        records += _records_in(batches)
+
+    end_no, end_file, end_path = 0, 0, ""
+    for file in used:
+        if end_no and file.header.first_batch_no > end_no + 1 and not damaged.keys() & range(end_file, file.number):
+            damaged[end_file] = f"{end_path}: it ends with batch {end_no}, and {file.path} begins with a later one"
+        end_file, end_path = file.number, file.path
+        try:
+            end_no = (await scan(loop, [file], count)).last_batch_no
+        except (CorruptError, FormatError, FileNotFoundError) as each:
+            damaged[file.number] = _sentence(each)
+            end_no = 0
+    if first_no not in damaged and (not used or used[0].number != first_no):
+        damaged[first_no] = _sentence(error)
+    findings = [damaged[number] for number in sorted(damaged)] or [_sentence(error)]
+    looked = len({file.number for file in used} | damaged.keys())
+    return VerifiedTimelines(looked, sum(file.size for file in used), records, findings)
+
+
+def _records_in(batches: VerifiedBatches) -> int:
+    return int(np.count_nonzero(batches.frames["type"] == FrameType.RECORD))
+
+
+def _sentence(error: Exception) -> str:
+    return str(error).removesuffix(f". {REMEDY}")
