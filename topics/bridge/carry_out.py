@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -38,8 +39,8 @@ class TakenBatches(Protocol):
 class Retries:
     """Delays after errors: each twice as long as the one before, with jitter, until one succeeds.
 
-    random: a number from 0 to 1. patience_s: after the first error since something was carried, as
-    much later is the last one that is waited for; None: all are.
+    random: a number from 0 to 1. patience_s: how long after the last good step an error is still
+    waited for. A step after an error is good once it has carried something.
     """
 
     def __init__(
@@ -48,7 +49,7 @@ class Retries:
         numbers: BridgeNumbers,
         random: Callable[[], float],
         clock: Clock,
-        patience_s: float | None = None,
+        patience_s: float = math.inf,
     ) -> None:
         self._stop = stop
         self._numbers = numbers
@@ -56,7 +57,8 @@ class Retries:
         self._clock = clock
         self._patience_s = patience_s
         self._delay_s = _FIRST_DELAY_S
-        self._failing_since_ns: int | None = None
+        self._good_ns = clock.monotonic_ns()
+        self._is_failing = False
 
     def failed(self, error: TopicsError) -> None:
         """Count an error, and wait. Raises: TopicsError, it has waited for long enough."""
@@ -65,11 +67,9 @@ class Retries:
         self._numbers.up.set(0)
         delay_s = self._delay_s * (0.5 + self._random() / 2)
         self._delay_s = min(self._delay_s * 2, _LONGEST_DELAY_S)
-        now_ns = self._clock.monotonic_ns()
-        if self._failing_since_ns is None:
-            self._failing_since_ns = now_ns
-        lasts_s = (now_ns - self._failing_since_ns) / 1e9
-        if self._patience_s is not None and lasts_s + delay_s > self._patience_s:
+        self._is_failing = True
+        lasts_s = (self._clock.monotonic_ns() - self._good_ns) / 1e9
+        if lasts_s + delay_s > self._patience_s:
             raise TopicsError(
                 f"{error}; nothing was carried for {self._patience_s:g} s (--timeout): start what does not answer, and "
                 "run this again, which continues there"
@@ -80,8 +80,9 @@ class Retries:
     def succeeded(self, *, has_carried: bool) -> None:
         """Begin anew with short delays; has_carried: and with all of the patience."""
         self._delay_s = _FIRST_DELAY_S
-        if has_carried:
-            self._failing_since_ns = None
+        if has_carried or not self._is_failing:
+            self._good_ns = self._clock.monotonic_ns()
+            self._is_failing = False
         self._numbers.up.set(1)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import re
 import secrets
@@ -112,7 +113,7 @@ def target_of(options: BridgeOptions) -> SeenTarget:
             replicas=options.replicas,
             skips_oversize=options.skips_oversize,
         )
-    place = NatsPlace.parse(options.to, options.settings)
+    place = NatsPlace.parse(options.to, options.settings, _patience_s(options))
     check_stream(options.stream, options.prefix)
     stream = StreamChoice(options.stream, options.prefix, options.replicas or 1)
     return JetStreamTarget(place, stream, skips_oversize=options.skips_oversize)
@@ -144,8 +145,11 @@ def carry_in(log: AnyLog, options: BridgeOptions, numbers: BridgeNumbers, clock:
 
 
 def _retries(options: BridgeOptions, numbers: BridgeNumbers, clock: Clock, stop: threading.Event) -> Retries:
-    patience_s = options.patience_s if options.is_once else None
-    return Retries(stop, numbers, random.random, clock, patience_s)
+    return Retries(stop, numbers, random.random, clock, _patience_s(options))
+
+
+def _patience_s(options: BridgeOptions) -> float:
+    return options.patience_s if options.is_once else math.inf
 
 
 def _opened(options: BridgeOptions, clock: Clock, numbers: BridgeNumbers) -> Opened:
@@ -163,7 +167,7 @@ def _opened(options: BridgeOptions, clock: Clock, numbers: BridgeNumbers) -> Ope
         return lambda mark: KafkaSource(
             kafka, patterns, mark, is_once=options.is_once, batch_messages=options.batch_records, clock=clock
         )
-    nats = NatsPlace.parse(options.source, options.settings)
+    nats = NatsPlace.parse(options.source, options.settings, _patience_s(options))
     check_stream(options.stream, options.prefix)
 
     def opened(mark: Callable[[str], BridgeMark | None]) -> JetStreamSource:

@@ -143,6 +143,19 @@ def test_a_bridge_that_is_to_end_asks_a_side_for_so_long_and_no_longer() -> None
         forever.failed(down)
 
 
+def test_the_time_of_a_try_that_fails_is_a_part_of_the_patience() -> None:
+    """A side that did not answer for 10 s was asked for 10 s more, with a patience of 1 s."""
+    clock = ManualClock()
+    retries = Retries(NoWait(), BridgeNumbers(), lambda: 1.0, clock, 1.0)
+    clock.advance_ns(10_000_000_000)
+    retries.succeeded(has_carried=False)  # of a side that was good, and had nothing
+    retries.failed(TargetDownError("nats://h does not answer"))
+    retries.succeeded(has_carried=True)
+    clock.advance_ns(10_000_000_000)
+    with pytest.raises(TopicsError, match=r"; nothing was carried for 1 s \(--timeout\): "):
+        retries.failed(TargetDownError("nats://h does not answer"))
+
+
 def test_a_topic_that_is_made_later_is_carried_and_one_that_was_created_again_is_marked() -> None:
     server, target = filled(), FakeTarget()
     bridge(server, target)[0].run()

@@ -10,21 +10,49 @@ import pytest
 
 from topics.bridge.carried import TargetDownError
 from topics.bridge.jetstream.jetstream_link import JetStreamLink
+from topics.bridge.jetstream.jetstream_target import JetStreamTarget
 from topics.bridge.jetstream.nats_place import NatsPlace
+from topics.bridge.run_bridge import BridgeOptions, target_of
 from topics.errors import UsageError
 
 nats_errors = pytest.importorskip("nats.js.errors", reason="nats-py is not installed: `make bridge` installs it")
 
 
-@pytest.mark.parametrize(("listens", "reason"), [(False, "Connect call failed"), (True, "no answer in time")])
+@pytest.mark.parametrize(("listens", "reason"), [(False, "Connection refused$"), (True, "no answer in time")])
 def test_a_server_that_cannot_be_reached_is_named_with_the_reason(listens: bool, reason: str) -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         if listens:
             server.listen()
         port = server.getsockname()[1]
-        with pytest.raises(TargetDownError, match=rf"^nats://127.0.0.1:{port} does not answer: .*{reason}"):
-            JetStreamLink(NatsPlace(f"nats://127.0.0.1:{port}", {}), connect_s=0.2)
+        with pytest.raises(TargetDownError, match=rf"^nats://127.0.0.1:{port} does not answer: {reason}"):
+            JetStreamLink(NatsPlace(f"nats://127.0.0.1:{port}", {}, 0.2))
+
+
+def test_a_connection_is_tried_twice_without_a_wait_of_the_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """nats-py waited for 2 s between tries, where the log had the next one in 0.1 s."""
+    delays, sleep = [], asyncio.sleep
+
+    async def refused(**_: object) -> None:
+        raise OSError("Multiple exceptions: [Errno 111] Connect call failed ('::1', 1), [Errno 111] Connect call ...")
+
+    async def noted(delay_s: float) -> None:
+        delays.append(delay_s)
+        await sleep(0)
+
+    monkeypatch.setattr(asyncio, "open_connection", refused)
+    monkeypatch.setattr(asyncio, "sleep", noted)
+    with pytest.raises(TargetDownError, match="^nats://h:1 does not answer: Connection refused$"):
+        JetStreamLink(NatsPlace("nats://h:1", {}))
+    assert not any(delays)
+
+
+def test_no_answer_is_waited_for_longer_than_a_bridge_that_is_to_end_has_patience() -> None:
+    """`--once --timeout 1` took 11 s."""
+    for is_once, answer_s in ((True, 1.0), (False, 10.0)):
+        target = target_of(BridgeOptions("orders", to="nats://h", patience_s=1.0, is_once=is_once))
+        assert isinstance(target, JetStreamTarget)
+        assert target._place.answer_s == answer_s
 
 
 def test_an_error_shows_no_password() -> None:
@@ -32,7 +60,7 @@ def test_an_error_shows_no_password() -> None:
         server.bind(("127.0.0.1", 0))
         port = server.getsockname()[1]
         with pytest.raises(TargetDownError) as caught:
-            JetStreamLink(NatsPlace(f"nats://user:s3cret@127.0.0.1:{port}", {}), connect_s=0.2)
+            JetStreamLink(NatsPlace(f"nats://user:s3cret@127.0.0.1:{port}", {}, 0.2))
     assert str(caught.value).startswith(f"nats://127.0.0.1:{port} does not answer: ")
     assert "s3cret" not in str(caught.value)
 

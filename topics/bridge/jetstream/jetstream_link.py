@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import ssl
 import threading
@@ -17,9 +18,12 @@ from topics.errors import UsageError
 
 R = TypeVar("R")
 _CONNECT_S = 5.0
-_ANSWER_S = 10.0
 _NO_ENTRY = re.compile(r"authorization violation|permissions violation|user authentication", re.IGNORECASE)
 """Words of nats-server about a user who may not do what the bridge does."""
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
+"""The number in the text of an error that asyncio made of others, and that has no `errno`."""
+_NUMBER = re.compile(r"\[Errno -\d+\] ")
+"""The number of an error of names, which have numbers of their own."""
 _BAD_REQUEST = 400
 _STORE_FAILED = 10077
 """The number of the error that the store of a stream has no room."""
@@ -45,7 +49,7 @@ def check_stream(name: str, prefix: str) -> None:
 class JetStreamLink:
     """One connection. Any thread may run calls on it."""
 
-    def __init__(self, place: NatsPlace, connect_s: float = _CONNECT_S) -> None:
+    def __init__(self, place: NatsPlace) -> None:
         """Connect. Raises: TargetDownError."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="bridge-nats", daemon=True)
@@ -59,20 +63,20 @@ class JetStreamLink:
         self._refusals: list[Exception] = []
         """nats-py reports those of publications beside the calls, whose answers are never done."""
         try:
-            self.nats: Any = self.run(self._connect(), connect_s)
+            self.nats: Any = self.run(self._connect(), min(_CONNECT_S, place.answer_s))
         except BaseException:
             self._end_loop()
             raise
         self._told = ""
-        self.jetstream: Any = self.nats.jetstream(timeout=_ANSWER_S, publish_async_max_pending=1 << 16)
+        self.jetstream: Any = self.nats.jetstream(timeout=place.answer_s, publish_async_max_pending=1 << 16)
 
     @property
     def url(self) -> str:
         """The URL as errors show it."""
         return shown_url(self._place.url)
 
-    def run(self, call: Coroutine[Any, Any, R], timeout_s: float = _ANSWER_S + 1) -> R:
-        """Run a call.
+    def run(self, call: Coroutine[Any, Any, R], timeout_s: float = 0.0) -> R:
+        """Run a call. timeout_s: 0: somewhat longer than an answer is waited for.
 
         Raises: TargetDownError; UsageError, the server lets no such user in; errors of JetStream's
         answers as they are.
@@ -80,7 +84,7 @@ class JetStreamLink:
         import nats.errors  # noqa: PLC0415 - an optional package
         import nats.js.errors  # noqa: PLC0415
 
-        future = asyncio.run_coroutine_threadsafe(_within(call, timeout_s), self._loop)
+        future = asyncio.run_coroutine_threadsafe(_within(call, timeout_s or self._place.answer_s + 1), self._loop)
         try:
             return future.result()
         except nats.js.errors.ServiceUnavailableError as error:
@@ -127,6 +131,8 @@ class JetStreamLink:
 
     def _down(self, error: BaseException) -> TargetDownError | UsageError:
         """Return what it means that a call has failed: no answer, or a refusal of the user."""
+        import nats.errors  # noqa: PLC0415 - an optional package
+
         for told in (str(error), str(self._told)):
             if _NO_ENTRY.search(told):
                 return UsageError(
@@ -139,7 +145,9 @@ class JetStreamLink:
                     f"{self.url} has a certificate that is not trusted ({each.verify_message}): name the authorities "
                     "by the variable SSL_CERT_FILE, or its host by --set tls_hostname"
                 )
-        reason = str(error) or str(self._told) or "no answer in time"
+        told_first = isinstance(error, nats.errors.NoServersError)
+        first, second = (self._told, error) if told_first else (error, self._told)
+        reason = _words(first) or _words(second) or "no answer in time"
         return TargetDownError(f"{self.url} does not answer: {reason}")
 
     async def _connect(self) -> Any:
@@ -158,6 +166,8 @@ class JetStreamLink:
         await client.connect(
             self._place.url,
             allow_reconnect=False,
+            reconnect_time_wait=0,
+            max_reconnect_attempts=1,  # the bridge waits between tries, and says for how long
             connect_timeout=int(_CONNECT_S),
             error_cb=on_error,
             closed_cb=on_closed,
@@ -194,6 +204,13 @@ def refused(what: str, error: Any) -> TargetDownError | UsageError:
     if is_wrong or error.err_code == _NO_CLUSTER:
         return UsageError(f"{what} ({text}): change the options or the stream, and start the bridge again")
     return TargetDownError(f"{what} ({text})")
+
+
+def _words(error: BaseException | str) -> str:
+    """Return what an error says to a person; "" if it has no text."""
+    if number := _ERRNO.search(str(error)):
+        return os.strerror(int(number[1]))
+    return _NUMBER.sub("", str(error))
 
 
 async def _within(call: Coroutine[Any, Any, R], timeout_s: float) -> R:

@@ -11,6 +11,7 @@ from topics.bridge.side_url import shown_url
 from topics.common.extras import install_command
 from topics.errors import UsageError
 
+ANSWER_S = 10.0
 _OPTIONS = frozenset({"user", "password", "token", "user_credentials", "nkeys_seed", "tls_hostname", "name"})
 _FILES = ("user_credentials", "nkeys_seed")
 _TOKEN_LINE, _SEED_LINE = b"BEGIN NATS USER JWT", b"BEGIN USER NKEY SEED"
@@ -21,6 +22,8 @@ class NatsPlace(NamedTuple):
 
     url: str
     options: Mapping[str, str]
+    answer_s: float = ANSWER_S
+    """How long an answer is waited for."""
 
     @property
     def has_tls(self) -> bool:
@@ -28,8 +31,8 @@ class NatsPlace(NamedTuple):
         return urlsplit(self.url).scheme == "tls"
 
     @classmethod
-    def parse(cls, url: str, options: Mapping[str, str]) -> NatsPlace:
-        """Raises: UsageError."""
+    def parse(cls, url: str, options: Mapping[str, str], patience_s: float = ANSWER_S) -> NatsPlace:
+        """patience_s: no answer is waited for longer. Raises: UsageError."""
         try:
             import nats  # noqa: F401, PLC0415 - an optional package
         except ImportError:
@@ -41,7 +44,7 @@ class NatsPlace(NamedTuple):
                 raise UsageError(f"--set {name} is no option of NATS: use one of {', '.join(sorted(_OPTIONS))}")
             if not value:
                 raise UsageError(f"--set {name} is empty: give it a value, or leave it out")
-        place = cls(url, options)
+        place = cls(url, options, min(ANSWER_S, patience_s))
         if "tls_hostname" in options and not place.has_tls:
             raise UsageError(f"--set tls_hostname has no effect with {shown_url(url)}: use tls://HOST:PORT")
         for name in _FILES:
