@@ -545,7 +545,8 @@ class Config:
         for mine in filter(None, (self.data_dir, self.cold_dir)):
             if is_in(archive, mine):
                 raise UsageError(
-                    f"is {self.archive_dir!r}, in {mine}, which it is to replace: use another", "archive_dir"
+                    f"is {self.archive_dir!r}, in {mine}, and is lost with it: name a directory elsewhere",
+                    "archive_dir",
                 )
         if self.backup_dir and is_in(self.backup_dir, archive):
             raise UsageError(f"is {self.backup_dir!r}, in the archive {self.archive_dir}: use another", "backup_dir")
@@ -625,7 +626,8 @@ def checked(name: str, value: object, *, show: Callable[[object], str] = repr) -
         return parts
     elif not isinstance(value, str):
         shown = "no string" if name in SECRET else show(value)
-        raise UsageError(f"is {shown}: use a string", name)
+        choices = f", one of {', '.join(map(show, CHOICES[name]))}" if name in CHOICES else ""
+        raise UsageError(f"is {shown}: use a string{choices}", name)
     elif "\0" in value:
         raise UsageError("holds a NUL: use text without one", name)
     elif name in CHOICES and value not in CHOICES[name]:

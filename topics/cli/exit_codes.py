@@ -85,6 +85,8 @@ def _sentence(error: Exception) -> str:
         return f"{error.filename}: {error.strerror}: choose another port with --port, or 0 for a free one"
     if isinstance(error, FileNotFoundError) and error.filename:
         return f"{error.filename}: {error.strerror}: name a file that is there"
+    if isinstance(error, PermissionError) and error.filename:
+        return f"{error.filename}: {error.strerror}: name another path, or run this as a user who may use it"
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error)

@@ -55,7 +55,15 @@ def verify_backup(backup: str | os.PathLike[str]) -> VerifiedBackup:
             check_no_backups(source, found)
             return loop.run_task(_verify_archive(loop, source, found, damaged))
         loop.run_task(check_one_log(loop.files, source))
-        return loop.run_task(_verify_backup(loop, find_backup(loop, source)))
+        return loop.run_task(_verify_backup(loop, named_backup(loop, source)))
+
+
+def named_backup(loop: Loop, source: str) -> str:
+    """Return what `find_backup` does. Raises: as it, with the argument."""
+    try:
+        return find_backup(loop, source)
+    except UsageError as error:
+        raise UsageError(f"is {source!r}: {error}", "backup") from None
 
 
 def check_no_backups(archive: str, timelines: list[Timeline]) -> None:

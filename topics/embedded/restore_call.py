@@ -14,7 +14,7 @@ from topics.common.values import arguments
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
 from topics.common.values.time_texts import LATEST_MS, time_text
 from topics.config import Config
-from topics.embedded.backup_calls import check_no_backups
+from topics.embedded.backup_calls import check_no_backups, named_backup
 from topics.embedded.own_loop import own_loop
 from topics.engine.recovery.archived_seqs import known_seqs, point_of_record
 from topics.engine.recovery.known_seqs import IdAndHead, KnownSeqs
@@ -38,7 +38,7 @@ from topics.store.archive.timelines import (
 from topics.store.backup.backup_files import remove_tree
 from topics.store.backup.backup_logs import check_one_log
 from topics.store.backup.free_places import NEW_DATA, taken
-from topics.store.backup.restore_backup import copy_backup, find_backup
+from topics.store.backup.restore_backup import copy_backup
 from topics.store.disk.data_directory import lock_to_read, make_with_parents
 from topics.store.disk.disk_space import lacks_space
 
@@ -66,7 +66,9 @@ class Restored(NamedTuple):
     skipped_seqs: int
     """Seqs that each topic leaves out, after the highest one that the backup or archive knows."""
     archived_ms: int = 0
-    """Unix ms up to which the archive has the log; 0: it is a backup."""
+    """Unix ms up to which the archive has the log, in later timelines, too, if an end was named; 0:
+    it is a backup.
+    """
     damage: str = ""
     """Damage in the archive that the restore did without: a base, its log after the restored time,
     the note of another timeline; "" if there is none.
@@ -119,8 +121,7 @@ def restore_copy(
     if at is not None and upto is not None:
         raise UsageError("at and upto name two ends: leave out one of them")
     if upto is not None:
-        arguments.text("upto[0]", upto[0])
-        arguments.count("upto[1]", upto[1], least=1)
+        _check_record(upto)
     with own_loop(Config()) as loop:
         timelines = loop.run_task(find_timelines(loop, source))
     if not timelines:
@@ -164,6 +165,14 @@ def _beside(source: str, timelines: list[Timeline]) -> tuple[list[Timeline], lis
         return loop.run_task(timelines_beside(loop, source)) if is_timeline(loop.files, source) else (timelines, [])
 
 
+def _check_record(upto: object) -> None:
+    """Raises: UsageError, it is no topic and seq."""
+    if not isinstance(upto, tuple | list) or len(upto) != len(("topic", "seq")):
+        raise UsageError(f'is {arguments.shown(upto)}: use a topic and a seq, such as ("orders", 17)', "upto")
+    arguments.text("upto[0]", upto[0])
+    arguments.count("upto[1]", upto[1], least=1)
+
+
 def _time(at: int | datetime | None) -> int:
     if at is None:
         return END
@@ -179,7 +188,7 @@ def _restore_backup(source: str, target: str, skipped_seqs: int) -> Restored:
     with own_loop(Config()) as loop:
         loop.run_task(check_one_log(loop.files, source))
     with _making(target) as (loop, made):
-        found = find_backup(loop, source)
+        found = named_backup(loop, source)
         manifest = loop.run_task(copy_backup(loop, found, made))
         topics, records = loop.run_task(_settle(loop, made, target, skipped_seqs, KnownSeqs()))
     return Restored(target, found, manifest.taken_ms, topics, records, skipped_seqs)
@@ -213,6 +222,8 @@ def _restore_archive(  # noqa: PLR0917 - the arguments of one call
         for each in timelines
         if at_ms == END and upto is None and not each.bases and end_of(each) > end_of(point.timeline)
     ]
+    to_the_end = at_ms == END and upto is None
+    known_ends = [end_of(each) for each in ([point.timeline] if to_the_end else timelines)]
     return Restored(
         target,
         point.base.path,
@@ -220,7 +231,7 @@ def _restore_archive(  # noqa: PLR0917 - the arguments of one call
         topics,
         records,
         skipped_seqs,
-        end_of(point.timeline),
+        max(known_ends),
         "; ".join([*point.timeline.findings, *left_out, *([damage] if damage else [])]),
     )
 

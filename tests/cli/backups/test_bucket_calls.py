@@ -267,9 +267,11 @@ def test_the_endpoint_that_was_asked_is_named_by_what_gave_it(tmp_path: Path) ->
         (["copy-backup", "/dev/null", "s3://b/p"], "FROM is '/dev/null', which is no directory: name a directory"),
         (["copy-backup", "s3://b/p", "gs://b"], "TO is 'gs://b', which is neither a directory nor a bucket: use a"),
         (["restore", "--from", "s3://b/p", "--to", "s3://b/q"], "--to is 's3://b/q', which is on no disk: name a"),
-        (["verify", "s3://b_\u00e9/p"], "'s3://b_\u00e9/p' names no place in a bucket: use s3://BUCKET/PREFIX"),
-        (["verify", "s3://b/p?x#y"], "'s3://b/p?x#y' names no place in a bucket: use s3://BUCKET/PREFIX"),
-        (["verify", os.fsdecode(b"s3://b\xff/p")], "names no place in a bucket: use s3://BUCKET/PREFIX"),
+        (["verify", "s3://b_\u00e9/p"], "BACKUP is 's3://b_\u00e9/p', whose bucket 'b_\u00e9' has other"),
+        (["restore", "--from", "s3://", "--to", "n"], "--from is 's3://', which names no place in a bucket: use"),
+        (["backup", "--to", "s3://B_/p"], "--to is 's3://B_/p', whose bucket 'B_' has other characters than a-z"),
+        (["verify", "s3://b/p?x#y"], "'s3://b/p?x#y', which names no place in a bucket: use s3://BUCKET/PREFIX"),
+        (["verify", os.fsdecode(b"s3://b/\xff")], "which names no place in a bucket: use s3://BUCKET/PREFIX"),
     ],
 )
 def test_what_has_no_effect_or_names_no_place_is_refused_before_a_bucket_is_asked(

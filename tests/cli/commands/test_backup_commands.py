@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import shutil
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 import topics
 from tests.cli.commands.command_runs import Ran, run, serving
+from topics import UsageError
+from topics.cli import exit_codes
+from topics.cli.backups.given_paths import check_directory_path
 from topics.cli.exit_codes import USAGE
 
 
@@ -34,7 +39,7 @@ def backups(tmp_path: Path) -> Path:
     assert made.code == 0, made
     assert json.loads(made.out)["path"].startswith(str(tmp_path / "backups"))
     assert refused.code == 1
-    assert f"topics: --to: to is '/etc': use {tmp_path}/backups, which is TOPICS_BACKUP_DIR" in refused.err
+    assert f"topics: --to is '/etc': use {tmp_path}/backups, which is TOPICS_BACKUP_DIR" in refused.err
     assert (leads_out.code, list((tmp_path / "elsewhere").iterdir())) == (1, [])
     assert f"/backups/link/below leads out of {tmp_path}/backups by a link: name a directory" in leads_out.err
     return tmp_path / "backups"
@@ -376,6 +381,35 @@ def test_a_restore_names_the_option_that_is_wrong(tmp_path: Path) -> None:
     (base,) = archive.glob("*/bases/*Z")
     assert re.search(rf"name a time in its place: {base.name[:10]}T\S+Z to {base.name[:10]}T\S+Z\n", said.err), said
     assert list(tmp_path.glob("new*")) == []
+
+
+def test_a_directory_that_this_user_may_not_read_is_named_by_its_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer of the system is feigned, since root may read all."""
+    (tmp_path / "bk").mkdir()
+    monkeypatch.setattr(os, "access", lambda _path, _mode: False)
+    with pytest.raises(UsageError, match="--from is .*/bk', which this user may not read: name another directory, or"):
+        check_directory_path("--from", str(tmp_path / "bk"))
+    denied = PermissionError(errno.EACCES, "Permission denied", "/nr/x")
+    assert (
+        exit_codes.sentence(denied)
+        == "/nr/x: Permission denied: name another path, or run this as a user who may use it"
+    )
+
+    def deny(_path: str) -> NoReturn:
+        raise denied
+
+    monkeypatch.setattr(os, "stat", deny)
+    with pytest.raises(UsageError, match="BACKUP is '/nr/x', which this user may not read: name another directory"):
+        check_directory_path("BACKUP", "/nr/x")
+
+
+def test_a_place_without_a_backup_is_named_by_its_option(tmp_path: Path) -> None:
+    for words, option in ((["verify"], "BACKUP"), (["restore", "--to", "new", "--from"], "--from")):
+        ran = run([*words, "none"], tmp_path)
+        assert (ran.code, ran.out) == (USAGE, "")
+        assert re.match(f"topics: {option} is '.*none': there is no backup in .*none: name the directory", ran.err), ran
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,8 @@ def test_a_directory_of_an_archive_takes_no_backups(tmp_path: Path) -> None:
             log.backup(note.parent / "bases")
     with pytest.raises(UsageError, match="backup_dir is .*, in the archive .*: use another"):
         topics.open(tmp_path / "third", archive_dir=str(archive), backup_dir=str(archive / "backups"), **SMALL)
+    with pytest.raises(UsageError, match="archive_dir is .*/third/a', in .*/third, and is lost with it: name a dir"):
+        topics.open(tmp_path / "third", archive_dir=str(tmp_path / "third" / "a"), **SMALL)
 
 
 def backup_when_free(log: topics.Log, to: Path) -> None:

@@ -7,7 +7,7 @@ import shutil
 import time
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -71,6 +71,27 @@ def test_the_end_of_an_archive_is_the_log_as_it_was_closed(archive: Archived, tm
     assert made.damage == ""
     assert numbers(tmp_path / "new") == [1, 2, 3, 4, 5, 6]
     assert topics.fsck(tmp_path / "new").sound
+
+
+def test_a_restore_to_a_time_states_the_end_of_later_timelines(archive: Archived, tmp_path: Path) -> None:
+    """Records that were acknowledged in a log that was restored before are left out, too."""
+    (first,) = archive.path.glob("*Z-*")
+    topics.restore(archive.path, tmp_path / "second")
+    with topics.open(tmp_path / "second", archive_dir=str(archive.path), archive_every_ms=10, **SMALL) as log:
+        log.append("t", [{"n": 7}])
+    end = topics.restore(archive.path, tmp_path / "end").archived_ms
+    (second,) = set(archive.path.glob("*Z-*")) - {first}
+    of_first = topics.restore(first, tmp_path / "of-first").archived_ms
+    assert of_first < end == topics.restore(second, tmp_path / "of-second").archived_ms
+    for number, ends in enumerate(({"at": archive.after_third}, {"upto": ("t", 3)})):
+        made = topics.restore(archive.path, tmp_path / f"new{number}", **ends)  # type: ignore[arg-type]
+        assert made.archived_ms == end
+
+
+@pytest.mark.parametrize("upto", ["orders", ("orders", 1, 2), ("orders",), {"orders": 1}, 5])
+def test_an_end_that_is_no_topic_and_seq_is_refused(upto: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r'^upto is .*: use a topic and a seq, such as \("orders", 17\)$'):
+        topics.restore(tmp_path, tmp_path / "new", upto=upto)
 
 
 def test_a_time_leads_back_and_no_seq_is_given_out_twice(archive: Archived, tmp_path: Path) -> None:
@@ -386,12 +407,12 @@ def test_a_link_to_an_archive_is_followed(archive: Archived, tmp_path: Path) -> 
         log.append("t", [{"n": 7}])
     topics.restore(tmp_path / "link", tmp_path / "new")
     assert numbers(tmp_path / "new") == [1, 2, 3, 4, 5, 6, 7]
-    with pytest.raises(UsageError, match="archive_dir is .* which it is to replace"):
+    with pytest.raises(UsageError, match="archive_dir is .* and is lost with it: name"):
         topics.open(tmp_path / "data", archive_dir=str(tmp_path / "mine" / "archive"))
 
 
 def test_an_archive_in_the_log_that_it_is_to_replace_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="archive_dir is .* which it is to replace"):
+    with pytest.raises(UsageError, match="archive_dir is .* and is lost with it: name"):
         topics.open(tmp_path / "data", archive_dir=str(tmp_path / "data" / "archive"))
 
 

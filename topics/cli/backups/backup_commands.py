@@ -76,7 +76,9 @@ def backup(
         except RequestError as error:
             if to is None or error.code != "invalid_request":
                 raise
-            raise RequestError(error.code, f"{option}: {error.message}", error.detail) from None
+            said = error.message.removeprefix("to ")  # the server names the field
+            said = f"{option} {said}" if said != error.message else f"{option} is {to!r}: {said}"
+            raise RequestError(error.code, said, error.detail) from None
         except UsageError as error:
             raise error if error.argument else UsageError(f"{option} is {to!r}: {error}") from None
     shared = f", {count_text(made.linked_files, 'file')} shared with the backup before" if made.linked_files else ""
@@ -195,7 +197,8 @@ def verify(
         return
     check_directory_path("BACKUP", backup)
     check_no_effect(options, f"on {backup!r}")
-    found = topics.verify_backup(backup)
+    with options_named({"backup": "BACKUP"}):
+        found = topics.verify_backup(backup)
     for finding in found.findings:
         print(f"damage: {finding}")
     verdict = "all sound" if found.sound else f"{len(found.findings)} damaged: restore another backup"

@@ -69,7 +69,22 @@ def is_bucket_url(option: str, path: str) -> bool:
     if separator and f"{scheme}://" != SCHEME:
         remedy = "use a path, or s3://BUCKET/PREFIX"
         raise UsageError(f"{option} is {path[:200]!r}, which is neither a directory nor a bucket: {remedy}")
+    if separator:
+        _place(option, path)
     return bool(separator)
+
+
+def _place(option: str, url: str) -> tuple[str, str]:
+    """Return the bucket of a URL, and the prefix. Raises: UsageError, it names none."""
+    name, _, prefix = url.removeprefix(SCHEME).partition("/")
+    has_dots = any(part in (".", "..") for part in prefix.split("/"))
+    if name and not _BUCKET.fullmatch(name):
+        said = f"whose bucket {name[:200]!r} has other characters than a-z, 0-9, - and ., or begins with - or ."
+        raise UsageError(f"{option} is {url[:200]!r}, {said}: use s3://BUCKET/PREFIX")
+    if not name or "//" in prefix or has_dots or _NO_PREFIX.search(prefix):
+        said = "which names no place in a bucket"
+        raise UsageError(f"{option} is {url[:200]!r}, {said}: use s3://BUCKET/PREFIX")
+    return name, prefix
 
 
 def open_bucket(url: str, options: BucketOptions) -> Bucket:
@@ -77,10 +92,7 @@ def open_bucket(url: str, options: BucketOptions) -> Bucket:
 
     Raises: UsageError, the URL names none, or obstore is not installed.
     """
-    name, _, prefix = url.removeprefix(SCHEME).partition("/")
-    has_dots = any(part in (".", "..") for part in prefix.split("/"))
-    if not _BUCKET.fullmatch(name) or "//" in prefix or has_dots or _NO_PREFIX.search(prefix):
-        raise UsageError(f"{url!r} names no place in a bucket: use s3://BUCKET/PREFIX")
+    name, prefix = _place("the URL", url)
     try:
         from obstore.exceptions import BaseError  # noqa: PLC0415 - an extra
         from obstore.store import S3Store  # noqa: PLC0415 - an extra

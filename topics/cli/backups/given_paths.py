@@ -39,11 +39,20 @@ def check_directory_path(option: str, path: str) -> None:
     _check_on_disk(option, path)
     try:
         os.stat(path)
+    except PermissionError as error:
+        raise _not_allowed(option, path) from error
     except OSError as error:
         if error.errno in {errno.ELOOP, errno.ENAMETOOLONG} and not os.path.lexists(path):
             raise UsageError(f"{option} is {path!r}: {error.strerror}: name a directory") from error
     if os.path.lexists(path) and not os.path.isdir(path):
         raise UsageError(f"{option} is {path!r}, which is no directory: name a directory")
+    if os.path.isdir(path) and not os.access(path, os.R_OK | os.X_OK):
+        raise _not_allowed(option, path)
+
+
+def _not_allowed(option: str, path: str) -> UsageError:
+    remedy = "name another directory, or run this as a user who may read it"
+    return UsageError(f"{option} is {path!r}, which this user may not read: {remedy}")
 
 
 @contextmanager
