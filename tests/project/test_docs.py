@@ -21,6 +21,14 @@ def test_every_setting_is_documented_and_every_documented_setting_exists() -> No
     assert documented == {field.name.upper() for field in fields(Config)} | {"CONFIG"}
 
 
+def test_pages_install_an_extra_from_a_checkout() -> None:
+    """The package is in no index: its name does only where it is installed already, as in error messages."""
+    texts = {path.name: path.read_text() for path in (ROOT / "docs").rglob("*.md")}
+    named = {(name, found) for name, text in texts.items() for found in re.findall(r"pip install '([^'\[]*)\[", text)}
+    assert {found for _name, found in named} == {"/path/to/checkout"}
+    assert ("backup.md", "/path/to/checkout") in named
+
+
 def test_the_documented_default_of_a_setting_is_its_default() -> None:
     rows = re.findall(r"^\| `TOPICS_([A-Z0-9_]+)` \| ([^|]*)\|", (ROOT / "docs" / "settings.md").read_text(), re.M)
     assert rows

@@ -1,7 +1,7 @@
 """Quantiles computed a second time, by the package `hdrhistogram` from the encoded histogram.
 
 Its author is another one, so an error of this package's arithmetic or encoding would show. It is
-an extra (`pip install 'topics[bench]'`): where it is missing, a run does without this check.
+an extra (`pip install 'topics-log[bench]'`): where it is missing, a run does without this check.
 """
 
 from __future__ import annotations

@@ -55,6 +55,8 @@ def test_there_are_nine_alerts_and_the_page_of_metrics_names_each() -> None:
     assert len(names) == len(set(names)) == 9 == len(alert_expressions())
     page = (ROOT / "docs" / "metrics.md").read_text()
     assert [name for name in names if f"`{name}`" not in page] == []
+    assert "has nine of them" in page
+    assert "has nine alerts" in (ROOT / "CHANGELOG.md").read_text()
 
 
 def test_labels_of_the_board_are_those_of_its_metrics() -> None:
