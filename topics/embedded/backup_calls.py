@@ -11,6 +11,7 @@ from topics.embedded.own_loop import own_loop
 from topics.errors import UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.timelines import Timeline, damaged_timelines, end_of
+from topics.store.archive.unbroken_log import restorable_ranges
 from topics.store.archive.verify_archive import verify_timelines
 from topics.store.backup.backup_files import is_timeline_name
 from topics.store.backup.backup_logs import check_one_log
@@ -33,6 +34,10 @@ class VerifiedBackup(NamedTuple):
     """Damaged places, one sentence each."""
     log_records: int | None = None
     """Records in the log of an archive, from its oldest base on; None: it is a backup."""
+    ranges: tuple[tuple[str, int, int], ...] = ()
+    """The timelines of an archive with the first and the last time (Unix ms) of each range that a
+    restore can lead to, if nothing in it is damaged: a hole ends one, and a base begins the next.
+    """
 
     @property
     def sound(self) -> bool:
@@ -90,7 +95,14 @@ async def _verify_archive(loop: Loop, archive: str, timelines: list[Timeline], d
     elif not findings:
         findings = [f"{archive} has no base yet, so no restore leads there: its server makes one, if it can"]
     return VerifiedBackup(
-        archive, end_ms, all_of_it.files, all_of_it.bytes, records, findings, log_records=all_of_it.records
+        archive,
+        end_ms,
+        all_of_it.files,
+        all_of_it.bytes,
+        records,
+        findings,
+        log_records=all_of_it.records,
+        ranges=tuple((each.path, *times) for each in with_bases for times in restorable_ranges(each)),
     )
 
 

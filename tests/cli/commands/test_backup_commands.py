@@ -291,7 +291,10 @@ def test_an_archive_that_is_verified_counts_the_records_of_its_log(tmp_path: Pat
         log.append("t", [1, 2, 3])
     verified = run(["verify", str(archive)], tmp_path)
     assert (verified.code, verified.err) == (0, "")
-    assert "0 records in the newest base and 3 records in the log, up to " in verified.out
+    times, counts = verified.out.splitlines()
+    (timeline,) = archive.glob("*Z-*")
+    assert times.startswith(f"{timeline}: can be restored as of 20")
+    assert "0 records in the newest base and 3 records in the log, up to " in counts
 
 
 def test_an_archive_without_a_base_is_not_sound(tmp_path: Path) -> None:

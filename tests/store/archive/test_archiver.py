@@ -32,6 +32,7 @@ from topics.store.archive.archive_retention import remove_old, remove_old_timeli
 from topics.store.archive.restore_archive import copy_point
 from topics.store.archive.restore_point import END, point_at
 from topics.store.archive.timelines import find_timelines
+from topics.store.archive.unbroken_log import restorable_ranges
 from topics.store.archive.verify_archive import verify_timelines
 from topics.store.backup.backup_manifest import backup_names
 from topics.store.disk.whole_files import FileCalls, list_if_there
@@ -78,6 +79,9 @@ def test_more_than_may_wait_is_a_hole_with_a_base_after_it() -> None:
     (hole,) = note(world).holes
     assert known <= hole.from_ms < (hole.to_ms or 0) <= at
     assert stats(world).holes == 1
+    (timeline,) = world.run(find_timelines(world.loop, ARCHIVE))
+    first_ms = timeline.bases[0].manifest.taken_ms
+    assert restorable_ranges(timeline) == [(first_ms, hole.from_ms), (hole.to_ms, timeline.note.upto_ms)]
     assert held(restored(world, at)) == held(world)
 
 

@@ -201,6 +201,9 @@ def verify(
         found = topics.verify_backup(backup)
     for finding in found.findings:
         print(f"damage: {finding}")
+    if found.sound:
+        for timeline, from_ms, to_ms in found.ranges:
+            print(f"{timeline}: can be restored as of {time_text(from_ms)} to {time_text(to_ms)}")
     verdict = "all sound" if found.sound else f"{len(found.findings)} damaged: restore another backup"
     records = f"{count_text(found.records, 'record')} of"
     if found.log_records is not None:

@@ -74,6 +74,16 @@ def unbroken_parts(timeline: Timeline) -> list[Unbroken]:
     return parts
 
 
+def restorable_ranges(timeline: Timeline) -> list[tuple[int, int]]:
+    """Return the first and the last time (Unix ms) of each range that a restore can lead to."""
+    ranges = []
+    for part in unbroken_parts(timeline):
+        if part.bases:
+            begin_ms = min(base.manifest.taken_ms for base in part.bases)
+            ranges.append((begin_ms, max(begin_ms, timeline.note.upto_ms if part.hole is None else part.hole.from_ms)))
+    return ranges
+
+
 class LogSpan(NamedTuple):
     """The log from a base up to the one after it."""
 
