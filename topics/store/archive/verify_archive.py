@@ -81,15 +81,15 @@ async def _verify_log(loop: Loop, timeline: Timeline, part: Unbroken, shard: int
         used = part.files(shard, await survey_after_base(loop, timeline.path, shard, first_no))
         replay = await scan(loop, used, count)
     except (CorruptError, FormatError, FileNotFoundError) as error:
-        return await _each_file(loop, timeline, part, shard, first_no, error)
+        return await _each_file(loop, timeline, part, shard, first_no, error=error)
     findings = []
     if replay.last_batch_no < last_no:
         findings.append(f"{directory}: the log ends with batch {replay.last_batch_no}, and {last_no} was archived")
     return VerifiedTimelines(len(used), sum(file.size for file in used), records, findings)
 
 
-async def _each_file(  # noqa: PLR0917 - a part of the log, and the error of its scan as a whole
-    loop: Loop, timeline: Timeline, part: Unbroken, shard: int, first_no: int, error: Exception
+async def _each_file(
+    loop: Loop, timeline: Timeline, part: Unbroken, shard: int, first_no: int, *, error: Exception
 ) -> VerifiedTimelines:
     """Verify each log file of a part by itself, since damage ends a scan of all.
 
