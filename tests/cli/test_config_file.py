@@ -13,10 +13,12 @@ from typer.testing import CliRunner
 from tests.cli.forked import run
 from topics.cli.config_command import lines, show
 from topics.cli.environment import config_of, settled
+from topics.cli.exit_codes import options_named
 from topics.cli.root_command import app
 from topics.config import Config
 from topics.errors import UsageError
 from topics.server.keys_file import read_keys_file
+from topics.server.startup import check_config
 
 
 def written(directory: Path, text: str, mode: int = 0o600) -> str:
@@ -131,7 +133,7 @@ def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=told):
         config_of({"TOPICS_CONFIG": str(tmp_path / "pipe")})
     with pytest.raises(
-        UsageError, match=f"^TOPICS_API_KEYS_FILE {tmp_path}/pipe cannot be read: it is no regular file$"
+        UsageError, match=f"^api_keys_file {tmp_path}/pipe cannot be read: it is no regular file: name a file of keys$"
     ):
         read_keys_file(str(tmp_path / "pipe"))
 
@@ -216,3 +218,16 @@ def test_a_server_is_refused_for_its_file_and_fsck_reads_it(tmp_path: Path) -> N
     path = written(tmp_path, f'data_dir = "{tmp_path}/nothing-here"')
     done = run(["fsck"], {**os.environ, "TOPICS_CONFIG": path})
     assert "nothing-here" in done.stderr
+
+
+def test_a_file_of_keys_that_cannot_be_read_is_named_by_what_named_it(tmp_path: Path) -> None:
+    """The file of settings was not named, but a variable that is not set."""
+    path = written(tmp_path, 'api_keys_file = "/no/such"')
+    for env, named in (
+        ({"TOPICS_CONFIG": path}, f"TOPICS_CONFIG {path}: api_keys_file"),
+        ({"TOPICS_API_KEYS_FILE": "/no/such"}, "TOPICS_API_KEYS_FILE"),
+    ):
+        config, origins = settled(env)
+        with pytest.raises(UsageError) as caught, options_named(origins):
+            check_config(config)
+        assert str(caught.value) == f"{named} /no/such cannot be read: No such file or directory: name a file of keys"

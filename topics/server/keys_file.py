@@ -31,13 +31,13 @@ def read_keys_file(path: str) -> str:
         data, mode = read_regular_file(path, _FILE_BYTES_MAX + 1)
         text = data.decode()
     except OSError as error:
-        raise UsageError(f"TOPICS_API_KEYS_FILE {path} cannot be read: {error.strerror}") from None
+        raise UsageError(f"{path} cannot be read: {error.strerror}: name a file of keys", "api_keys_file") from None
     except UnicodeDecodeError:
-        raise UsageError(f"TOPICS_API_KEYS_FILE {path} is not UTF-8 text") from None
+        raise UsageError(f"{path} is not UTF-8 text: name a file of keys", "api_keys_file") from None
     if mode & 0o007:
-        raise UsageError(f"TOPICS_API_KEYS_FILE {path} may be read by all users: run `chmod o= {path}`")
+        raise UsageError(f"{path} may be read by all users: run `chmod o= {path}`", "api_keys_file")
     if len(data) > _FILE_BYTES_MAX:
-        raise UsageError(f"TOPICS_API_KEYS_FILE {path} is over {_FILE_BYTES_MAX} bytes")
+        raise UsageError(f"{path} is over {_FILE_BYTES_MAX} bytes: name a file of keys", "api_keys_file")
     entries = ",".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
     # An error names the file, and counts the entries in it.
     parse_keys(entries, of=f"TOPICS_API_KEYS_FILE {path}")
