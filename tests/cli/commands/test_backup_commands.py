@@ -18,6 +18,7 @@ from tests.cli.commands.command_runs import Ran, run, serving
 from topics import UsageError
 from topics.cli import exit_codes
 from topics.cli.backups.given_paths import check_directory_path
+from topics.cli.backups.mirror_status import STATUS_NAME
 from topics.cli.exit_codes import USAGE
 
 
@@ -406,6 +407,14 @@ def test_a_directory_that_this_user_may_not_read_is_named_by_its_option(
     monkeypatch.setattr(os, "stat", deny)
     with pytest.raises(UsageError, match="BACKUP is '/nr/x', which this user may not read: name another directory"):
         check_directory_path("BACKUP", "/nr/x")
+
+
+def test_a_mirror_that_has_nothing_yet_is_not_said_to_be_none(tmp_path: Path) -> None:
+    (tmp_path / STATUS_NAME).write_text("{}")
+    ran = run(["promote", "--from", str(tmp_path), "--to", str(tmp_path / "new")], tmp_path)
+    said = f"--from is '{tmp_path}', a mirror that has nothing of its server yet: `topics mirror --status --to"
+    assert (ran.code, ran.out) == (USAGE, "")
+    assert said in ran.err
 
 
 def test_a_place_without_a_backup_is_named_by_its_option(tmp_path: Path) -> None:

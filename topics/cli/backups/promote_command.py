@@ -9,6 +9,7 @@ import typer
 
 from topics.cli.backups.given_paths import check_directory_path, check_new_path, room_at
 from topics.cli.backups.mirror_lock import locked_mirror
+from topics.cli.backups.mirror_status import STATUS_NAME
 from topics.cli.exit_codes import options_named, undone_if_terminated
 from topics.cli.output.printer import count_text, left_out_text
 from topics.clock import SystemClock
@@ -35,7 +36,11 @@ def promote(
 
     check_directory_path("--from", source)
     check_new_path("--to", to)
-    if not os.path.isfile(f"{source}/{FOLLOWED_NAME}"):
+    is_mirror = os.path.isfile(f"{source}/{FOLLOWED_NAME}")
+    if not is_mirror and os.path.isfile(f"{source}/{STATUS_NAME}"):
+        why = f"`topics mirror --status --to {source}` prints why"
+        raise UsageError(f"--from is {source!r}, a mirror that has nothing of its server yet: {why}")
+    if not is_mirror:
         raise UsageError(
             f"--from is {source!r}, and there is no mirror in it: name the directory of `topics mirror --to`"
         )
