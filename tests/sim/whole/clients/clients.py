@@ -139,10 +139,14 @@ class Client:
         self.machine.ring.events.after(delay_ns, act)
 
     def _step(self) -> None:
+        wire = self.wire
+        if self.shared.paused or wire is None:
+            return
         if rest_ns := self.machine.calm.rest_ns(self):
-            self._later(rest_ns, self._step)
-        elif not self.shared.paused and self.wire is not None:
-            self.step(self.wire)
+            # A new connection begins with a step of its own.
+            self._later(rest_ns, lambda: self._step() if self.wire is wire else None)
+        else:
+            self.step(wire)
 
     # --- of each kind ------------------------------------------------------------------------------------------------
     def begin(self) -> None:
