@@ -380,3 +380,21 @@ def test_the_rate_that_delays_commits_leaves_out_the_time_that_a_calm_checkpoint
     monkeypatch.setattr(checkpointer._log.bound, "on_checkpoint", lambda _size, took_ns: measured.append(took_ns))
     world.checkpoint()
     assert [took_ns // _S for took_ns in measured] == [2]
+
+
+def test_a_checkpoint_without_a_descriptor_gets_those_of_files_that_are_not_read_now() -> None:
+    """Appends waited for it for ever: files that were read before kept theirs."""
+    world = StoreWorld(config=small_config(pack_run_bytes=0, hot_tail_bytes=0)).open()
+    for topic_id in range(1, 6):
+        world.create(topic_id)
+        world.append(topic_id, 3)
+    world.checkpoint()
+    world.check_every_record()
+    world.append(1, 3)
+    core = world.ring._core
+    core.fd_limit = max(core.fds) + 1
+    with pytest.raises((OSError, StorageError)):
+        world.checkpoint()
+    world.checkpoint()
+    core.fd_limit = 1024
+    world.check_every_record()

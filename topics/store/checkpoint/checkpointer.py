@@ -35,7 +35,7 @@ import msgspec
 import numpy as np
 
 from topics.config import Config
-from topics.errors import StorageError
+from topics.errors import NoLogFileError, StorageError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.checkpoint.capture import Capture, Captures, HeldFile
@@ -282,7 +282,10 @@ class Checkpointer:
             self.counters.error = str(error)
             if lacks_space(error):
                 await self._on_full_disk()
-            elif isinstance(error, OSError) and not lacks_descriptors(error):
+            elif isinstance(error, NoLogFileError) or (isinstance(error, OSError) and lacks_descriptors(error)):
+                # For the next one. A read opens its file again.
+                await self._opener.close_idle()
+            elif isinstance(error, OSError):
                 self._log.admission.latch(f"a checkpoint failed: {error}")
             raise
         finally:

@@ -65,10 +65,14 @@ class OpenFiles:
             res = -(error.errno or 5)
         for done in self._waiting.pop(file.file_id):
             done(res)
-        await self._close_unused()
+        await self._close_unused(OPEN_MAX)
 
-    async def _close_unused(self) -> None:
-        while len(self._open) > OPEN_MAX:
+    async def close_idle(self) -> None:
+        """Close all that is not read now, because descriptors are lacking elsewhere."""
+        await self._close_unused(0)
+
+    async def _close_unused(self, most: int) -> None:
+        while len(self._open) > most:
             victim = next((file for file in self._open.values() if not file.readers), None)
             if victim is None:
                 return
