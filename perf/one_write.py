@@ -66,7 +66,7 @@ def measure(options: argparse.Namespace, directory: str) -> list[float]:
     loop.run_until(lambda: bool(made))
     service = Service(config, route_table(), NoProbes(), loop)
     service.serve(engine)
-    loop.on_pass_end(service.failures.next_pass, TURNS_ORDER)
+    loop.on_pass_end(service.answer_turns.next_pass, TURNS_ORDER)
     transports = [Transport() for _ in range(options.connections)]
     connections = [HttpConnection(service, transport) for transport in transports]
     records = ",".join([f'{{"data":{PAYLOAD}}}'] * options.records)

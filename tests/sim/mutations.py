@@ -1003,16 +1003,16 @@ MUTANTS = (
     _one(
         "answers to the writes of a commit that take no turns",
         "http/handlers/record_endpoints.py",
-        "            service.failures.answer(partial(answer, result))\n",
+        "            service.answer_turns.answer(partial(answer, result))\n",
         "            answer(result)\n",
-        "tests/http/plan/test_failure_turns.py",
+        "tests/http/plan/test_answer_turns.py",
     ),
     _one(
         "all groups of a commit answered by the lane in one pass",
         "http/lane/lane_answers.py",
         "        if len(finished) > GROUPS_A_PASS:\n",
         "        if False:\n",
-        "tests/http/plan/test_failure_turns.py",
+        "tests/http/plan/test_answer_turns.py",
     ),
     _one(
         "writes of a pass to many topics that count as one callback of their commit",
@@ -1160,10 +1160,10 @@ MUTANTS = (
     ),
     _one(
         "writes of a pass to many topics refused in one pass",
-        "http/plan/failure_turns.py",
+        "http/plan/answer_turns.py",
         "        while self.left > 0:\n",
         "        while True:\n",
-        "tests/http/plan/test_failure_turns.py",
+        "tests/http/plan/test_answer_turns.py",
     ),
     _one(
         "a lone write before a batch that is staged",
@@ -2887,8 +2887,8 @@ MUTANTS = (
     _one(
         "a relayed request in doubt refused",
         "http/relay/asked_core.py",
-        "self._failures.answer(call.drop)",
-        "self._failures.answer(partial(call.fail, ElsewhereError(self._core)))",
+        "self._turns.answer(call.drop)",
+        "self._turns.answer(partial(call.fail, ElsewhereError(self._core)))",
         _RELAYS,
     ),
     _one(

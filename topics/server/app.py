@@ -46,7 +46,7 @@ _log = logging.getLogger("topics.server")
 ANSWER_ORDER = 28
 """The order of the lane's answers among the pass-end hooks: before the connections' sends."""
 TURNS_ORDER = 5
-"""The order of requests, failures and WebSockets that waited for their turn: before the engine."""
+"""The order of requests, answers and WebSockets that waited for their turn: before the engine."""
 
 
 class Server:
@@ -115,7 +115,7 @@ class Server:
         self._stopping = False
         self._started_ns, self._started_ms = loop.clock.monotonic_ns(), loop.clock.now_ms()
         loop.on_pass_end(self._websockets.turns.next_pass, TURNS_ORDER)
-        loop.on_pass_end(self.service.failures.next_pass, TURNS_ORDER)
+        loop.on_pass_end(self.service.answer_turns.next_pass, TURNS_ORDER)
         loop.on_pass_end(self.service.turns.next_pass, TURNS_ORDER)
         self.lane: Lane | None = None
         if table is not None:

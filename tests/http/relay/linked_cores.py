@@ -58,7 +58,7 @@ class LinkedCores:
         self.service = make_service(self.echo.routes(), loop=self.loop, cores=cores)
         self._owners_loop = FakeLoop()
         self.owner = make_service(self.echo.routes(), loop=self._owners_loop, **settings)
-        self.asked = AskedCore(1, self._connect, self._note_due, self.loop.call_later, self.service.failures)
+        self.asked = AskedCore(1, self._connect, self._note_due, self.loop.call_later, self.service.answer_turns)
 
     def _ask(self, call: Call) -> None:
         self.asked.ask(call)
@@ -107,7 +107,7 @@ class LinkedCores:
         for service, loop in ((self.service, self.loop), (self.owner, self._owners_loop)):
             loop.advance_ms(0)
             service.turns.next_pass()
-            service.failures.next_pass()
+            service.answer_turns.next_pass()
 
     def die(self) -> None:
         """End the socket of both."""

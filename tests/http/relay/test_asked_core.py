@@ -9,7 +9,7 @@ import pytest
 
 from tests.http.byte_stream import Peer, Response
 from tests.http.relay.linked_cores import LinkedCores
-from topics.http.plan import failure_turns
+from topics.http.plan import answer_turns
 from topics.http.relay import asked_core
 from topics.http.relay.asked_core import BEGIN_NS
 from topics.http.relay.relay_message import ANSWERS, DamagedRelayError, RelayRow, encoded
@@ -162,12 +162,12 @@ def test_over_http_2_the_stream_of_a_request_in_doubt_is_reset(cores: LinkedCore
 
 
 def test_the_end_of_many_takes_turns(cores: LinkedCores, monkeypatch: pytest.MonkeyPatch) -> None:
-    peers = [cores.http1() for _ in range(2 * failure_turns.FAILURES_A_PASS)]
+    peers = [cores.http1() for _ in range(2 * answer_turns.ANSWERS_A_PASS)]
     for peer in peers:
         peer.send(post("far"))
     cores.flush()
     cores.die()
-    assert sum(peer.wire.closed for peer in peers) == failure_turns.FAILURES_A_PASS
+    assert sum(peer.wire.closed for peer in peers) == answer_turns.ANSWERS_A_PASS
     cores.end_pass()
     assert all(peer.wire.closed for peer in peers)
 
@@ -280,8 +280,8 @@ def test_a_wait_whose_core_dies_has_nothing_to_do_with_the_next_pair(cores: Link
     waits = cores.http1()
     waits.send(post("far/diff"))
     cores.work()
-    for _ in range(failure_turns.FAILURES_A_PASS):
-        cores.service.failures.answer(lambda: None)
+    for _ in range(answer_turns.ANSWERS_A_PASS):
+        cores.service.answer_turns.answer(lambda: None)
     cores.die()
     assert not waits.wire.closed, "others come before it"
     other = cores.http1()

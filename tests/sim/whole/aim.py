@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from tests.sim.genome import stream
 from tests.sim.whole.seed_plan import WHOLE, Faulty, Life, Plan, PlannedFault, Starting
 from topics.engine.state import topic_numbers as numbers
-from topics.http.plan import failure_turns
+from topics.http.plan import answer_turns
 from topics.store.checkpoint import checkpointer
 from topics.store.disk import disk_space
 from topics.store.wal import shard
@@ -160,10 +160,10 @@ def _change(plan: Plan, at: int, **changes: object) -> None:
 def small_numbers(plan: Plan) -> Iterator[None]:
     """Set small numbers for the run of a plan."""
     reserve, look_ns = (numbers._RESERVE_MIN, numbers._RESERVE_REQUESTS), checkpointer._LOOK_EVERY_NS
-    check_ns, answers, failures = disk_space._CHECK_NS, shard.ANSWERS_A_PASS, failure_turns.FAILURES_A_PASS
+    check_ns, committed, sent = disk_space._CHECK_NS, shard.ANSWERS_A_PASS, answer_turns.ANSWERS_A_PASS
     numbers._RESERVE_MIN, numbers._RESERVE_REQUESTS = stream(plan.seed, "reserve").choice((reserve, (1, 1), (4, 2)))
-    shard.ANSWERS_A_PASS = stream(plan.seed, "answers").choice((answers, answers, 1, 3))
-    failure_turns.FAILURES_A_PASS = stream(plan.seed, "failures").choice((failures, 1, 3))
+    shard.ANSWERS_A_PASS = stream(plan.seed, "answers").choice((committed, committed, 1, 3))
+    answer_turns.ANSWERS_A_PASS = stream(plan.seed, "failures").choice((sent, 1, 3))
     looks_ns = (look_ns, look_ns, 20_000_000, 3_000_000)
     checkpointer._LOOK_EVERY_NS = plan.look_every_ns or stream(plan.seed, "look").choice(looks_ns)
     quick_ns = stream(plan.seed, "check").choice((check_ns, 3_000_000, 3_000_000))
@@ -171,7 +171,7 @@ def small_numbers(plan: Plan) -> Iterator[None]:
     try:
         yield
     finally:
-        shard.ANSWERS_A_PASS, failure_turns.FAILURES_A_PASS = answers, failures
+        shard.ANSWERS_A_PASS, answer_turns.ANSWERS_A_PASS = committed, sent
         disk_space._CHECK_NS = check_ns
         numbers._RESERVE_MIN, numbers._RESERVE_REQUESTS = reserve
         checkpointer._LOOK_EVERY_NS = look_ns

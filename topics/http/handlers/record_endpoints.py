@@ -119,7 +119,7 @@ def _append(call: Call, body: WriteBody, found: _Found, frames: Frames | None = 
         if isinstance(result, TopicsError):
             call.fail(result)
         else:
-            service.failures.answer(partial(answer, result))
+            service.answer_turns.answer(partial(answer, result))
 
     def answer(result: AppendResult) -> None:
         first, last, head, count, created, deduped, append_ns, sync_ns = result

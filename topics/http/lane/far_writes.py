@@ -114,7 +114,7 @@ class FarWrites:
     def answer(self, name: FarName, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
         """Answer as the other core has: with what this one has to add."""
         if self._service.closing:
-            self._service.failures.answer(partial(self._answer, name, status, body, content_type, headers))
+            self._service.answer_turns.answer(partial(self._answer, name, status, body, content_type, headers))
         else:
             self._answer(name, status, body, content_type, headers)
 

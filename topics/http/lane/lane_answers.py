@@ -84,7 +84,7 @@ class Answers(GroupAnswers):
         if len(finished) > GROUPS_A_PASS:
             self.finished = finished[GROUPS_A_PASS:]
             del finished[GROUPS_A_PASS:]
-            service.failures.wait(_nothing)  # another pass
+            service.answer_turns.wait(_nothing)  # another pass
         many, self.finished_many = self.finished_many, []
         if many:
             many = self._end_many(many)
@@ -94,7 +94,7 @@ class Answers(GroupAnswers):
                 self._refuse(group, result)
                 continue
             if service.closing:
-                service.failures.answer(partial(self._close_with, group, result))
+                service.answer_turns.answer(partial(self._close_with, group, result))
                 continue
             service.in_flight.leave(group.principal, group.taken)
             if result.deduped:
@@ -109,7 +109,7 @@ class Answers(GroupAnswers):
         together = []
         for groups, appended in many:
             if appended.error is not None or self.service.closing:
-                self.service.failures.answer_each(self._each(groups, appended))
+                self.service.answer_turns.answer_each(self._each(groups, appended))
                 continue
             together.append((groups, appended))
             groups.end(appended.groups)
@@ -202,7 +202,7 @@ class Answers(GroupAnswers):
 
         The connections take turns. Until its turn, each takes no other request.
         """
-        self.service.failures.answer_each(self._refusals(group, error))
+        self.service.answer_turns.answer_each(self._refusals(group, error))
 
     def _refusals(self, group: Group, error: TopicsError) -> Iterator[Callable[[], None]]:
         """Yield for each connection a call that answers it."""

@@ -189,7 +189,7 @@ class Call:
         """
         if isinstance(error, StorageError):
             self.on_disconnect = None  # what it would end has ended
-            self.service.failures.answer(partial(self._fail, error))
+            self.service.answer_turns.answer(partial(self._fail, error))
         else:
             self._fail(error)
 

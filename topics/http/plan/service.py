@@ -22,9 +22,9 @@ from topics.http.access.principal import Principal
 from topics.http.access.routes import RouteTable
 from topics.http.openapi.description import Description
 from topics.http.plan.access_log import AccessLog
+from topics.http.plan.answer_turns import AnswerTurns
 from topics.http.plan.answered import Answered
 from topics.http.plan.engine_api import EngineApi
-from topics.http.plan.failure_turns import FailureTurns
 from topics.http.plan.gatekeeping import Gate
 from topics.http.plan.in_flight import InFlight
 from topics.http.plan.plan import Elsewhere, Plan, Planner
@@ -165,7 +165,7 @@ class Service:
         self.now_ns = loop.clock.monotonic_ns
         self.streams = OpenStreams(config, loop, watch_audience)
         self.turns = RequestTurns(loop, self.now_ns, config.pass_requests_us)
-        self.failures = FailureTurns(loop)
+        self.answer_turns = AnswerTurns(loop)
         self.long_bodies = LongBodies(config, loop)
         self.long_commands = LongBodies(config, loop)
         """Turns of small bodies that take long to unpack, so that they wait for no megabytes."""

@@ -17,8 +17,8 @@ from itertools import repeat
 from typing import NamedTuple, Protocol, cast
 
 from topics.common.tuples import make_tuple
+from topics.http.plan.answer_turns import AnswerTurns
 from topics.http.plan.call import Call
-from topics.http.plan.failure_turns import FailureTurns
 from topics.http.plan.service import FarAnswers, FarName
 from topics.http.relay.relay_message import (
     ANSWERS,
@@ -48,7 +48,7 @@ STATUS_MIN = 100
 IN_FLIGHT_MAX = 4096
 """Most requests that wait or were asked, for each other core. Others are refused.
 
-The end of all of them at once takes 32 passes of `FailureTurns`.
+The end of all of them at once takes 32 passes of `AnswerTurns`.
 """
 NOT_BEGUN_BYTES = 4 << 20
 """Bytes that were sent and not begun. With more of them no request is sent until some are begun.
@@ -90,7 +90,7 @@ class AskedCore:
         connect: Callable[[], Pair | None],
         due: Callable[[Callable[[], None]], None],
         call_later: CallLater,
-        failures: FailureTurns,
+        turns: AnswerTurns,
     ) -> None:
         """connect(): returns a new socket to the core; None: it has none. due(flush): has `flush`
         called at the end of the pass.
@@ -99,7 +99,7 @@ class AskedCore:
         self._connect = connect
         self._due = due
         self._call_later = call_later
-        self._failures = failures
+        self._turns = turns
         self._waiting: deque[Call] = deque()
         self._asked: _Asked | None = None
         self.relayed = 0
@@ -192,7 +192,7 @@ class AskedCore:
                 self.in_doubt += call.answers.waits(call.name)
             else:
                 self.in_doubt += not call.answered
-            self._failures.answer(call.drop)
+            self._turns.answer(call.drop)
         self._refuse_waiting()
 
     def _note_due(self) -> None:
@@ -207,7 +207,7 @@ class AskedCore:
         self._waiting.clear()
         for call in waiting:
             call.held_bytes = 0
-            self._failures.answer(partial(call.fail, ElsewhereError(self._core)))
+            self._turns.answer(partial(call.fail, ElsewhereError(self._core)))
 
 
 class _PlainWrite(NamedTuple):

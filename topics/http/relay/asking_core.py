@@ -341,4 +341,4 @@ class AskingCore:
         self._answers.clear()
         calls, self._calls = list(self._calls.values()), {}
         for call in calls:
-            self._service.failures.answer(call.abandon)
+            self._service.answer_turns.answer(call.abandon)

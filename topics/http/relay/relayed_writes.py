@@ -110,7 +110,7 @@ class RelayedAnswers(GroupAnswers):
         return True
 
     def _refuse(self, group: Group, error: TopicsError) -> None:
-        self.service.failures.answer_each(self._refusals(group, as_request_error(error)))
+        self.service.answer_turns.answer_each(self._refusals(group, as_request_error(error)))
 
     def _refusals(self, group: Group, error: RequestError) -> Iterator[Callable[[], None]]:
         for number, _records, _flags in group.requests():

@@ -59,7 +59,7 @@ class Relays:
         self.answering = _PairHandler(self._answer, self._begin_single)
         """Handles the sockets to cores that ask this one."""
         self.asked = [
-            AskedCore(number, partial(self._connect, number), self._note_due, loop.call_later, service.failures)
+            AskedCore(number, partial(self._connect, number), self._note_due, loop.call_later, service.answer_turns)
             for number in range(len(mailboxes))
         ]
         """The cores, by number, its own among them, which is never asked."""

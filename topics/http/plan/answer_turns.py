@@ -15,17 +15,17 @@ from functools import partial
 from topics.engine.values.ports import TimersPort
 from topics.engine.values.turns import Turns
 
-FAILURES_A_PASS = 128
+ANSWERS_A_PASS = 128
 """Answers that a pass begins with; it may end with as many. Each takes some 10 us, and a send."""
 
 
-class FailureTurns(Turns):
+class AnswerTurns(Turns):
     """The answers of one server, in the order in which their requests failed, or were committed."""
 
     __slots__ = ()
 
     def __init__(self, timers: TimersPort) -> None:
-        super().__init__(timers, FAILURES_A_PASS, FAILURES_A_PASS)
+        super().__init__(timers, ANSWERS_A_PASS, ANSWERS_A_PASS)
 
     def answer(self, send: Callable[[], None]) -> None:
         """Call `send` now, or in a later pass after those that wait. It must not raise."""

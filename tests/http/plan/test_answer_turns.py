@@ -1,4 +1,4 @@
-"""Goal: answers to writes that fail together take turns, in every way that a write comes."""
+"""Goal: answers that one event decides take turns, in every way that a write comes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from topics.engine.write.plain_appends import PlainAppended
 from topics.errors import TopicsError
 from topics.http.lane import lane_answers
 from topics.http.lane.group_answers import Group, Groups
-from topics.http.plan import failure_turns
+from topics.http.plan import answer_turns
 from topics.server.app import Server
 
 FEW = 4
@@ -24,7 +24,7 @@ _BODY = b'{"records":[{"data":1}]}'
 
 @pytest.fixture(autouse=True)
 def _few_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failure_turns, "FAILURES_A_PASS", FEW)
+    monkeypatch.setattr(answer_turns, "ANSWERS_A_PASS", FEW)
 
 
 def write(name: str) -> bytes:
