@@ -75,10 +75,14 @@ def taken(
     """
     at = path
     while at not in ("", "/"):
-        found = _kind(at, is_there, list_directory)
-        if found and not (at == path and found in use.may_be):
-            return f"in {at}, which is {found}"
-        if use.is_apart and _has_entry(at, is_backup_name, list_directory):
+        allowed = use.may_be if at == path else ()
+        kind = next((kind for name, kind in _MARKS.items() if is_there(f"{at}/{name}")), "")
+        if kind and kind not in allowed:
+            return f"in {at}, which is {kind}"
+        names = _names(at, list_directory) if use.is_apart or not kind else []
+        if not kind and _ARCHIVE not in allowed and any(map(is_timeline_name, names)):
+            return f"in {at}, which is {_ARCHIVE}"
+        if use.is_apart and any(map(is_backup_name, names)):
             return f"in {at}, {_HAS_BACKUPS}"
         at = os.path.dirname(at)
     return ""
@@ -99,7 +103,7 @@ def check_places(config: Config) -> None:
     if config.archive_dir and _holds(config.archive_dir) == _HAS_BACKUPS:
         raise UsageError(f"is {config.archive_dir!r}, {_HAS_BACKUPS}: name a directory elsewhere", "archive_dir")
     for setting, place in (("archive_dir", config.archive_dir), ("backup_dir", config.backup_dir)):
-        # what has copies already is in use: there was a warning
+        # A place that has copies already is in use, so it is kept.
         if place and is_in(config.data_dir, place) and not _holds(place):
             raise UsageError(
                 f"is {place!r}, and the data directory {config.data_dir!r} is in it: name a directory elsewhere, or no "
@@ -134,10 +138,10 @@ def _check_data_directory(path: str) -> None:
 
 def _holds(path: str) -> str:
     """Return whether a directory is an archive or has backups; "": neither."""
-    real = os.path.realpath(path)
-    if _has_entry(real, is_timeline_name, _listed):
+    names = _names(os.path.realpath(path), _listed)
+    if any(map(is_timeline_name, names)):
         return _ARCHIVE
-    return _HAS_BACKUPS if _has_entry(real, is_backup_name, _listed) else ""
+    return _HAS_BACKUPS if any(map(is_backup_name, names)) else ""
 
 
 def _check_place(setting: str, path: str, use: Use) -> None:
@@ -146,25 +150,17 @@ def _check_place(setting: str, path: str, use: Use) -> None:
         raise UsageError(f"is {path!r}, {found}: name a directory elsewhere", setting)
 
 
-def _kind(at: str, is_there: Callable[[str], bool], list_directory: Callable[[str], list[str]]) -> str:
-    """Return what a directory is; "" if it is none of these."""
-    for name, kind in _MARKS.items():
-        if is_there(f"{at}/{name}"):
-            return kind
-    return _ARCHIVE if _has_entry(at, is_timeline_name, list_directory) else ""
+def _names(path: str, list_directory: Callable[[str], list[str]]) -> list[str]:
+    """Return the entries of a directory.
 
-
-def _has_entry(path: str, is_one: Callable[[str], bool], list_directory: Callable[[str], list[str]]) -> bool:
-    """Return whether a directory has an entry of such a name.
-
-    One that this user may not list, such as /home of some systems, counts as one without. So does a
-    path that can be that of no directory: what is made there fails, and names the path.
+    One that this user may not list, such as /home of some systems, counts as empty. So does a path
+    that can be that of no directory: what is made there fails, and names the path.
     """
     try:
-        return any(map(is_one, list_directory(path)))
+        return list_directory(path)
     except (FileNotFoundError, NotADirectoryError, PermissionError):
-        return False
+        return []
     except OSError as error:
         if error.errno not in {errno.ELOOP, errno.ENAMETOOLONG}:
             raise
-        return False
+        return []
