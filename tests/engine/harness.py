@@ -121,6 +121,19 @@ class Harness:
         self.settle()
         return answer.get()
 
+    def flush_until_given(self, waiting: list[Answer], a_pass: int, *, in_order: bool = False) -> None:
+        """Flush until all have their answers; check that no pass gives more than it may.
+
+        a_pass: the answers of one budget.
+        """
+        given = 0
+        while given < len(waiting):
+            self.engine.flush()
+            before, given = given, sum(answer.given for answer in waiting)
+            assert given - before <= 2 * a_pass, "what is left of one budget, and the next"
+            if in_order:
+                assert [answer.given for answer in waiting] == [True] * given + [False] * (len(waiting) - given)
+
     def start_diff(self, from_seq: int = 0, name: str = "t", **query: Any) -> Answer:
         answer = Answer()
         nodes = node_set(query.pop("nodes", ()))

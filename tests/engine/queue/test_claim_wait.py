@@ -60,12 +60,7 @@ def test_claims_that_one_write_wakes_are_answered_some_a_pass_in_their_order() -
     h = queue(4)
     waiting = [wait(h, f"w{number}") for number in range(30)]
     write(h, 30)
-    given = [0]
-    while given[-1] < 30:
-        h.engine.flush()
-        given.append(sum(answer.given for answer in waiting))
-        assert given[-1] - given[-2] <= 2 * 5, "what is left of one budget, and the next"
-        assert [answer.given for answer in waiting] == [True] * given[-1] + [False] * (30 - given[-1])
+    h.flush_until_given(waiting, 5, in_order=True)
     assert [jobs_of(answer)[0]["$seq"] for answer in waiting] == list(range(2, 32))
 
 
@@ -129,11 +124,7 @@ def test_claims_of_a_queue_that_goes_are_answered_some_a_pass() -> None:
     h.engine.delete_topic("q", if_empty=False, done=Answer())
     h.engine.flush()
     h.store.log.commit(None)
-    given = [0]
-    while given[-1] < 60:
-        h.engine.flush()
-        given.append(sum(answer.given for answer in waiting))
-        assert given[-1] - given[-2] <= 2 * 10
+    h.flush_until_given(waiting, 10)
     for answer in waiting:
         with pytest.raises(RequestError, match="does not exist"):
             answer.get()

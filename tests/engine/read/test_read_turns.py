@@ -236,12 +236,7 @@ def test_long_polls_that_one_write_wakes_look_in_several_passes(names: int) -> N
     waiting = [h.start_diff(1, wait_ms=1000, nodes=[b"%d-%d" % (at, n) for n in range(names)]) for at in range(60)]
     h.start_append(records("second"))
     h.store.log.commit(None)
-    given = [0]
-    while given[-1] < 60:
-        h.engine.flush()
-        given.append(sum(answer.given for answer in waiting))
-        assert given[-1] - given[-2] <= 2 * 14, "what is left of one budget, and the next"
-        assert [answer.given for answer in waiting] == [True] * given[-1] + [False] * (60 - given[-1])
+    h.flush_until_given(waiting, 14, in_order=True)
 
 
 def test_long_polls_of_a_topic_that_goes_are_answered_some_a_pass() -> None:
@@ -252,11 +247,7 @@ def test_long_polls_of_a_topic_that_goes_are_answered_some_a_pass() -> None:
     h.engine.delete_topic("t", if_empty=False, done=Answer())
     h.engine.flush()
     h.store.log.commit(None)
-    given = [0]
-    while given[-1] < 60:
-        h.engine.flush()
-        given.append(sum(answer.given for answer in waiting))
-        assert given[-1] - given[-2] <= 2 * 14
+    h.flush_until_given(waiting, 14)
     for answer in waiting:
         with pytest.raises(RequestError, match="does not exist"):
             answer.get()
