@@ -103,12 +103,16 @@ class Pending(Generic[R_co]):
         timeout: in seconds.
         Raises: TimeoutError if there is no result by then; the append continues.
         """
-        answer, wait_ms = self._answer, arguments.optional_milliseconds("timeout", timeout)
+        answer = self._answer
+        wait_ms = None if timeout is None else arguments.optional_milliseconds("timeout", timeout)
         if answer.outcome is None:
             answer.wait(wait_ms)
             if answer.outcome is None:
                 raise arguments.timed_out("append", timeout)
-        return self._result()
+        outcome = answer.outcome_of(self._index)
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome  # type: ignore[no-any-return]
 
     def add_done_callback(self, fn: Callable[[Pending[R_co]], object]) -> None:
         """Call `fn` with this object once there is a result, or now.
@@ -134,13 +138,7 @@ class Pending(Generic[R_co]):
             answer.when_answered(wake)
             answer.hurry(here=False)
             yield from future
-        return self._result()
-
-    def _result(self) -> R_co:
-        outcome = self._answer.outcome_of(self._index)
-        if isinstance(outcome, BaseException):
-            raise outcome
-        return outcome  # type: ignore[no-any-return]
+        return self.result()
 
     def _call(self, fn: Callable[[Pending[R_co]], object]) -> None:
         try:
