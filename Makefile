@@ -158,7 +158,7 @@ tutorial: venv ## the tutorial, followed in two terminals
 # moto's server comes from the package index, once.
 buckets: venv ## copies in an object store, also against moto's S3 server
 	@$(BIN)/python -c 'import moto.server' 2>/dev/null || $(BIN)/python -m pip install -q --disable-pip-version-check 'moto[server]>=5'
-	$(BIN)/python -m pytest -m "slow or not slow" -rs tests/cli/backups $(ARGS)
+	$(BIN)/python -m pytest -m "slow or not slow" -rs tests/embedded/bucket tests/cli/backups $(ARGS)
 
 # Every block of every page, as it is written, on a fresh server.
 pages: venv ## every block of every page, on a fresh server

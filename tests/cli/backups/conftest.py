@@ -1,27 +1,5 @@
-"""Backups and archives for the tests of buckets."""
+"""The backups and archives of the tests of buckets, for those of the commands."""
 
-from __future__ import annotations
+from tests.embedded.bucket.conftest import archives, backups, bucket
 
-from pathlib import Path
-
-import pytest
-
-from tests.cli.backups.copied_places import make_archives, make_backups
-from tests.cli.backups.memory_bucket import MemoryBucket
-
-
-@pytest.fixture(scope="session")
-def backups(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """A directory of backups in two states."""
-    return make_backups(tmp_path_factory.mktemp("backups"))
-
-
-@pytest.fixture(scope="session")
-def archives(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """An archive in four states."""
-    return make_archives(tmp_path_factory.mktemp("archives"))
-
-
-@pytest.fixture
-def bucket() -> MemoryBucket:
-    return MemoryBucket()
+__all__ = ["archives", "backups", "bucket"]

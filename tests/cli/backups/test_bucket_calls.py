@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
-import shutil
 import signal
-from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
 import topics
-from tests.cli.backups.copied_places import OPTIONS, URL, send
-from tests.cli.backups.memory_bucket import MemoryBucket
 from tests.cli.backups.small_disk import small_disk
 from tests.cli.commands.command_runs import run
-from tests.embedded.conftest import SMALL
+from tests.embedded.bucket.copied_places import OPTIONS, URL, send
+from tests.embedded.bucket.memory_bucket import MemoryBucket
 from topics.cli.backups.backup_commands import restore
-from topics.cli.backups.bucket import BucketOptions, in_thread
-from topics.cli.backups.bucket_calls import OF_WRITES, fetched, with_bucket
+from topics.cli.backups.bucket_calls import OF_WRITES, with_bucket
 from topics.cli.backups.copy_command import copy_backup
-from topics.cli.backups.fetch_copy import BucketCopy, look_at_copy
 from topics.embedded import restore_call
-from topics.embedded.restore_call import find_record_in, restore_copy
-from topics.errors import CorruptError, LockedError, StorageError, UsageError
+from topics.embedded.bucket.bucket import BucketOptions
+from topics.embedded.bucket.fetch_copy import BucketCopy, look_at_copy
+from topics.embedded.bucket.restore_bucket import restore_bucket
+from topics.errors import StorageError, UsageError
 from topics.store.archive.restore_archive import copy_point
 
 KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}
+TO_READ = {name: value for name, value in BucketOptions()._asdict().items() if name != OF_WRITES}
 NOWHERE = ("--endpoint", "http://127.0.0.1:9", "--retries", "0")
 
 
@@ -42,19 +39,6 @@ def test_a_restore_from_a_bucket_leaves_a_directory_of_others(tmp_path: Path) ->
     assert (tmp_path / "new.fetched" / "file").read_text() == "precious"
 
 
-def test_a_directory_that_was_made_meanwhile_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def look(_url: str, _options: object, **_beside: bool) -> BucketCopy:
-        (tmp_path / "new.fetched").mkdir()
-        return BucketCopy(MemoryBucket(), [], [])
-
-    monkeypatch.setattr("topics.cli.backups.bucket_calls.look_at_copy", look)
-    monkeypatch.setattr("topics.cli.backups.bucket_calls.needed_parts", lambda *_, **__: ("", None))
-    said = f"another restore has just begun in {tmp_path}/new.fetched: wait for that one, or restore to another"
-    with pytest.raises(LockedError, match=said), fetched("s3://b/p", str(tmp_path / "new"), None, None):  # type: ignore[arg-type]
-        pass
-    assert (tmp_path / "new.fetched").is_dir()
-
-
 @pytest.fixture
 def copied(bucket: MemoryBucket, archives: list[Path], monkeypatch: pytest.MonkeyPatch) -> MemoryBucket:
     """A bucket with an archive, which the commands ask."""
@@ -63,8 +47,8 @@ def copied(bucket: MemoryBucket, archives: list[Path], monkeypatch: pytest.Monke
         return await look_at_copy(url, OPTIONS, lambda _url, _options: bucket, **beside)
 
     send(bucket, archives[3])
-    for command in ("bucket_calls", "copy_command"):
-        monkeypatch.setattr(f"topics.cli.backups.{command}.look_at_copy", looked)
+    for module in ("cli.backups.copy_command", "embedded.bucket.restore_bucket"):
+        monkeypatch.setattr(f"topics.{module}.look_at_copy", looked)
     return bucket
 
 
@@ -73,10 +57,9 @@ def test_a_full_disk_is_named_with_the_remedy(copied: MemoryBucket, archives: li
         disk.fill()
         new = str(disk.root / "new")
         remedy = f"{new}.fetched/.*: No space left on device: make room there, or restore to another disk: it is"
-        find = partial(find_record_in, upto=("orders", 3))
-        for wanted in (None, find):
-            with pytest.raises(StorageError, match=remedy), fetched(URL, new, OPTIONS, None, wanted):
-                pass
+        for upto in (None, ("orders", 3)):
+            with pytest.raises(StorageError, match=remedy):
+                restore_bucket(URL, new, OPTIONS, upto=upto)
         with pytest.raises(StorageError, match=f"{new}/.*: No space left on device: make room there, and call this"):
             copy_backup(URL, new, **BucketOptions()._asdict())
         with pytest.raises(StorageError, match="again/.* cannot be made: no space left on its disk: make room there"):
@@ -100,36 +83,19 @@ def test_a_copy_is_made_in_no_directory_that_would_take_it_for_its_own(
     assert os.listdir(tmp_path / "there") == [mark]
 
 
-def test_an_error_of_a_restore_names_places_of_the_bucket(
+def test_a_restore_from_a_bucket_that_is_interrupted_ends_at_once(
     copied: MemoryBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The directory that it was read to is removed by then."""
-    monkeypatch.chdir(tmp_path)
-    said = []
-    for kind in (CorruptError, UsageError):
-        with pytest.raises(kind) as caught, fetched(URL, "new", OPTIONS, None) as copy:
-            raise kind(f"{copy.path}/T/log is what `topics verify {copy.root}` finds")
-        said.append(str(caught.value))
-        assert not os.listdir(tmp_path)
-    assert said == [f"{URL}/T/log is what `topics verify {URL}` finds"] * 2
-
-
-def test_a_restore_that_is_interrupted_leaves_nothing_of_what_it_has_read(
-    copied: MemoryBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The next one was refused until a person had removed it."""
+    """A thread that still waits for the bucket would abort the process at an end in order."""
 
     def end(code: int) -> NoReturn:
         assert not os.listdir(tmp_path), "before the process ends"
         raise SystemExit(code)
 
     monkeypatch.setattr(os, "_exit", end)
-    copied.calls.clear()
-    with fetched(URL, str(tmp_path / "new"), OPTIONS, None):
-        of_fetch = len(copied.calls) - 1
-    copied.calls_left, copied.error = of_fetch, KeyboardInterrupt
-    with pytest.raises(SystemExit) as ended, fetched(URL, str(tmp_path / "new"), OPTIONS, None):
-        pass
+    copied.calls_left, copied.error = 5, KeyboardInterrupt
+    with pytest.raises(SystemExit) as ended:
+        restore([URL], [str(tmp_path / "new")], **TO_READ)
     assert ended.value.code == 130
 
 
@@ -145,53 +111,13 @@ def test_a_restore_that_a_signal_ends_leaves_nothing(
         os.kill(os.getpid(), number)
 
     monkeypatch.setattr(restore_call, "copy_point", interrupted)
-    given = {name: value for name, value in BucketOptions()._asdict().items() if name != OF_WRITES}
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background jobs
     try:
         with pytest.raises(KeyboardInterrupt):
-            restore([str(archives[3])], [str(tmp_path / "new")], **given)
+            restore([str(archives[3])], [str(tmp_path / "new")], **TO_READ)
     finally:
         signal.signal(signal.SIGINT, before)
     assert not os.listdir(tmp_path)
-
-
-def archive_one(archive: Path, data: Path, topic: str) -> str:
-    """Archive a log with one topic; return the name of its timeline."""
-    with topics.open(data, **SMALL, archive_dir=str(archive), archive_every_ms=10) as log:
-        log.append(topic, [{"n": number} for number in range(100)])
-    return (data / "archive").read_text().split()[0]
-
-
-def test_logs_of_other_servers_are_read_only_if_they_have_a_topic_in_common(
-    bucket: MemoryBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A restore from a bucket read the logs of all of them, and leaves out the same seqs without."""
-    archive = tmp_path / "archive"
-    own = archive_one(archive, tmp_path / "data", "orders")
-    bare = archive_one(archive, tmp_path / "bare", "parts")
-    shutil.copytree(tmp_path / "data", tmp_path / "copied")
-    (tmp_path / "copied" / "archive").unlink()
-    related = archive_one(archive, tmp_path / "copied", "orders")
-    assert len({own, bare, related}) == 3
-    send(bucket, archive)
-
-    async def looked(_url: str, options: BucketOptions, **beside: bool) -> BucketCopy:
-        buckets = {URL: bucket}
-        return await look_at_copy(f"{URL}/{own}", options, lambda url, _: buckets.get(url, MemoryBucket()), **beside)
-
-    monkeypatch.setattr("topics.cli.backups.bucket_calls.look_at_copy", looked)
-    bucket.calls.clear()
-    with fetched(URL, str(tmp_path / "new"), OPTIONS, None) as copy:
-        restore_copy(copy.path, tmp_path / "new", skipped_seqs=1, fetch_rest=copy.fetch_rest)
-    read = {key.split("/")[1] for call, key in bucket.calls if call == "get" and key.startswith("logs/")}
-    assert read == {own, related}
-    topics.restore(archive / own, tmp_path / "same", skipped_seqs=1)
-    new_seqs = []
-    for made in ("new", "same"):
-        with topics.open(tmp_path / made, **SMALL) as log:
-            new_seqs.append(log.append("orders", [{}]).first_seq)
-    assert new_seqs[0] == new_seqs[1] > 200
-    assert sorted(os.listdir(tmp_path)) == ["archive", "bare", "copied", "data", "new", "same"]
 
 
 @pytest.mark.parametrize(
@@ -223,17 +149,6 @@ def test_the_end_of_a_line_in_a_key_is_refused_without_the_key(tmp_path: Path) -
     ran = run(["verify", "s3://b/p", *NOWHERE], tmp_path, env={"AWS_SECRET_ACCESS_KEY": "s3cret\n"})
     assert "AWS_SECRET_ACCESS_KEY has a character that no key has" in ran.err
     assert "s3cret" not in ran.err
-
-
-def test_a_panic_of_the_client_ends_the_call() -> None:
-    class PanicException(BaseException):
-        pass
-
-    def panic() -> None:
-        raise PanicException("invalid port number")
-
-    with pytest.raises(StorageError, match="the client of the object store: invalid port number"):
-        asyncio.run(asyncio.wait_for(in_thread(panic), 5))
 
 
 def test_an_endpoint_of_a_variable_is_named_by_it(tmp_path: Path) -> None:

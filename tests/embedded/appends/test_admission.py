@@ -14,7 +14,7 @@ import pytest
 
 import topics
 from tests.embedded.appends.test_flush import count_begun, sim_log
-from tests.embedded.test_no_maintenance import drive
+from tests.embedded.calls.test_no_maintenance import drive
 from topics.embedded.appends.offers import Admission
 from topics.embedded.appends.pending import Pending
 from topics.engine.state import refusals

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import topics
-from tests.embedded.test_no_maintenance import drive, is_durable
+from tests.embedded.calls.test_no_maintenance import drive, is_durable
 from tests.sim import SimRing
 from tests.sim.world.faults import Faults
 from topics.config import tiny_config

@@ -16,8 +16,8 @@ import xxhash
 
 import topics
 from tests.embedded.appends.test_flush import sim_log
+from tests.embedded.calls.test_no_maintenance import drive, is_durable
 from tests.embedded.conftest import SMALL, copy_open
-from tests.embedded.test_no_maintenance import drive, is_durable
 from tests.sim import SimRing
 from topics.config import tiny_config
 

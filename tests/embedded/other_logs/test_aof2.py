@@ -18,6 +18,7 @@ import topics
 from examples.aof2 import trades
 from tests.embedded.appends.test_admission import let_syncs_go, stop_syncs
 from tests.embedded.appends.test_flush import sim_log
+from tests.embedded.calls.test_no_maintenance import drive, is_durable
 from tests.embedded.conftest import SMALL, copy_open, damage_record
 from tests.embedded.other_logs.lines import (
     Lines,
@@ -31,7 +32,6 @@ from tests.embedded.other_logs.lines import (
     largest_files,
     mapped_files,
 )
-from tests.embedded.test_no_maintenance import drive, is_durable
 from topics.embedded.appends.offers import Offer
 
 line = Lines("AOF2")

@@ -13,6 +13,7 @@ import pytest
 import topics
 from examples.walrus import meters
 from tests.embedded.appends.test_flush import sim_log
+from tests.embedded.calls.test_no_maintenance import drive, is_durable
 from tests.embedded.conftest import SMALL, copy_open
 from tests.embedded.other_logs.lines import (
     Lines,
@@ -26,7 +27,6 @@ from tests.embedded.other_logs.lines import (
     largest_files,
     mapped_files,
 )
-from tests.embedded.test_no_maintenance import drive, is_durable
 from topics.config import Config
 from topics.uring.probe import probe
 from topics.uring.support import RingSupport

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import os
-from contextlib import nullcontext
-from functools import partial
 from typing import Annotated
 
 import typer
 
-from topics.cli.backups.bucket import BucketOptions, is_bucket_url, open_bucket
 from topics.cli.backups.bucket_calls import (
-    FetchedCopy,
     check_no_effect,
-    fetched,
+    ended_at_once,
     run_to_end,
     verified_bucket,
     with_bucket,
     with_bucket_to_read,
 )
-from topics.cli.backups.bucket_manifest import MANIFESTS
 from topics.cli.backups.copy_command import send_once
 from topics.cli.backups.given_paths import check_directory_path, check_given, check_new_path
 from topics.cli.commands.beginning import time_of
@@ -29,6 +24,8 @@ from topics.cli.output.printer import bytes_text, count_text, left_out_text
 from topics.clock import SystemClock
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
 from topics.common.values.time_texts import LATEST_MS, time_text
+from topics.embedded.bucket.bucket import BucketOptions, is_bucket_url, open_bucket
+from topics.embedded.bucket.bucket_manifest import MANIFESTS
 from topics.errors import RequestError, UsageError
 
 Backup = Annotated[
@@ -117,7 +114,8 @@ def restore(  # noqa: PLR0917 - options of a command
     ] = None,
 ) -> None:
     """Make a data directory of a backup or an archive, and verify every checksum on the way."""
-    from topics.embedded.restore_call import find_record_in, restore_copy  # noqa: PLC0415 - `topics --help` should not load the engine
+    import topics  # noqa: PLC0415 - `topics --help` should not load the engine
+    from topics.embedded.bucket.restore_bucket import restore_bucket  # noqa: PLC0415 - so does this
 
     source, to = _once("--from", sources) or "", _once("--to", paths) or ""
     at, seq = _once("--at", times), _once("--seq", seqs)
@@ -130,13 +128,12 @@ def restore(  # noqa: PLR0917 - options of a command
         check_directory_path("--from", source)
         check_no_effect(options, f"with --from {source!r}")
     check_new_path("--to", to)
-    here = nullcontext(FetchedCopy(source, "", ""))
-    find = None if upto is None else partial(find_record_in, upto=upto)
-    reading = fetched(source, to, options, at_ms, find) if is_bucket else here
-    with options_named(_OPTIONS), undone_if_terminated(), reading as copy:
-        made = restore_copy(copy.path, to, at=at_ms, upto=upto, skipped_seqs=skip, fetch_rest=copy.fetch_rest)
-    if is_bucket:
-        made = made._replace(backup=source, damage="; ".join(filter(None, [copy.damage, copy.in_bucket(made.damage)])))
+    with options_named(_OPTIONS), undone_if_terminated():
+        if is_bucket:
+            with ended_at_once():
+                made = restore_bucket(source, to, options, at_ms=at_ms, upto=upto, skipped_seqs=skip)
+        else:
+            made = topics.restore(source, to, at=at_ms, upto=upto, skipped_seqs=skip)
     print(
         f"{made.path}: {count_text(made.topics, 'topic')}, {count_text(made.records, 'record')} of "
         f"{time_text(made.taken_ms)}, from {made.backup}; "

@@ -9,17 +9,18 @@ from typing import Annotated
 
 import typer
 
-from topics.cli.backups.bucket import BucketOptions, is_bucket_url, open_bucket
 from topics.cli.backups.bucket_calls import OF_WRITES, check_no_effect, run_to_end, with_bucket
-from topics.cli.backups.fetch_copy import fetch, look_at_copy, missing_parts
-from topics.cli.backups.given_paths import check_directory_path, check_given, room_at
-from topics.cli.backups.send_copy import CopySender, SentCopy
-from topics.cli.backups.verify_copy import end_ms
+from topics.cli.backups.given_paths import check_directory_path, check_given
 from topics.cli.exit_codes import report
 from topics.cli.output.printer import bytes_text, count_text
 from topics.common.values.time_texts import time_text
+from topics.embedded.bucket.bucket import BucketOptions, is_bucket_url, open_bucket
+from topics.embedded.bucket.fetch_copy import fetch, look_at_copy, missing_parts
+from topics.embedded.bucket.send_copy import CopySender, SentCopy
+from topics.embedded.bucket.verify_copy import end_ms
 from topics.errors import CorruptError, TopicsError, UsageError
 from topics.store.backup.free_places import COPY, taken
+from topics.store.disk.disk_space import room_at
 
 _RETRY_MAX_S = 300.0
 

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from topics.cli.exit_codes import options_named
 from topics.common.values import arguments
-from topics.errors import DiskFullError, UsageError
-from topics.store.disk.disk_space import is_full
+from topics.errors import UsageError
 
 
 def check_given(option: str, path: str) -> None:
@@ -53,14 +50,3 @@ def check_directory_path(option: str, path: str) -> None:
 def _not_allowed(option: str, path: str) -> UsageError:
     remedy = "name another directory, or run this as a user who may read it"
     return UsageError(f"{option} is {path!r}, which this user may not read: {remedy}")
-
-
-@contextmanager
-def room_at(path: str, remedy: str) -> Iterator[None]:
-    """Have an error for want of space on a disk name its place and the remedy."""
-    try:
-        yield
-    except OSError as error:
-        if not is_full(error):
-            raise
-        raise DiskFullError(f"{error.filename or path}: {error.strerror}: {remedy}") from error

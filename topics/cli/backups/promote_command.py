@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from topics.cli.backups.given_paths import check_directory_path, check_new_path, room_at
+from topics.cli.backups.given_paths import check_directory_path, check_new_path
 from topics.cli.backups.mirror_lock import locked_mirror
 from topics.cli.backups.mirror_status import STATUS_NAME
 from topics.cli.exit_codes import options_named, undone_if_terminated
@@ -17,6 +17,7 @@ from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
 from topics.common.values.time_texts import time_text
 from topics.errors import UsageError
 from topics.store.backup.free_places import FOLLOWED_NAME
+from topics.store.disk.disk_space import room_at
 from topics.store.mirror.mirror import check_not_promoted, newest_timeline
 from topics.store.mirror.promotion import Promotion, note_promotion
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -42,6 +43,17 @@ def is_full(error: OSError) -> bool:
 def lacks_space(error: Exception) -> bool:
     """Return whether any error is a lack of space; a file that found none raises DiskFullError."""
     return isinstance(error, DiskFullError) or (isinstance(error, OSError) and is_full(error))
+
+
+@contextmanager
+def room_at(path: str, remedy: str) -> Iterator[None]:
+    """Have an error for want of space on a disk name its place and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        if not is_full(error):
+            raise
+        raise DiskFullError(f"{error.filename or path}: {error.strerror}: {remedy}") from error
 
 
 class DiskSpace:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from topics.cli.backups.bucket_errors import FailedBucketError
+from topics.embedded.bucket.bucket_errors import FailedBucketError
 from topics.errors import StorageError
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from topics.cli.backups.bucket_manifest import BucketManifest, Known, ManifestKey, piece_bytes
+from topics.embedded.bucket.bucket_manifest import BucketManifest, Known, ManifestKey, piece_bytes
 from topics.store.archive.archived_log import archived_directory, archived_name
 
 

@@ -12,11 +12,11 @@ import msgspec
 import pytest
 
 from tests.amount import stride
-from tests.cli.backups.copied_places import OPTIONS, fetch_all, look, restored, send, verify
-from tests.cli.backups.memory_bucket import KilledError, MemoryBucket
-from topics.cli.backups.bucket_manifest import BucketManifest, piece_bytes
-from topics.cli.backups.copied_tree import copied_trees
-from topics.cli.backups.send_copy import CopySender
+from tests.embedded.bucket.copied_places import OPTIONS, fetch_all, look, restored, send, verify
+from tests.embedded.bucket.memory_bucket import KilledError, MemoryBucket
+from topics.embedded.bucket.bucket_manifest import BucketManifest, piece_bytes
+from topics.embedded.bucket.copied_tree import copied_trees
+from topics.embedded.bucket.send_copy import CopySender
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.store.archive.archive_note import NOTE_VERSION, ArchiveNote, ShardEnd
 from topics.store.archive.archived_log import archived_name

@@ -20,11 +20,11 @@ import pytest
 
 pytest.importorskip("obstore", reason="obstore is not installed: pip install 'topics-log[s3]'")
 
-from tests.cli.backups.memory_bucket import MemoryBucket
-from tests.cli.backups.s3_server import S3Server, s3_server
 from tests.cli.fork_server import VERIFY
-from topics.cli.backups.bucket import Bucket, BucketOptions, is_bucket_url, open_bucket
-from topics.cli.backups.bucket_errors import FailedBucketError, SlowBucketError
+from tests.embedded.bucket.memory_bucket import MemoryBucket
+from tests.embedded.bucket.s3_server import S3Server, s3_server
+from topics.embedded.bucket.bucket import Bucket, BucketOptions, in_thread, is_bucket_url, open_bucket
+from topics.embedded.bucket.bucket_errors import FailedBucketError, SlowBucketError
 from topics.errors import StorageError, UsageError
 
 QUICK = BucketOptions(region="us-east-1", timeout_s=0.3, retries=2, retry_for_s=30)
@@ -226,3 +226,14 @@ def test_the_command_copies_follows_verifies_and_restores(
     said = topics("verify", "s3://bucket/b", code=1)
     assert f"damage: s3://bucket/{key} has" in said
     assert "1 damaged: `topics copy-backup --reread` sends them again" in said
+
+
+def test_a_panic_of_the_client_ends_the_call() -> None:
+    class PanicException(BaseException):
+        pass
+
+    def panic() -> None:
+        raise PanicException("invalid port number")
+
+    with pytest.raises(StorageError, match="the client of the object store: invalid port number"):
+        asyncio.run(asyncio.wait_for(in_thread(panic), 5))

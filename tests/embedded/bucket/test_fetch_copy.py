@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 import topics
-from tests.cli.backups.copied_places import OPTIONS, URL, fetch_all, look, restored, send, verify
-from tests.cli.backups.memory_bucket import KilledError, MemoryBucket
-from topics.cli.backups.bucket import BucketOptions
-from topics.cli.backups.bucket_manifest import REMEDY, BucketManifest, ManifestKey, pack
-from topics.cli.backups.fetch_copy import WantedPoint, fetch, look_at_copy, needed_parts, unlogged_parts
+from tests.embedded.bucket.copied_places import OPTIONS, URL, fetch_all, look, restored, send, verify
+from tests.embedded.bucket.memory_bucket import KilledError, MemoryBucket
+from topics.embedded.bucket.bucket import BucketOptions
+from topics.embedded.bucket.bucket_manifest import REMEDY, BucketManifest, ManifestKey, pack
+from topics.embedded.bucket.fetch_copy import WantedPoint, fetch, look_at_copy, needed_parts, unlogged_parts
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.store.backup.backup_files import pack_description
 from topics.store.format.log_format import wal_file_no

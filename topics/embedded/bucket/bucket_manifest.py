@@ -27,7 +27,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from topics.cli.backups.bucket import Bucket
+from topics.embedded.bucket.bucket import Bucket
 from topics.errors import CorruptError, FormatError
 from topics.store.archive.archive_note import BASES, ArchiveNote, unpack_note
 from topics.store.backup.backup_files import NOTE_NAME

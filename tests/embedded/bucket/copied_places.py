@@ -8,12 +8,12 @@ import shutil
 from pathlib import Path
 
 import topics
-from tests.cli.backups.memory_bucket import MemoryBucket
+from tests.embedded.bucket.memory_bucket import MemoryBucket
 from tests.embedded.conftest import SMALL
-from topics.cli.backups.bucket import BucketOptions
-from topics.cli.backups.fetch_copy import BucketCopy, CopyFetch, WantedPoint, fetch, look_at_copy, needed_parts
-from topics.cli.backups.send_copy import CopySender, SentCopy
-from topics.cli.backups.verify_copy import VerifiedCopy, verify_copy
+from topics.embedded.bucket.bucket import BucketOptions
+from topics.embedded.bucket.fetch_copy import BucketCopy, CopyFetch, WantedPoint, fetch, look_at_copy, needed_parts
+from topics.embedded.bucket.send_copy import CopySender, SentCopy
+from topics.embedded.bucket.verify_copy import VerifiedCopy, verify_copy
 from topics.embedded.restore_call import find_record_in
 from topics.store.archive.restore_point import RestorePoint
 from topics.store.archive.timelines import Timeline

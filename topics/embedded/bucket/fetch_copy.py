@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from topics.cli.backups.bucket import Bucket, BucketOptions, open_bucket
-from topics.cli.backups.bucket_manifest import (
+from topics.embedded.bucket.bucket import Bucket, BucketOptions, open_bucket
+from topics.embedded.bucket.bucket_manifest import (
     MANIFESTS,
     REMEDY,
     BucketManifest,

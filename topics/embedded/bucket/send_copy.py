@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import xxhash
 
-from topics.cli.backups.bucket import Bucket, BucketOptions
-from topics.cli.backups.bucket_manifest import (
+from topics.embedded.bucket.bucket import Bucket, BucketOptions
+from topics.embedded.bucket.bucket_manifest import (
     LOGS,
     PIECES,
     BucketManifest,
@@ -31,7 +31,7 @@ from topics.cli.backups.bucket_manifest import (
     read_stored_manifest,
     to_store,
 )
-from topics.cli.backups.copied_tree import (
+from topics.embedded.bucket.copied_tree import (
     BackupPart,
     LogFilePart,
     LogPart,
@@ -40,7 +40,7 @@ from topics.cli.backups.copied_tree import (
     opened_file,
     read_log_file,
 )
-from topics.cli.backups.seen_bucket import SeenBucket, SendWindow, only_in, settled
+from topics.embedded.bucket.seen_bucket import SeenBucket, SendWindow, only_in, settled
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.store.backup.backup_files import NOTE_NAME
 from topics.store.backup.backup_manifest import MANIFEST_NAME, BackupFile, backup_age

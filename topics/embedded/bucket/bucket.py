@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-from topics.cli.backups.bucket_errors import endless_list, failure, is_bucket_missing
 from topics.common.extras import install_command
+from topics.embedded.bucket.bucket_errors import endless_list, failure, is_bucket_missing
 from topics.errors import StorageError, UsageError
 
 SCHEME = "s3://"
