@@ -1,13 +1,11 @@
-"""Plain values that a bridge carries: positions, records as messages, marks; and its errors."""
+"""The messages that a bridge carries out of a server, the names of their headers, and positions."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import msgspec
-
-from topics.errors import TopicsError
 
 SEQ, INCARNATION = "topics-seq", "topics-incarnation"
 """Headers of a message: the record's seq, and the incarnation of its topic."""
@@ -73,57 +71,6 @@ class TopicBatch(NamedTuple):
     head_seq: int
     size: int
     """Bytes of the answer that they were read from."""
-
-
-class TargetDownError(TopicsError):
-    """The other side did not take a batch, or its answer was lost. The bridge asks it again."""
-
-
-class SourceDownError(TopicsError):
-    """The side that is read from did not answer."""
-
-
-class FencedError(TopicsError):
-    """Another bridge, or another program, writes where this bridge writes."""
-
-
-class OversizeError(TopicsError):
-    """A record that the other side does not take, because it is too large."""
-
-    def __init__(self, topic: str, seq: int, size: int, limit: int, setting: str) -> None:
-        super().__init__(
-            f"{topic}: record {seq} has {size} bytes as a message, and {setting} is {limit}: raise it there, "
-            "or leave a mark in its place with --oversize skip"
-        )
-
-
-class TargetSession(Protocol):
-    """An open connection to the side that records are carried to."""
-
-    def position(self, topic: str) -> BridgePosition | None:
-        """Return where a topic continues; None: nothing of it was carried.
-
-        Raises: TargetDownError, FencedError.
-        """
-        ...
-
-    def put(self, batches: Sequence[TopicBatch]) -> None:
-        """Store the messages with their positions; return when they are stored.
-
-        After an error any prefix of each topic's messages may be there, with its position.
-        Raises: TargetDownError, FencedError, OversizeError.
-        """
-        ...
-
-    def close(self) -> None: ...
-
-
-class BridgeTarget(Protocol):
-    """The side that records are carried to."""
-
-    def open(self) -> TargetSession:
-        """Raises: TargetDownError; UsageError, what is there cannot be used."""
-        ...
 
 
 def oversize_mark(message: BridgeMessage, size: int, limit: int) -> BridgeMessage:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from topics.bridge.bridge_errors import SourceDownError, TargetDownError
 from topics.bridge.bridge_numbers import BridgeNumbers
-from topics.bridge.carried import SourceDownError, TargetDownError
 from topics.bridge.carry_out import Retries
 from topics.bridge.incoming import BridgeMark, IncomingSession
 from topics.bridge.topic_sink import TopicSink

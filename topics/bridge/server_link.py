@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from topics.bridge.carried import BridgePosition, SourceDownError, TopicBatch
+from topics.bridge.bridge_errors import SourceDownError
+from topics.bridge.carried import BridgePosition, TopicBatch
 from topics.bridge.record_messages import batch_of
 from topics.client import server_calls as calls
 from topics.client.attempts import ServerCall

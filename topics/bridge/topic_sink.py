@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from topics.bridge.carried import FencedError, TargetDownError
+from topics.bridge.bridge_errors import FencedError, TargetDownError
 from topics.bridge.incoming import (
     BridgeMark,
     IncomingBatch,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from topics.bridge.carried import TargetDownError
+from topics.bridge.bridge_errors import TargetDownError
 
 nats_errors = pytest.importorskip("nats.js.errors", reason="nats-py is not installed: `make bridge` installs it")
 from nats.errors import TimeoutError as NatsTimeoutError  # noqa: E402 - it is there

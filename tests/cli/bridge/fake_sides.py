@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from topics.bridge.carried import (
-    BridgeMessage,
-    BridgePosition,
-    FencedError,
-    SourceDownError,
-    TargetDownError,
-    TopicBatch,
-)
+from topics.bridge.bridge_errors import FencedError, SourceDownError, TargetDownError
+from topics.bridge.carried import BridgeMessage, BridgePosition, TopicBatch
 from topics.common.values.answers import TopicHead
 from topics.errors import RequestError
 

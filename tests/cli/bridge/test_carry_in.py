@@ -10,8 +10,8 @@ import pytest
 
 from tests.cli.bridge.fake_sides import Killed, StepCount
 from tests.cli.bridge.test_carry_out import NoWait
+from topics.bridge.bridge_errors import FencedError, SourceDownError
 from topics.bridge.bridge_numbers import BridgeNumbers
-from topics.bridge.carried import FencedError, SourceDownError
 from topics.bridge.carry_in import CarryIn
 from topics.bridge.carry_out import Retries
 from topics.bridge.incoming import BridgeMark, IncomingBatch, IncomingMessage

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from topics.bridge.carried import TargetDownError
+from topics.bridge.bridge_errors import TargetDownError
 from topics.bridge.jetstream.jetstream_link import JetStreamLink
 from topics.bridge.jetstream.jetstream_target import JetStreamTarget
 from topics.bridge.jetstream.nats_place import NatsPlace

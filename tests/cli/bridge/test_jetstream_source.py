@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.bridge.fake_jetstream import FakeConsumer, FakeLink, FakeReadStream, nats_errors
-from topics.bridge.carried import SourceDownError
+from topics.bridge.bridge_errors import SourceDownError
 from topics.bridge.incoming import BridgeMark, IncomingBatch
 from topics.bridge.jetstream.jetstream_source import JetStreamSource
 from topics.bridge.topic_source import NamedTopics, TopicPatterns

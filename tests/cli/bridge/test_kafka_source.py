@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.cli.bridge.fake_kafka import FakeBroker
-from topics.bridge.carried import SourceDownError
+from topics.bridge.bridge_errors import SourceDownError
 from topics.bridge.incoming import BridgeMark
 from topics.bridge.kafka.kafka_place import KafkaPlace
 from topics.bridge.kafka.kafka_source import KafkaSource

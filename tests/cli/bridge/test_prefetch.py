@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from topics.bridge import prefetch as prefetch_module
-from topics.bridge.carried import BridgePosition, SourceDownError, TopicBatch
+from topics.bridge.bridge_errors import SourceDownError
+from topics.bridge.carried import BridgePosition, TopicBatch
 from topics.bridge.prefetch import Prefetch
 
 WAIT_S = 30.0

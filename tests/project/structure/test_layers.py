@@ -94,8 +94,8 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         },
     },
     "bridge": {
-        "jetstream": {"carried", "incoming", "record_messages", "side_url", "topic_source"},
-        "kafka": {"carried", "incoming", "record_messages", "topic_source"},
+        "jetstream": {"bridge_errors", "carried", "incoming", "record_messages", "side_url", "topic_source"},
+        "kafka": {"bridge_errors", "carried", "incoming", "record_messages", "topic_source"},
     },
     "bench": {
         "load": set(),

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from topics.bridge.carried import TargetDownError
+from topics.bridge.bridge_errors import TargetDownError
 from topics.bridge.jetstream.nats_place import NatsPlace, new_client
 from topics.bridge.side_url import shown_url
 from topics.errors import UsageError

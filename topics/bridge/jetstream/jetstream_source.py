@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from topics.bridge.carried import SourceDownError, TargetDownError
+from topics.bridge.bridge_errors import SourceDownError, TargetDownError
 from topics.bridge.incoming import BridgeMark, IncomingBatch, IncomingMessage
 from topics.bridge.jetstream.jetstream_link import JetStreamLink, refused
 from topics.bridge.topic_source import TopicMatch

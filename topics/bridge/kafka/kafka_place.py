@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from topics.bridge.carried import TargetDownError
+from topics.bridge.bridge_errors import TargetDownError
 from topics.common.extras import install_command
 from topics.errors import UsageError
 

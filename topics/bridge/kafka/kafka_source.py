@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from topics.bridge.carried import GAP, SourceDownError
+from topics.bridge.bridge_errors import SourceDownError
+from topics.bridge.carried import GAP
 from topics.bridge.incoming import BridgeMark, IncomingBatch, IncomingMessage
 from topics.bridge.kafka.kafka_place import ANSWER_S, KafkaPlace, text_of
 from topics.bridge.topic_source import TopicMatch

@@ -13,15 +13,8 @@ from typing import Any
 
 import msgspec
 
-from topics.bridge.carried import (
-    SEQ,
-    BridgeMessage,
-    BridgePosition,
-    FencedError,
-    OversizeError,
-    TopicBatch,
-    oversize_mark,
-)
+from topics.bridge.bridge_errors import FencedError, OversizeError
+from topics.bridge.carried import SEQ, BridgeMessage, BridgePosition, TopicBatch, oversize_mark
 from topics.bridge.kafka.kafka_place import ANSWER_S, KafkaPlace, check_topic_name, text_of
 from topics.errors import UsageError
 

@@ -87,7 +87,7 @@ def bridge(  # noqa: PLR0917 - typer makes options of them
 @contextmanager
 def _answering() -> Iterator[None]:
     """Have a side that does not answer end a look with the remedy."""
-    from topics.bridge.carried import SourceDownError, TargetDownError  # noqa: PLC0415 - as in `bridge`
+    from topics.bridge.bridge_errors import SourceDownError, TargetDownError  # noqa: PLC0415 - as in `bridge`
 
     try:
         yield
