@@ -37,6 +37,7 @@ from topics.store.archive.archive_note import (
     timeline_names,
     write_note,
 )
+from topics.store.archive.archive_place import ArchivePlace
 from topics.store.archive.archive_retention import remove_old, remove_old_timelines
 from topics.store.archive.archived_log import archived_directory
 from topics.store.archive.log_copy import LogCopy, MissingLogError, OtherLogError
@@ -44,7 +45,6 @@ from topics.store.archive.log_sources import take_ends
 from topics.store.archive.waiting_log import WaitingLog
 from topics.store.backup.backup_manifest import log_files_after
 from topics.store.backup.backups import Backups
-from topics.store.disk.data_directory import sync_parents
 from topics.store.disk.whole_files import list_if_there, unlink_if_there
 from topics.store.format.file_table import StoredFile
 from topics.store.format.log_format import wal_file_no
@@ -98,8 +98,7 @@ class Archiver:
         self._note = ArchiveNote()
         self._line = ""
         """The name of the first timeline of this log's line."""
-        self._mount = ""
-        """The archive's directory, if it is a mount point."""
+        self._place = ArchivePlace(loop, config.archive_dir)
         self._has_lost = False
         """Whether an earlier process has left word of losses that are not noted yet."""
         self._breaks = 0
@@ -297,9 +296,9 @@ class Archiver:
 
     async def _open(self) -> LogCopy:
         """Find the timeline of the data directory, or begin one; note losses of a start."""
-        files, config = self._files, self._config
+        files, config, place = self._files, self._config, self._place
         own = await own_timeline(files, config.data_dir)
-        self._line, self._mount = (own.line or own.name, own.mount) if own is not None else ("", "")
+        self._line, place.mount = (own.line or own.name, own.mount) if own is not None else ("", "")
         self._has_lost = own is not None and own.has_lost
         note = None
         if own is not None and own.name and not own.is_new:
@@ -309,8 +308,8 @@ class Archiver:
             except CorruptError as error:
                 log.error("%s", error)
             if note is None:
-                await self._check_there(own.name)
-                await self._begin_timeline(timeline, await self._why_lost())
+                await place.check_there(own.name)
+                await self._begin_timeline(timeline, await place.why_lost())
                 own = await own_timeline(files, config.data_dir)
         if own is None or not own.name:
             others = await files.to_thread(timeline_names, files, config.archive_dir)
@@ -318,12 +317,12 @@ class Archiver:
             await name_timeline(files, config.data_dir, own)
         timeline, self._line = f"{config.archive_dir}/{own.name}", own.line or own.name
         if is_new := note is None:
-            await self._check_mounted()
+            await place.check_mounted()
             note = ArchiveNote(line=self._line)
-            await self._make_timeline(timeline)
+            await place.make_timeline(timeline)
             await write_note(files, timeline, note)
-        if (mount := await self._mount_point()) != self._mount or is_new:
-            self._mount, own = mount, own._replace(is_new=False, mount=mount)
+        if (mount := await place.mount_point()) != place.mount or is_new:
+            place.mount, own = mount, own._replace(is_new=False, mount=mount)
             await name_timeline(files, config.data_dir, own)
         if is_new:
             self._waiting.given_up.clear()  # before its first base
@@ -338,55 +337,11 @@ class Archiver:
         self._copy = copy
         return copy
 
-    async def _mount_point(self) -> str:
-        """Return the archive's directory if it is a mount point, else "". Raises: OSError."""
-        archive, lstat = self._config.archive_dir, self._loop.ring.lstat
-        here, above = [await self._files.to_thread(lstat, f"{archive}/{name}") for name in (".", "..")]
-        return archive if here.st_dev != above.st_dev else ""
-
-    async def _check_mounted(self) -> None:
-        """Raises: StorageError, the archive's directory is that below its disk; OSError."""
-        archive = self._config.archive_dir
-        if self._mount == archive and not await self._mount_point():
-            remedy = "mount it, or name another directory to begin another timeline"
-            raise StorageError(f"{archive} was the mount point of a disk, and is none now: {remedy}")
-
-    async def _why_lost(self) -> str:
-        """Return why the archive has no timeline of this log. Raises: StorageError, OSError."""
-        await self._check_mounted()
-        if not self._mount and await self._mount_point():
-            return "has no note: a disk may have been mounted over it, which hides what was archived before"
-        return "has no note, as on a disk that was replaced or is not mounted"
-
-    async def _check_there(self, timeline: str) -> None:
-        """Raises: StorageError, not even the archive's directory is there, which had a timeline."""
-        archive = self._config.archive_dir
-        try:
-            await self._files.to_thread(self._loop.ring.lstat, archive)
-        except FileNotFoundError as error:
-            remedy = f"mount its disk, or make it (mkdir {archive}) to begin another timeline"
-            raise StorageError(f"{archive} is not there, and has the timeline {timeline}: {remedy}") from error
-
-    async def _make_timeline(self, timeline: str) -> None:
-        """Make the directory of a timeline, durably, and that of the archive, but none above it.
-
-        What is above it is there, unless a disk is not mounted. Raises: OSError, StorageError.
-        """
-        files, archive = self._files, os.path.dirname(timeline)
-        above = os.path.dirname(archive) or "."
-        try:
-            is_new = await files.to_thread(files.make_directory, archive)
-        except FileNotFoundError as error:
-            raise StorageError(f"{above} is not there: mount its disk, or make it (mkdir -p {above})") from error
-        made_in = [above] if is_new else []
-        await files.to_thread(files.make_directory, timeline)
-        await sync_parents(self._loop, timeline, [archive, *made_in])
-
     async def _begin_timeline(self, timeline: str, why: str) -> None:
         """Begin another timeline, because nothing can be added to this one."""
         log.error("%s %s: the log continues in another timeline", timeline, why)
         name = new_timeline(self._loop, [os.path.basename(timeline)])
-        begun = OwnTimeline(name, is_new=True, line=self._line, mount=self._mount)
+        begun = OwnTimeline(name, is_new=True, line=self._line, mount=self._place.mount)
         await name_timeline(self._files, self._config.data_dir, begun)
         self._has_lost = False
         self._breaks += 1
@@ -409,7 +364,7 @@ class Archiver:
     async def _name(self, timeline: str) -> None:
         """Have the data directory name its timeline, without word of losses."""
         await name_timeline(
-            self._files, self._config.data_dir, OwnTimeline(timeline, line=self._line, mount=self._mount)
+            self._files, self._config.data_dir, OwnTimeline(timeline, line=self._line, mount=self._place.mount)
         )
 
     def _leave_copy(self) -> None:
