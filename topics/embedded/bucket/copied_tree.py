@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple
 
+from topics.embedded.bucket.bucket_logs import log_id_in
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.store.archive.archive_note import BASES, ArchiveNote, unpack_note
 from topics.store.archive.archived_log import archived_directory
@@ -20,6 +21,7 @@ from topics.store.backup.backup_manifest import (
     unpack_manifest,
 )
 from topics.store.format.log_format import BLOCK_BYTES, align_up, wal_file_no
+from topics.store.format.segment_format import MARKER_NAME
 
 
 class BackupPart(NamedTuple):
@@ -35,6 +37,15 @@ class BackupPart(NamedTuple):
     def manifest(self) -> BackupManifest:
         """Return the manifest, decoded. Raises: CorruptError, FormatError."""
         return unpack_manifest(self.text.encode(), f"{self.directory}/{MANIFEST_NAME}")
+
+    @property
+    def marker(self) -> bytes:
+        """Return the file that has the id of the log; b"" if there is none. Raises: OSError."""
+        try:
+            with opened_file(f"{self.directory}/{MARKER_NAME}") as opened:
+                return opened.read()
+        except FileNotFoundError:
+            return b""
 
 
 class LogFilePart(NamedTuple):
@@ -81,11 +92,26 @@ def copied_trees(source: str) -> Iterator[Tree]:
     elif NOTE_NAME in names:
         yield _timeline(own, source)
     elif timelines := sorted(filter(is_timeline_name, names)):
+        if backups := sorted(name for name in names if is_backup_name(name) and not is_timeline_name(name)):
+            mixed = f"{source} has backups, such as {backups[-1]}, and a log, {timelines[-1]}"
+            raise UsageError(f"{mixed}: name one of them")
         yield from (_timeline(name, f"{source}/{name}") for name in timelines)
     elif backups := sorted(filter(is_backup_name, names), key=backup_age, reverse=True):
+        _check_one_log(source, backups)
         yield from (Tree([_backup(name, f"{source}/{name}")], None) for name in backups)
     else:
         raise UsageError(f"there is no backup and no archive in {source}: name the directory of one")
+
+
+def _check_one_log(source: str, names: list[str]) -> None:
+    """names: backups, newest first. Raises: UsageError, with the newest of each log; OSError."""
+    newest: dict[str, str] = {}
+    for name in names:
+        newest.setdefault(log_id_in(BackupPart(name, f"{source}/{name}", "").marker), name)
+    newest.pop("", None)
+    if len(newest) > 1:
+        listed = ", ".join(f"{source}/{name}" for name in sorted(newest.values()))
+        raise UsageError(f"{source} has the backups of several logs: name a backup of one of them: {listed}")
 
 
 def _backup(path: str, directory: str) -> BackupPart:

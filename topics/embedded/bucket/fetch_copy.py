@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from topics.embedded.bucket.bucket import Bucket, BucketOptions, open_bucket
+from topics.embedded.bucket.bucket_logs import check_one_log
 from topics.embedded.bucket.bucket_manifest import (
     MANIFESTS,
     REMEDY,
@@ -67,8 +68,8 @@ async def look_at_copy(
     """Return what a bucket has below a URL, which may name one backup or timeline of a copy.
 
     beside: with the other timelines of the archive, if it names one.
-    Raises: UsageError, there is no copy; CorruptError, a manifest is damaged; FormatError;
-        StorageError.
+    Raises: UsageError, there is no copy, or there are those of several logs; CorruptError, a
+        manifest is damaged; FormatError; StorageError.
     """
     bucket, only = opening(url, options), ""
     keys = await list_manifests(bucket)
@@ -93,6 +94,8 @@ async def look_at_copy(
         raise UsageError(f"{url} has a base of an archive and no log yet: let `topics copy-backup` end first")
     unlogged = sorted({base_timeline(each.path) for each in found if each.is_backup} - timelines - {""})
     backups.sort(key=lambda each: backup_age(os.path.basename(each.path)))
+    if not only:
+        await check_one_log(bucket, backups, logs)
     return BucketCopy(bucket, backups, logs, only, unlogged)
 
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import xxhash
 
 from topics.embedded.bucket.bucket import Bucket, BucketOptions
+from topics.embedded.bucket.bucket_logs import check_may_add
 from topics.embedded.bucket.bucket_manifest import (
     LOGS,
     PIECES,
@@ -148,6 +149,8 @@ class CopySender:
         """Send all pieces of a tree, and then its manifests: the log's comes last."""
         if not tree.backups and tree.log is None:
             return
+        marker = tree.backups[0].marker if tree.log is None else None
+        await check_may_add(self._bucket, (known.manifest for known in seen.newest.values()), marker)
         made = [manifest for part in tree.backups if (manifest := await self._send_backup(seen, part)) is not None]
         log = await self._send_log(seen, tree.log, tree.backups) if tree.log is not None else None
         for manifest in made:

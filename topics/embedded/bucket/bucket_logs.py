@@ -1,0 +1,84 @@
+"""Which logs the copies below a prefix are of: it has the backups of one log, or an archive.
+
+A restore takes the newest of what is there. The marker of a backup has the id of its log, and equal
+markers are one piece, so few are read. Backups of an older build have no id, and pass for any
+log's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from topics.embedded.bucket.bucket import Bucket
+from topics.embedded.bucket.bucket_manifest import PIECES, BucketManifest, base_timeline
+from topics.errors import UsageError
+from topics.store.backup.backup_manifest import backup_age
+from topics.store.disk.directory_format import Marker
+from topics.store.format.segment_format import MARKER_NAME
+
+
+def plain_backups(manifests: Iterable[BucketManifest]) -> list[BucketManifest]:
+    """Return those that are no bases of an archive, oldest first."""
+    plain = [each for each in manifests if each.is_backup and not base_timeline(each.path)]
+    return sorted(plain, key=lambda each: backup_age(each.path))
+
+
+async def check_one_log(bucket: Bucket, backups: list[BucketManifest], logs: list[BucketManifest]) -> None:
+    """Check that copies are backups of one log, or of an archive.
+
+    Raises: UsageError, with one of each.
+    """
+    plain = plain_backups(backups)
+    ids = await _log_ids(bucket, plain)
+    newest = {ids[_marker(each)]: each.path for each in plain if logs or ids[_marker(each)]}
+    if len(newest) > 1 or (newest and logs):
+        found = sorted([*newest.values(), *(log.path for log in logs)])
+        listed = ", ".join(f"{bucket.url}/{path}" for path in found)
+        raise UsageError(f"{bucket.url} has the copies of several logs: name one of them: {listed}")
+
+
+async def check_may_add(bucket: Bucket, known: Iterable[BucketManifest], marker: bytes | None) -> None:
+    """Check that a copy may be added to those that a bucket has.
+
+    marker: of the backup that is added; None: it is the log of an archive.
+    Raises: UsageError, with one that is of another log.
+    """
+    known = list(known)
+    plain = plain_backups(known)
+    if marker is None:
+        others = [each.path for each in plain]
+    else:
+        others = [each.path for each in known if not each.is_backup]
+        mine, ids = log_id_in(marker), await _log_ids(bucket, [] if others else plain)
+        with_ids = [each for each in plain if not others and ids[_marker(each)]]
+        others += [each.path for each in with_ids[-1:] if mine and ids[_marker(each)] != mine]
+    if others:
+        raise UsageError(
+            f"{bucket.url} has a copy of another log, such as {others[-1]}: use a prefix of its own for each log, and "
+            "for backups and an archive"
+        )
+
+
+def _marker(backup: BucketManifest) -> tuple[str, ...]:
+    """Return the pieces of the marker of a backup."""
+    return tuple(backup.files.get(MARKER_NAME, ()))
+
+
+async def _log_ids(bucket: Bucket, backups: list[BucketManifest]) -> dict[tuple[str, ...], str]:
+    """Return the ids of logs by the pieces of markers; "": it has none, or is damaged."""
+    found: dict[tuple[str, ...], str] = {}
+    for backup in backups:
+        pieces = _marker(backup)
+        if pieces not in found:
+            found[pieces] = log_id_in(b"".join([await bucket.get(f"{PIECES}/{piece}") or b"" for piece in pieces]))
+    return found
+
+
+def log_id_in(marker: bytes) -> str:
+    """Return the id of a log in the marker of a backup; "": it has none, or is damaged."""
+    try:
+        return msgspec.json.decode(marker, type=Marker).log
+    except (msgspec.DecodeError, ValueError):
+        return ""
