@@ -19,7 +19,9 @@ PAGE = 3
 
 
 class S3Server(ThreadingHTTPServer):
-    """A server with the bucket `bucket`. fault: "" for none; a status with a code; hang; or endless, of lists."""
+    """A server with the bucket `bucket`. fault: "" for none; a status with a code; hang; of lists endless or
+    empty, which is a list of pages without a key and without an end.
+    """
 
     daemon_threads = True
 
@@ -53,7 +55,7 @@ class _Request(BaseHTTPRequestHandler):
         _, bucket, *rest = unquote(parts.path).split("/", 2)
         key = rest[0] if rest else ""
         self.server.requests.append((self.command, key))
-        if self.server.fault not in ("", "endless") and self.server.faults_left:
+        if self.server.fault not in ("", "endless", "empty") and self.server.faults_left:
             self.server.faults_left -= 1
             if self.server.fault == "hang":
                 self.server.released.wait(30)
@@ -99,7 +101,9 @@ class _Request(BaseHTTPRequestHandler):
         page, more = keys[:PAGE], len(keys) > PAGE
         if self.server.fault == "endless":
             page, more = sorted(self.server.objects)[:PAGE], True
-        token = f"<NextContinuationToken>{escape(page[-1])}</NextContinuationToken>" if more else ""
+        if self.server.fault == "empty":
+            page, more = [], True
+        token = f"<NextContinuationToken>{escape(page[-1] if page else 'next')}</NextContinuationToken>" if more else ""
         items = "".join(
             f"<Contents><Key>{escape(key)}</Key><Size>{len(self.server.objects[key])}</Size>"
             '<LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>"e"</ETag></Contents>'

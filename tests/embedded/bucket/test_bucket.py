@@ -145,6 +145,16 @@ def test_a_list_without_an_end_is_an_error(server: S3Server) -> None:
         asyncio.run(bucket.sizes("k"))
 
 
+def test_a_list_of_empty_pages_without_an_end_is_slow(server: S3Server) -> None:
+    """The client follows them inside of one call, so every command hung."""
+    server.fault = "empty"
+    bucket = open_bucket("s3://bucket/prefix", QUICK._replace(endpoint=server.url, timeout_s=0.2, retry_for_s=0.2))
+    said = "s3://bucket/prefix/k: slow: the list gave no object for 0.4 s, as if its pages had no end: check --endpoint"
+    with pytest.raises(SlowBucketError, match=said):
+        asyncio.run(bucket.sizes("k"))
+    server.fault = ""
+
+
 def test_a_request_that_fails_is_repeated(server: S3Server) -> None:
     server.fault, server.faults_left = "503 SlowDown", 2
     bucket = open_bucket("s3://bucket/prefix", PATIENT._replace(endpoint=server.url))

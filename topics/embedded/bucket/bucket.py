@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from topics.common.extras import install_command
-from topics.embedded.bucket.bucket_errors import endless_list, failure, is_bucket_missing
+from topics.embedded.bucket.bucket_errors import endless_list, failure, is_bucket_missing, stuck_list
 from topics.errors import StorageError, UsageError
 
 SCHEME = "s3://"
@@ -121,7 +122,7 @@ def open_bucket(url: str, options: BucketOptions) -> Bucket:
         )
     except (BaseError, ValueError) as error:
         raise failure(url, "connection", error, options.timeout_s, shown) from None
-    return StoreBucket(store, f"{SCHEME}{name}/{prefix.strip('/')}".rstrip("/"), options.timeout_s, shown)
+    return StoreBucket(store, f"{SCHEME}{name}/{prefix.strip('/')}".rstrip("/"), options, shown)
 
 
 def _endpoint(options: BucketOptions) -> tuple[str, str | None]:
@@ -163,11 +164,13 @@ def _check_text(options: BucketOptions) -> None:
 class StoreBucket:
     """A bucket that obstore talks to."""
 
-    def __init__(self, store: Any, url: str, timeout_s: float, endpoint: str = "") -> None:
+    def __init__(self, store: Any, url: str, options: BucketOptions, endpoint: str = "") -> None:
         """endpoint: what names it, and its URL, for errors; "": it is that of AWS."""
         self._store = store
         self._endpoint = endpoint
-        self._timeout_s = timeout_s
+        self._timeout_s = options.timeout_s
+        self._page_s = options.timeout_s + options.retry_for_s
+        """The longest time for a request with its repetitions."""
         self._url = url
 
     @property
@@ -187,16 +190,25 @@ class StoreBucket:
     async def sizes(self, prefix: str) -> dict[str, int]:
         import obstore  # noqa: PLC0415 - an extra
 
+        page_at = time.monotonic()
+
         def listed() -> dict[str, int]:
+            nonlocal page_at
             found: dict[str, int] = {}
             for page in obstore.list(self._store, prefix):
-                known = len(found)
+                page_at, known = time.monotonic(), len(found)
                 found |= {item["path"]: item["size"] for item in page}
                 if len(found) - known < len(page):
                     raise endless_list(f"{self._url}/{prefix}")
             return found
 
-        return await self._ask("list", prefix, listed) or {}
+        listing = asyncio.ensure_future(self._ask("list", prefix, listed))
+        while not listing.done():
+            left_s = page_at + self._page_s - time.monotonic()
+            if left_s <= 0:  # the client follows empty pages for as long as they come
+                raise stuck_list(f"{self._url}/{prefix}", self._page_s)
+            await asyncio.wait([listing], timeout=left_s)
+        return await listing or {}
 
     async def delete(self, keys: list[str]) -> None:
         import obstore  # noqa: PLC0415 - an extra

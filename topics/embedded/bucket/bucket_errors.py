@@ -38,6 +38,14 @@ def endless_list(url: str) -> StorageError:
     )
 
 
+def stuck_list(url: str, seconds: float) -> StorageError:
+    """Return the sentence for a list that gave no object for so long: its pages may be empty."""
+    return SlowBucketError(
+        f"{url}: slow: the list gave no object for {seconds:g} s, as if its pages had no end: check --endpoint, and "
+        "proxies before the store, or give a longer --retry-for"
+    )
+
+
 def failure(url: str, action: str, error: Exception, timeout_s: float, endpoint: str = "") -> StorageError:
     """Return the sentence for an exception of obstore.
 
