@@ -12,7 +12,7 @@ from topics.client.exchange import ServerRequest
 from topics.client.refusal import refusal_of
 from topics.client.sockets import Sockets
 from topics.common.values.archive_state import ArchivedEnd, ArchiveState
-from topics.errors import NoAnswerError
+from topics.errors import NoAnswerError, UsageError
 
 
 class _StatedShard(msgspec.Struct):
@@ -67,7 +67,8 @@ class ArchiveClient:
         """Return how far the archive is.
 
         upto_ms: Unix ms up to which the mirror has it, durably; 0: it has nothing.
-        Raises: NoAnswerError, there is none now; RequestError, it is refused; StorageError.
+        Raises: NoAnswerError, there is none now; UsageError, there will be none at this address;
+            RequestError, it is refused; StorageError.
         """
         stated = f"?{urlencode({'mirror': self._mirror, 'upto_ms': upto_ms})}" if self._mirror else ""
         body = self._ask(f"/v0/archive{stated}")
@@ -87,14 +88,18 @@ class ArchiveClient:
     def piece(self, timeline: str, path: str, offset: int, most: int) -> bytes:
         """Return bytes of a file.
 
-        Raises: NoAnswerError, there are none now; RequestError, not_found among them; StorageError.
+        Raises: NoAnswerError, there are none now; UsageError, as `state`; RequestError, not_found
+            among them; StorageError.
         """
         query = urlencode({"timeline": timeline, "path": path, "offset": offset, "bytes": most})
         return self._ask(f"/v0/archive/file?{query}")
 
     def _ask(self, path: str) -> bytes:
         send = Send(ServerRequest("GET", path), self._quiet, self._quiet * 6)
-        outcome = self._sockets.exchange(send)
+        try:
+            outcome = self._sockets.exchange(send)
+        except NoAnswerError as error:  # another try would end as this one did
+            raise UsageError(f"{self._address.url}: {error}") from error
         if isinstance(outcome, Lost):
             raise NoAnswerError(f"no answer from {self._address.url}: {outcome.why}")
         if outcome.status >= 300:

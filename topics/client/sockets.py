@@ -21,6 +21,9 @@ _SENT = 256 << 10
 _RECEIVED = 64 << 10
 """Bytes asked for at once: a buffer of 128 KiB or more is mapped, and each of its pages faults."""
 
+_NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE"})
+"""The reasons of OpenSSL for an answer without TLS; which one depends on its version."""
+
 
 class HasDescriptor(Protocol):
     def fileno(self) -> int: ...
@@ -183,7 +186,12 @@ def not_connected(error: Exception) -> Lost:
     if isinstance(error, ssl.SSLCertVerificationError):
         why = getattr(error, "verify_message", "") or why_lost(error)
         raise NoAnswerError(
-            f"the server's certificate is not trusted ({why}): give connect an ssl_context that trusts it"
+            f"the server's certificate is not trusted ({why}): give connect an ssl_context that trusts it, or name "
+            "its authority in the variable SSL_CERT_FILE"
+        ) from error
+    if isinstance(error, ssl.SSLError) and error.reason in _NO_TLS:
+        raise NoAnswerError(
+            "the server answered without TLS: write http:// in the place of https://, or name the port that has TLS"
         ) from error
     return Lost(False, why_lost(error))
 

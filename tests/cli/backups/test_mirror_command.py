@@ -45,7 +45,9 @@ def test_a_mirror_that_was_killed_continues_and_is_promoted_after_its_server_was
         mirror = pair.follow()
         running = pair.promote("new")
         assert (running.code, "a mirror is running" in running.err) == (1, True), running
+        copied = pair.status()["copied_bytes"]
         assert pair.caught_up()["error"] == ""
+    assert copied > 10_000, "what the process before has copied counts, too"
     pair.server.end()
     late = run(["mirror", "--status", "--to", str(pair.to), "--max-lag-ms", "1"], pair.home)
     assert (late.code, "ms late" in late.out) == (1, True), late
@@ -238,6 +240,17 @@ def test_a_key_that_is_wrong_or_missing_is_refused_with_the_option(tmp_path: Pat
         pair.server.end()
 
 
+def test_a_server_without_tls_ends_a_mirror_that_wants_it(pair: MirroredServer) -> None:
+    """It asked again for ever, with a word of OpenSSL."""
+    secure = pair.url.replace("http://", "https://")
+    ran = run(["mirror", secure, "--to", str(pair.to)], pair.home)
+    said = (
+        f"topics: {secure}: the server answered without TLS: write http:// in the place of https://, or name the port"
+    )
+    assert (ran.code, said in ran.err) == (1, True), ran
+    assert said[8:] in pair.status()["error"]
+
+
 def test_a_directory_that_is_no_mirror_is_left_as_it_is(tmp_path: Path) -> None:
     with topics.open(tmp_path / "data") as log:
         log.append("orders", [1])
@@ -263,7 +276,8 @@ def test_a_directory_that_is_no_mirror_is_left_as_it_is(tmp_path: Path) -> None:
         (("mirror", "http://h", "--to", "mirror", "--max-lag-ms", "5"), "--max-lag-ms has no effect without"),
         (("mirror", "http://h", "--status", "--to", "mirror"), "URL has no effect with --status: leave it out"),
         (("mirror", "--status", "--to", "mirror", "--retain-ms", "5"), "--retain-ms has no effect with --status"),
-        (("mirror", "--status", "--to", "none"), "there is no mirror in"),
+        (("mirror", "--status", "--to", "none"), "there is no mirror in it: name the directory of `topics mirror URL"),
+        (("mirror", "--status", "--to", "data"), "there is no mirror in it: name the directory of `topics mirror URL"),
         (("promote", "--from", "none", "--to", "new"), "there is no mirror in"),
         (("promote", "--from", "data", "--to", "new"), "there is no mirror in"),
     ):

@@ -79,7 +79,7 @@ def test_a_gap_names_only_options_that_the_command_has(tmp_path: Path) -> None:
         (["ls", "--url", "http://s", "--key-file", "HOME/key"], "HOME/key is no text: name the file"),
         (["mirror", "http://s", "--to", "HOME/m", "--key-file", "HOME"], "HOME cannot be read: Is a directory: name"),
         (["restore", "--from", "a\nb", "--to", "HOME/new"], "/a\\nb: name the directory"),
-        (["mirror", "--status", "--to", "a\nb"], "begin one with `topics mirror URL --to a\\nb`"),
+        (["mirror", "--status", "--to", "a\nb"], "--to is 'a\\nb', and there is no mirror in it: name"),
     ],
 )
 def test_an_odd_value_is_one_sentence(arguments: list[str], said: str, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from topics.cli.backups.given_paths import check_directory_path
 from topics.cli.backups.mirror_lock import MirrorPlace, check_free, check_mounted, locked_mirror
 from topics.cli.backups.mirror_status import (
     MirrorStatus,
-    last_answer,
+    last_status,
     read_status,
     status_json,
     status_metrics,
@@ -142,7 +142,8 @@ def _refuse_given(options: Iterable[tuple[str, object]], where: str) -> None:
 
 def _follow(loop: Loop, follower: Mirror, source: _HttpSource, place: MirrorPlace, *, url: str, every_ms: int) -> None:
     said, failures, to = "", 0, place.path
-    server_ms, answered_ms = last_answer(to)
+    last = last_status(to)
+    server_ms, answered_ms, copied_before = (last.server_ms, last.answered_ms, last.copied_bytes) if last else (0, 0, 0)
     while True:
         failed: Exception | None = None
         more = False
@@ -165,7 +166,7 @@ def _follow(loop: Loop, follower: Mirror, source: _HttpSource, place: MirrorPlac
             waits_for=end.waits_for,
             error=error,
             left_bytes=end.left_bytes,
-            copied_bytes=end.copied_bytes,
+            copied_bytes=copied_before + end.copied_bytes,
             holes=len(end.holes),
         )
         with contextlib.suppress(OSError, StorageError):  # the next one is written again

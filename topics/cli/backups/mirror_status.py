@@ -36,6 +36,7 @@ class MirrorStatus(msgspec.Struct):
     error: str
     left_bytes: int
     copied_bytes: int
+    """Bytes that all processes of the mirror have copied."""
     holes: int
 
     def lag_ms(self, now_ms: int) -> int:
@@ -79,19 +80,20 @@ def read_status(mirror: str) -> MirrorStatus:
         with open(path, "rb") as file:
             return msgspec.json.decode(file.read(), type=MirrorStatus)
     except (FileNotFoundError, NotADirectoryError):
-        raise UsageError(f"there is no mirror in {mirror}: begin one with `topics mirror URL --to {mirror}`") from None
+        raise UsageError(
+            f"--to is {mirror!r}, and there is no mirror in it: name the directory of `topics mirror URL --to`"
+        ) from None
     except msgspec.DecodeError as error:
         raise CorruptError(
             f"{path} is damaged: {error}: `topics mirror` writes it again when it runs", {"path": path}
         ) from None
 
 
-def last_answer(mirror: str) -> tuple[int, int]:
-    """Return `server_ms` and `answered_ms` of the status that a mirror has; zeros for none."""
+def last_status(mirror: str) -> MirrorStatus | None:
+    """Return the status that a mirror has; None for none that can be read."""
     with contextlib.suppress(TopicsError, OSError):
-        found = read_status(mirror)
-        return found.server_ms, found.answered_ms
-    return 0, 0
+        return read_status(mirror)
+    return None
 
 
 def status_text(mirror: str, status: MirrorStatus, lag_ms: int) -> str:
