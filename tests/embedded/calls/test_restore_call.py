@@ -387,6 +387,16 @@ def test_a_note_that_is_damaged_or_missing_hides_no_other_damage(archive: Archiv
         note.unlink(missing_ok=True)
 
 
+def test_a_timeline_without_its_note_is_named_as_one(archive: Archived, tmp_path: Path) -> None:
+    """`topics verify ARCHIVE` said that its note was missing, and `topics verify TIMELINE` that no backup was there."""
+    (timeline,) = archive.path.glob("*Z-*")
+    (timeline / "archive.json").unlink()
+    said = f"{timeline}/archive.json is missing: name another timeline, or "
+    assert any(finding.startswith(said) for finding in topics.verify_backup(timeline).findings)
+    with pytest.raises(StorageError, match=f"{said}restore one of {timeline}/bases, as a backup"):
+        topics.restore(timeline, tmp_path / "new")
+
+
 def test_an_archive_of_another_user_that_can_be_read_is_restored(
     archive: Archived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -474,7 +474,7 @@ def test_an_archive_whose_disk_is_mounted_late_has_no_gap(restarts: bool) -> Non
         root = world.ring.disk.root
     grow(world)
     wait(world, 1000)
-    assert f"{ARCHIVE} is not there, and has the timeline 20" in stats(world).error
+    assert f"{ARCHIVE} is not there, and the log has a timeline in its archive, 20" in stats(world).error
     assert f"mount its disk, or make it (mkdir {ARCHIVE}) to begin another" in stats(world).error
     assert waiting(world)
     root.live[ARCHIVE] = root.durable[ARCHIVE] = disk

@@ -46,7 +46,8 @@ class ArchivePlace:
             await self._files.to_thread(self._loop.ring.lstat, archive)
         except FileNotFoundError as error:
             remedy = f"mount its disk, or make it (mkdir {archive}) to begin another timeline"
-            raise StorageError(f"{archive} is not there, and has the timeline {timeline}: {remedy}") from error
+            said = f"{archive} is not there, and the log has a timeline in its archive, {timeline}"
+            raise StorageError(f"{said}: {remedy}") from error
 
     async def make_timeline(self, timeline: str) -> None:
         """Make the directory of a timeline, durably, and that of the archive, but none above it.

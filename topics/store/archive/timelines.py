@@ -9,7 +9,7 @@ from topics.common.values.time_texts import time_text
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import BASES, ArchiveNote, read_note, timeline_names
-from topics.store.backup.backup_files import NOTE_NAME
+from topics.store.backup.backup_files import NOTE_NAME, is_timeline_name
 from topics.store.backup.backup_manifest import BackupManifest, backup_names, read_manifest
 from topics.store.disk.whole_files import FileCalls, list_if_there
 
@@ -56,8 +56,9 @@ async def find_timelines(loop: Loop, path: str) -> list[Timeline]:
 
 
 def is_timeline(files: FileCalls, path: str) -> bool:
-    """Return whether a directory is one timeline, not an archive."""
-    return NOTE_NAME in list_if_there(files, path)
+    """Return whether a directory is one timeline, not an archive. Its note may be missing."""
+    names = list_if_there(files, path)
+    return NOTE_NAME in names or (BASES in names and is_timeline_name(os.path.basename(os.path.realpath(path))))
 
 
 def _paths(files: FileCalls, path: str) -> list[str]:
