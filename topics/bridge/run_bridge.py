@@ -107,7 +107,7 @@ def target_of(options: BridgeOptions) -> SeenTarget:
     """Return the side that `--to` names. Raises: UsageError."""
     scheme = urlsplit(options.to).scheme
     if scheme == "kafka":
-        kafka = KafkaPlace.parse(options.to, options.settings)
+        kafka = KafkaPlace.parse(options.to, options.settings, _patience_s(options))
         return KafkaTarget(
             kafka,
             options.id,
@@ -165,7 +165,7 @@ def _opened(options: BridgeOptions, clock: Clock, numbers: BridgeNumbers) -> Ope
 
     patterns = NamedTopics(TopicPatterns.parse(options.topics), place, skips if options.skips_oversize else None)
     if scheme == "kafka":
-        kafka = KafkaPlace.parse(options.source, options.settings)
+        kafka = KafkaPlace.parse(options.source, options.settings, _patience_s(options))
         return lambda mark: KafkaSource(
             kafka, patterns, mark, is_once=options.is_once, batch_messages=options.batch_records, clock=clock
         )

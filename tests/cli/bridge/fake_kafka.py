@@ -126,13 +126,16 @@ class FakeBroker:
         self.on_poll: Callable[[], None] = lambda: None
         self.on_made: Callable[[], None] = lambda: None
         self.max_bytes = 1 << 20
+        self.longest_wait_s = 0.0
+        """The longest time for which a client would have waited for an answer."""
         self.closed = 0
         """Consumers that were closed."""
 
     def fail(self, call: str, code: int = KafkaError._TRANSPORT) -> None:
         self.failures[call] = code
 
-    def check(self, call: str) -> None:
+    def check(self, call: str, wait_s: float = 0) -> None:
+        self.longest_wait_s = max(self.longest_wait_s, wait_s)
         code = self.failures.pop(call, None)
         if code is not None:
             raise KafkaException(KafkaError(code))
@@ -189,11 +192,12 @@ class FakeAdmin:
         self._broker = broker
 
     def list_topics(self, topic: str, timeout: float) -> Any:
-        self._broker.check("list_topics")
+        self._broker.check("list_topics", timeout)
         return self._broker.metadata([topic])
 
     def create_topics(self, made: list[NewTopic], operation_timeout: float, request_timeout: float) -> dict[str, Any]:
         (topic,) = made
+        self._broker.longest_wait_s = max(self._broker.longest_wait_s, operation_timeout, request_timeout)
 
         def result() -> None:
             self._broker.on_made()
@@ -218,7 +222,7 @@ class FakeProducer:
         self._queued = 0
 
     def init_transactions(self, timeout: float) -> None:
-        self._broker.check("init_transactions")
+        self._broker.check("init_transactions", timeout)
         self._broker.end_transaction(self._id, _ABORTED)
         self._epoch = self._broker.epochs[self._id] = self._broker.epochs.get(self._id, 0) + 1
 
@@ -284,11 +288,11 @@ class FakeConsumer:
             self._at[topic, partition] = low if offset == OFFSET_BEGINNING else offset
 
     def list_topics(self, timeout: float) -> Any:
-        self._broker.check("list_topics")
+        self._broker.check("list_topics", timeout)
         return self._broker.metadata(self._broker.topics)
 
     def get_watermark_offsets(self, place: TopicPartition, timeout: float = 0, cached: bool = False) -> tuple[int, int]:
-        self._broker.check("get_watermark_offsets")
+        self._broker.check("get_watermark_offsets", timeout)
         found = self._broker.topics[place.topic][place.partition]
         return found.low, found.high
 

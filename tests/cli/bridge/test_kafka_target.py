@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 
 import pytest
@@ -211,3 +212,14 @@ def test_without_the_package_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "confluent_kafka", None)
     with pytest.raises(UsageError, match="needs confluent-kafka, which is not installed: "):
         KafkaPlace.parse(URL, {})
+
+
+@pytest.mark.parametrize(("patience_s", "longest_s"), [(1.5, 1.5), (math.inf, 30)])
+def test_no_answer_is_waited_for_longer_than_the_bridge_has_patience(
+    broker: FakeBroker, patience_s: float, longest_s: float
+) -> None:
+    """`--once --timeout 1` took 10 s or more for each question that no broker answered."""
+    place = KafkaPlace.parse(URL, {}, patience_s)
+    session = KafkaTarget(place, "b", partitions=1, replicas=0, skips_oversize=False).open()
+    session.put([batch(1, 3)])
+    assert broker.longest_wait_s == longest_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -22,10 +23,17 @@ class KafkaPlace(NamedTuple):
     url: str
     brokers: str
     settings: Mapping[str, str]
+    patience_s: float = math.inf
+    """No answer is waited for longer."""
+
+    @property
+    def answer_s(self) -> float:
+        """How long an answer is waited for."""
+        return min(ANSWER_S, self.patience_s)
 
     @classmethod
-    def parse(cls, url: str, settings: Mapping[str, str]) -> KafkaPlace:
-        """Raises: UsageError."""
+    def parse(cls, url: str, settings: Mapping[str, str], patience_s: float = math.inf) -> KafkaPlace:
+        """patience_s: no answer is waited for longer. Raises: UsageError."""
         try:
             import confluent_kafka  # noqa: F401, PLC0415 - an optional package
         except ImportError:
@@ -36,7 +44,7 @@ class KafkaPlace(NamedTuple):
         for name in settings:
             if name in _OWN:
                 raise UsageError(f"--set {name} is the bridge's own setting: leave it out")
-        place = cls(url, brokers, settings)
+        place = cls(url, brokers, settings, patience_s)
         try:
             place.admin()
         except Exception as error:

@@ -11,7 +11,7 @@ import msgspec
 from topics.bridge.bridge_errors import SourceDownError
 from topics.bridge.carried import GAP
 from topics.bridge.incoming import BridgeMark, IncomingBatch, IncomingMessage
-from topics.bridge.kafka.kafka_place import ANSWER_S, KafkaPlace, text_of
+from topics.bridge.kafka.kafka_place import KafkaPlace, text_of
 from topics.bridge.topic_source import TopicMatch
 from topics.clock import Clock
 
@@ -117,7 +117,7 @@ class KafkaSource:
         from confluent_kafka import TopicPartition  # noqa: PLC0415 - an optional package
 
         added = []
-        for topic, found in sorted(self._consumer.list_topics(timeout=ANSWER_S).topics.items()):
+        for topic, found in sorted(self._consumer.list_topics(timeout=self._place.answer_s).topics.items()):
             if topic.startswith(_OWN) or not self._patterns.match(topic):
                 continue
             if topic not in self._at:
@@ -142,7 +142,7 @@ class KafkaSource:
 
         low: int
         high: int
-        low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_S)
+        low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=self._place.answer_s)
         start = at.get(str(partition), low)
         self._ends[topic, partition] = high
         if low <= start <= high:

@@ -15,7 +15,7 @@ import msgspec
 
 from topics.bridge.bridge_errors import FencedError, OversizeError
 from topics.bridge.carried import SEQ, BridgeMessage, BridgePosition, TopicBatch, oversize_mark
-from topics.bridge.kafka.kafka_place import ANSWER_S, KafkaPlace, check_topic_name, text_of
+from topics.bridge.kafka.kafka_place import KafkaPlace, check_topic_name, text_of
 from topics.errors import UsageError
 
 _INIT_S, _COMMIT_S, _ROOM_S = 30.0, 60.0, 1.0
@@ -50,7 +50,7 @@ class KafkaTarget:
             self._place.config(transactional_id=f"topics-bridge-{self._bridge}", linger_ms=5, partitioner="murmur2")
         )
         try:
-            producer.init_transactions(_INIT_S)
+            producer.init_transactions(min(_INIT_S, self._place.patience_s))
         except KafkaException as error:
             raise self._place.down(error) from error
         positions = read_positions(self._place, self.positions_topic)
@@ -96,7 +96,7 @@ class KafkaTopics:
         from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - an optional package
 
         try:
-            found = self._admin.list_topics(topic, timeout=ANSWER_S).topics[topic]
+            found = self._admin.list_topics(topic, timeout=self._place.answer_s).topics[topic]
         except KafkaException as error:
             raise self._place.down(error) from error
         if found.error is not None:
@@ -120,8 +120,9 @@ class KafkaTopics:
         found = self.partitions(topic)
         if found is None:
             made = NewTopic(topic, wanted, self._replicas or -1, config=config or {})
+            answer_s = self._place.answer_s
             try:
-                self._admin.create_topics([made], operation_timeout=ANSWER_S, request_timeout=ANSWER_S)[topic].result()
+                self._admin.create_topics([made], operation_timeout=answer_s, request_timeout=answer_s)[topic].result()
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise self._place.down(error) from error
@@ -149,12 +150,12 @@ def read_positions(place: KafkaPlace, topic: str) -> dict[str, BridgePosition]:
     reader = Consumer(config)
     found: dict[str, BridgePosition] = {}
     try:
-        _, end = reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=ANSWER_S)
+        _, end = reader.get_watermark_offsets(TopicPartition(topic, 0), timeout=place.answer_s)
         reader.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
         while True:
-            message = reader.poll(ANSWER_S)
+            message = reader.poll(place.answer_s)
             if message is None:
-                raise place.down(TimeoutError(f"the positions in {topic} were not read in {ANSWER_S:.0f} s"))
+                raise place.down(TimeoutError(f"the positions in {topic} were not read in {place.answer_s:g} s"))
             error = message.error()
             if error is None:
                 found[message.key().decode()] = BridgePosition.of_json(message.value())
