@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from topics.cli.known_commands import COMMANDS
 from topics.cli.lazy_group import load
 from topics.cli.root_command import app
+from topics.errors import UsageError
 
 
 def commands() -> Iterator[tuple[list[str], Any]]:
@@ -29,6 +30,14 @@ NUMBERS = [
     for words, command in commands()
     for param in command.params
     if getattr(param, "min", None) is not None and param.opts[0].startswith("--")
+]
+
+
+ONCE = [
+    (" ".join(words), command, param.opts[0])
+    for words, command in commands()
+    for param in command.params
+    if param.param_type_name == "option" and not (param.multiple or param.is_flag or param.count)
 ]
 
 
@@ -73,3 +82,19 @@ def test_whatever_else_the_parser_cannot_take_is_refused_in_one_sentence(words: 
 
 def test_a_group_without_a_command_shows_its_help() -> None:
     assert "redrive" in CliRunner().invoke(app, ["queue"]).output
+
+
+@pytest.mark.parametrize(("name", "command", "option"), ONCE, ids=[f"{name} {option}" for name, _, option in ONCE])
+def test_a_second_value_of_an_option_is_refused(name: str, command: Any, option: str) -> None:
+    """The last one was taken, and nothing was said of the first."""
+    second = [f"{option}=2"] if option.startswith("--") else [option, "2"]
+    with pytest.raises(UsageError) as refused:
+        command.make_context(name, [option, "1", *second])
+    assert str(refused.value) == f"{option} is given 2 times, as '1' and '2': leave out all but one"
+
+
+def test_an_option_that_may_be_repeated_and_a_flag_are_taken() -> None:
+    (bridge,) = (command for words, command in commands() if words == ["bridge"])
+    words = ["--to", "kafka://h", "--topics", "a", "--once", "--once", "--set", "a=1", "--set", "b=2"]
+    given = bridge.make_context("bridge", words).params
+    assert (given["once"], given["settings"]) == (True, ["a=1", "b=2"])

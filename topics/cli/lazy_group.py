@@ -13,6 +13,7 @@ from typer.main import get_command, get_group
 
 from topics.cli.exit_codes import USAGE, report
 from topics.cli.known_commands import COMMANDS
+from topics.cli.output.given_once import GivenOnce
 from topics.cli.output.refused_words import RefusedWords, is_help, refusal
 from topics.cli.root_help import root_help
 from topics.errors import UsageError
@@ -87,9 +88,11 @@ def load(name: str) -> Any:
     module, attribute = COMMANDS[name].where.split(":")
     found = getattr(import_module(f"topics.cli.{module}"), attribute)
     if isinstance(found, typer.Typer):
+        for each in found.registered_commands:
+            vars(each).update(cls=GivenOnce)
         command: Any = get_group(found)
         command.name = name
         return command
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name)(found)
+    app.command(name, cls=GivenOnce)(found)
     return get_command(app)
