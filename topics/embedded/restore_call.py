@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -142,6 +143,13 @@ def restore_copy(
                     raise
                 timelines = loop.run_task(find_timelines(loop, source))
     raise AssertionError("the last attempt returns or raises")
+
+
+def unfinished_restores(to: str) -> list[str]:
+    """Return the directories beside `to` that restores to it have begun, and that may be left."""
+    above, name = os.path.split(os.path.realpath(to))
+    ours = re.compile(rf"{re.escape(name)}\.[0-9a-f]{{8}}{re.escape(_RESTORING)}")
+    return [f"{above}/{each}" for each in sorted(os.listdir(above)) if ours.fullmatch(each)]
 
 
 def find_record_in(timelines: list[Timeline], upto: tuple[str, int], bring: Callable[[str], None]) -> RestorePoint:

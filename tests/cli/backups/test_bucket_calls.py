@@ -95,7 +95,7 @@ def test_a_restore_from_a_bucket_that_is_interrupted_ends_at_once(
     monkeypatch.setattr(os, "_exit", end)
     copied.calls_left, copied.error = 5, KeyboardInterrupt
     with pytest.raises(SystemExit) as ended:
-        restore([URL], [str(tmp_path / "new")], **TO_READ)
+        restore(URL, str(tmp_path / "new"), **TO_READ)
     assert ended.value.code == 130
 
 
@@ -114,7 +114,7 @@ def test_a_restore_that_a_signal_ends_leaves_nothing(
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background jobs
     try:
         with pytest.raises(KeyboardInterrupt):
-            restore([str(archives[3])], [str(tmp_path / "new")], **TO_READ)
+            restore(str(archives[3]), str(tmp_path / "new"), **TO_READ)
     finally:
         signal.signal(signal.SIGINT, before)
     assert not os.listdir(tmp_path)

@@ -68,6 +68,16 @@ def test_a_backup_of_a_server_is_verified_and_restored(backups: Path, tmp_path: 
         assert among.err == said
 
 
+def test_a_restore_names_what_one_that_was_killed_has_left(backups: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.0123abcd.restoring").mkdir()
+    for other in ("new.0123abcd.restoring.old", "old.0123abcd.restoring", "new.x.restoring"):
+        (tmp_path / other).mkdir()
+    made = run(["restore", "--from", str(backups), "--to", str(tmp_path / "new")], tmp_path)
+    said = "is there: remove it if no restore to this path runs, since one that was killed has left it\n"
+    assert (made.code, made.out.count("is there:")) == (0, 1), made
+    assert made.out.endswith(f"{tmp_path}/new.0123abcd.restoring {said}")
+
+
 def test_a_damaged_backup_has_exit_code_1(backups: Path, tmp_path: Path) -> None:
     (snapshot, *_) = backups.rglob("snapshot-*")
     snapshot.write_bytes(snapshot.read_bytes()[:-1])

@@ -29,7 +29,7 @@ from topics.embedded.bucket.bucket_manifest import MANIFESTS
 from topics.errors import RequestError, UsageError
 
 Backup = Annotated[
-    list[str],
+    str,
     typer.Option("--from", help="A backup, a directory of them (the newest), an archive; or s3://BUCKET/PREFIX."),
 ]
 _OPTIONS = {"backup": "--from", "to": "--to", "at": "--at", "upto": "--seq", "skipped_seqs": "--skip"}
@@ -97,28 +97,27 @@ def backup(
 
 @with_bucket_to_read
 def restore(  # noqa: PLR0917 - options of a command
-    sources: Backup,
-    paths: Annotated[list[str], typer.Option("--to", help="The new data directory: a path where nothing is.")],
+    source: Backup,
+    to: Annotated[str, typer.Option(help="The new data directory: a path where nothing is.")],
     options: BucketOptions,
     skip: Annotated[
         int,
         typer.Option(min=1, max=SKIPPED_SEQS_MAX, help="Seqs that each topic leaves out, for those since the backup."),
     ] = SKIPPED_SEQS,
-    times: Annotated[
-        list[str] | None,
-        typer.Option("--at", metavar="TIME", help="Of an archive: the time to restore. Default: its end."),
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Of an archive: the time to restore. Default: its end."),
     ] = None,
-    seqs: Annotated[
-        list[str] | None,
-        typer.Option("--seq", metavar="TOPIC=N", help="Of an archive: the last record to restore."),
+    seq: Annotated[
+        str | None,
+        typer.Option(metavar="TOPIC=N", help="Of an archive: the last record to restore."),
     ] = None,
 ) -> None:
     """Make a data directory of a backup or an archive, and verify every checksum on the way."""
     import topics  # noqa: PLC0415 - `topics --help` should not load the engine
-    from topics.embedded.bucket.restore_bucket import restore_bucket  # noqa: PLC0415 - so does this
+    from topics.embedded.bucket.restore_bucket import restore_bucket  # noqa: PLC0415 - as above
+    from topics.embedded.restore_call import unfinished_restores  # noqa: PLC0415 - as above
 
-    source, to = _once("--from", sources) or "", _once("--to", paths) or ""
-    at, seq = _once("--at", times), _once("--seq", seqs)
     if at is not None and seq is not None:
         raise UsageError("--at and --seq name two ends: leave out one of them")
     at_ms = None if at is None else _time(at)
@@ -144,24 +143,18 @@ def restore(  # noqa: PLR0917 - options of a command
         print(f"left out: what the archive has from then to {time_text(made.archived_ms)}")
     if made.damage:
         print(f"damage that the restore did without: {made.damage}")
-
-
-def _once(option: str, given: list[str] | None) -> str | None:
-    """Return the value of an option; None if it is not given.
-
-    Raises: UsageError, it has several.
-    """
-    if given and len(given) > 1:
-        shown = " and ".join(repr(each[:200]) for each in given[:2])
-        raise UsageError(f"{option} is given {len(given)} times, as {shown}: leave out all but one")
-    return given[0] if given else None
+    for left in unfinished_restores(to):
+        print(f"{left} is there: remove it if no restore to this path runs, since one that was killed has left it")
 
 
 def _time(text: str) -> int:
     """Return the time of `--at`, Unix ms. Raises: UsageError."""
     ms = time_of(text, SystemClock(), "--at")
     if not 0 < ms <= LATEST_MS:  # an age before 1970 becomes 0
-        raise UsageError(f"--at is {text[:200]!r}, which is not from 1970 to 9999: name a time that the archive has")
+        raise UsageError(
+            f"--at is {text[:200]!r}, which is not after the begin of 1970 and before 10000: name a time that the "
+            "archive has"
+        )
     return ms
 
 
