@@ -1272,6 +1272,14 @@ MUTANTS = (
         _PUBLISHES,
     ),
     _one(
+        "a publish of a streak not synced",
+        "ws/lone_publishes.py",
+        "        self._streak.begin(topic)\n",
+        "        topic.stage_class, its_class = 'disk', topic.stage_class\n"
+        "        self._streak.begin(topic)\n"
+        "        topic.stage_class = its_class\n",
+    ),
+    _one(
         "a publish of a streak to a topic of another name",
         "engine/json/write_scan.c",
         "memcmp(text + topic->off, publish->topic, topic->len)",

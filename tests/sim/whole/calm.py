@@ -9,6 +9,7 @@ from collections import Counter
 from typing import Any
 
 from topics.clock import Clock
+from topics.engine.write.write_columns import WriteColumns
 from topics.engine.write.write_streak import WriteStreak
 
 _LONGEST_NS = 30_000_000
@@ -45,10 +46,12 @@ class Calm:
         def counted(framing: Any) -> WriteStreak:
             streak = make(framing)
             write = streak.write
+            publishes = framing.func.__func__ is WriteColumns.publishing
+            name = "publishes in a streak" if publishes else "writes in a streak"
 
             def counting(*asked: Any) -> Any:
                 result = write(*asked)
-                counts["writes in a streak"] += result is not None
+                counts[name] += result is not None
                 return result
 
             streak.write = counting

@@ -133,7 +133,9 @@ def make_actors(machine: Machine, seed: Seed) -> list[Actor]:
     actors: list[Actor] = []
     for number in range(rng.choice((1, 2, 3))):
         client_rng = stream(seed, f"client {number}")
-        actors.append(Owner(machine, number, client_rng, topics=rng.choice((1, 2, 4)), depth=rng.choice((1, 1, 4))))
+        topics, depth = rng.choice((1, 2, 4)), rng.choice((1, 1, 4))
+        depth = 1 if machine.plan.has_streaks else depth
+        actors.append(Owner(machine, number, client_rng, topics=topics, depth=depth))
     actors += [_CLIENTS[kind](machine, stream(seed, kind)) for kind in kinds]
     if "passing" in kinds:
         actors.append(Expiring(machine, stream(seed, "expiring")))

@@ -43,7 +43,7 @@ class Clients:
 
     @property
     def idle(self) -> bool:
-        return all(client.wire is None or not client.wire.outstanding for client in self.clients)
+        return not any(client.outstanding for client in self.clients)
 
     def crashed(self) -> None:
         self.paused = True
@@ -109,6 +109,11 @@ class Client:
         self.rng = shared.rng
         self.number = number
         self.wire: Wire | None = None
+
+    @property
+    def outstanding(self) -> int:
+        """Return the number of requests in flight."""
+        return 0 if self.wire is None else self.wire.outstanding
 
     def connect(self) -> None:
         if self.shared.paused:

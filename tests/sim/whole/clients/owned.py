@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 from tests.sim.whole.clients.clients import Client, Clients
@@ -29,9 +30,10 @@ from tests.sim.whole.clients.operation import (
 )
 from tests.sim.whole.clients.owned_audit import audit, short
 from tests.sim.whole.clients.owned_topic import OwnedTopic
-from tests.sim.whole.clients.payloads import stored
+from tests.sim.whole.clients.payloads import payload_of, stored
 from tests.sim.whole.clients.state import Part, Record
 from tests.sim.whole.machine import Audit, Machine
+from tests.sim.whole.web_sockets import PublishWire
 
 _TAGS = (None, None, "a", "a:1", "a:2", "b", "")
 _NODES = (None, "n1", "n2", "")
@@ -46,7 +48,11 @@ _ROWS_MAX = 6
 """Most records of one write."""
 _IN_A_STREAK = 0.25
 """Share of the steps of some clients that begin writes to one topic, while all others rest."""
-_STREAK_LENGTHS = (3, 12, 20, 20)
+_STREAK_LENGTHS = (3, 20, 40, 40)
+_OVER_WEBSOCKETS = 0.6
+"""Share of these that are publishes over a WebSocket."""
+_JSON_IN_A_STREAK = 0.9
+"""Share of the records that would be bytes, which end a streak, and are JSON instead."""
 _STATES_MAX = 4
 """With more possible states than this a client reads before it changes anything."""
 _ANSWERED_MS = 30_000
@@ -80,10 +86,20 @@ class OwningClient(Client):
         self._has_streaks = depth == 1 and self.machine.plan.has_streaks and not self.machine.has_calls
         self._streak: tuple[OwnedTopic, int] | None = None
         """The topic of a streak, and how many writes it still gets."""
+        self._publishes = False
+        """Whether these go over a WebSocket."""
+        self._socket: PublishWire | None = None
         self._large = self.machine.plan.heavy or self.machine.plan.large or self.rng.random() < 0.15
+
+    @property
+    def outstanding(self) -> int:
+        return super().outstanding + (0 if self._socket is None else self._socket.outstanding)
 
     def crashed(self) -> None:
         super().crashed()
+        if self._socket is not None:
+            self._socket.forget()
+            self._socket = None
         self._end_streak()
         for topic, operation in self._in_flight:
             if operation.changes:
@@ -103,6 +119,8 @@ class OwningClient(Client):
         after commits of others.
         """
         self.machine.say(f"client {self.number}: connection lost")
+        if self._socket is not None:
+            self._socket.reset()
         self._end_streak()
         factor = self.machine.ring.sync_factor
         linger_ns = _LINGER_NS * (1 if factor == 1 else 3 * factor)
@@ -170,6 +188,7 @@ class OwningClient(Client):
             if not found or not calm.begin(self):
                 return False
             self._streak = rng.choice(found), rng.choice(_STREAK_LENGTHS)
+            self._publishes = rng.random() < _OVER_WEBSOCKETS
         topic, left = self._streak
         self._streak = topic, left - 1
         if left == 1:
@@ -177,8 +196,24 @@ class OwningClient(Client):
         if topic.tip is None or len(topic.states) > _STATES_MAX:
             self._end_streak()
             return False
-        self._ask(wire, topic, Write([Record(self._text(rng.choice((0, 0, 30, 300))), None)], None, None))
+        text = self._text(rng.choice((0, 0, 30, 300)))
+        while payload_of(text) is not None and rng.random() < _JSON_IN_A_STREAK:
+            text = self._text(0)
+        way = self._open_socket() if self._publishes else None
+        self._ask(way or wire, topic, Write([Record(text, None)], None, None))
         return True
+
+    def _open_socket(self) -> PublishWire | None:
+        if self._socket is None:
+            with suppress(OSError):
+                self._socket = PublishWire(self.machine.ring.network, self._on_socket_lost)
+        return self._socket
+
+    def _on_socket_lost(self) -> None:
+        """Begin anew with both connections: a publish may still be in flight."""
+        self._socket = None
+        if self.wire is not None:
+            self.wire.reset()
 
     def _end_streak(self) -> None:
         self._streak = None
@@ -188,7 +223,7 @@ class OwningClient(Client):
         """Return requests to send at the same instant, right after an operation."""
         yield from ()
 
-    def _ask(self, wire: Wire, topic: OwnedTopic, operation: Operation) -> None:
+    def _ask(self, wire: Wire | PublishWire, topic: OwnedTopic, operation: Operation) -> None:
         self._in_flight.append((topic, operation))
         asked_ms, asked_ns = self.machine.ring.clock.now_ms(), self.machine.waited_ns()
         if self.machine.tracing:

@@ -18,15 +18,11 @@ from tests.sim.whole.clients.clients import RETRY_NS, Client, Clients
 from tests.sim.whole.clients.http_client import Wire
 from tests.sim.whole.machine import Audit, Machine
 from tests.sim.whole.seed_plan import PORT
-from tests.ws.frame_client import CLOSE, TEXT, Incoming, text
+from tests.sim.whole.web_sockets import WebSocketWire
 
 _LATE_NS = 200_000_000
 """A record is delivered in the pass that makes it readable; connections and reads take longer."""
 _TOPICS = 5
-_UPGRADE = (
-    b"GET /v0/ws HTTP/1.1\r\nHost: 127.0.0.1:4000\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-)
 _STATUS = {"throttled": 429, "storage_error": 500}
 """The status of a refusal's code over HTTP; of the others 503."""
 
@@ -104,7 +100,7 @@ class EventWire:
         self._on_end()
 
 
-class SocketWire:
+class SocketWire(WebSocketWire):
     """A WebSocket that subscribes to topics and prefixes.
 
     on_made: called with the status and the answer of the subscribe, as over HTTP. on_end: called
@@ -119,47 +115,18 @@ class SocketWire:
         on_event: Callable[[Event], None],
         on_end: Callable[[], None],
     ) -> None:
-        endpoint = machine.ring.network.connect("127.0.0.1", PORT)
-        if isinstance(endpoint, int):
-            raise OSError(endpoint, "connect")
-        self._endpoint = endpoint
+        super().__init__(machine.ring.network)
         self._command = command
         self._on_made = on_made
         self._on_event = on_event
         self._on_end = on_end
-        self._head = bytearray()
-        self._incoming: Incoming | None = None
         self._cursors: dict[str, int] = {}
-        self.over = False
-        endpoint.on_readable = self._readable
-        endpoint.send(_UPGRADE)
 
-    def reset(self) -> None:
-        """Reset the connection, without another callback."""
-        self.over = True
-        self._endpoint.reset()
+    def _begin(self) -> None:
+        self.send({"op": "subscribe", **self._command})
 
-    def _readable(self) -> None:
-        if self.over:
-            return
-        data = self._endpoint.take(1 << 30)
-        if self._incoming is None:
-            self._head += data
-            end = self._head.find(b"\r\n\r\n")
-            if end >= 0:
-                if not self._head.startswith(b"HTTP/1.1 101 "):
-                    self._finish()
-                    return
-                self._incoming, data = Incoming(), bytes(self._head[end + 4 :])
-                self._endpoint.send(text({"op": "subscribe", **self._command}))
-        if self._incoming is not None:
-            for opcode, payload in self._incoming.feed(data):
-                if opcode == CLOSE:
-                    self._finish()
-                elif opcode == TEXT and not self.over:
-                    self._take(payloads.read(json.loads(payload)))
-        if not self.over and (self._endpoint.error or (self._endpoint.end_of_stream and not self._endpoint.incoming)):
-            self._finish()
+    def _end(self) -> None:
+        self._on_end()
 
     def _take(self, message: Any) -> None:
         kind, cursors = message["op"], self._cursors
@@ -179,12 +146,6 @@ class SocketWire:
             elif kind == "topic_deleted":
                 cursors.pop(name, None)
             self._on_event(Event(kind.replace("_", "-"), message, dict(cursors)))
-
-    def _finish(self) -> None:
-        if not self.over:
-            self.over = True
-            self._endpoint.close()
-            self._on_end()
 
 
 def _cursors(fields: dict[str, str]) -> dict[str, int]:

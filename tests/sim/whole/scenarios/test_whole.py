@@ -41,6 +41,7 @@ ALWAYS = (
     "faults: write",
     "turned away by a long log",
     "writes in a streak",
+    "publishes in a streak",
 )
 """The counts of what each chunk has done, or with the one after it, by the name of their count."""
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore::RuntimeWarning")
