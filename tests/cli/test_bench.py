@@ -88,7 +88,7 @@ def test_no_file_of_a_result_has_a_key(tmp_path: Path, monkeypatch: pytest.Monke
     words = ["bench", "run", str(mine), "--out", str(tmp_path / "out"), "--dir", str(tmp_path)]
     words += ["--set", "api_keys=set-secret", "--set=TOPICS_API_KEYS=other-secret"]
     monkeypatch.setattr(sys, "argv", ["topics", *words])
-    assert RUNNER.invoke(app, words).exit_code == 1, "the load has no key for this server"
+    assert RUNNER.invoke(app, words).exit_code == 0
     path, page = sorted((tmp_path / "out").iterdir(), reverse=True)
     for file in path, page:
         assert "secret" not in file.read_text()

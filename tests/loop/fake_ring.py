@@ -27,6 +27,7 @@ class Call:
 
 class FakeRing:
     name = "fake"
+    polls = 0
     receive_buffer_bytes = 4096
     wake_fd = -1
     ready_fd = -1

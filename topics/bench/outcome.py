@@ -126,9 +126,18 @@ def request_checks(groups: list[LoadGroup], figures: LoadFigures) -> list[BenchC
 def read_check(spec: LoadSpec, group: GroupFigures) -> BenchCheck:
     """Check that each answer of a load of reads had the records that were asked for, in order."""
     wanted = group.all_requests * spec.limit
-    ok = group.all_deliveries == wanted and not group.misread
+    ok = group.all_deliveries == wanted and not group.misread and not group.altered
     detail = f"{group.all_deliveries:,} of {wanted:,} records, {group.misread:,} answers had others or too few"
+    detail += f", {group.altered:,} records were altered"
     return BenchCheck(f"{group.name}: each answer has the records that were asked for", ok, detail)
+
+
+def delivery_check(plan: LoadGroup, group: GroupFigures) -> BenchCheck:
+    """Check that each reader was sent what others wrote: each record once, byte for byte."""
+    detail = f"{group.wrong:,} of {plan.connections:,} did not; {group.all_deliveries:,} deliveries"
+    detail += f", {group.altered:,} of altered records"
+    name = f"{group.name}: each reader received each record exactly once"
+    return BenchCheck(name, not group.wrong and not group.altered, detail)
 
 
 def server_warnings(outcome: RoundOutcome) -> list[str]:

@@ -376,7 +376,13 @@ def _check_together(workload: Workload) -> None:
         raise UsageError(f'{source}: load of kind work needs jobs: set topic.type = "queue"')
     if kinds & {"read", "restart"} and not workload.fill.records:
         raise UsageError(f"{source}: fill.records is 0, and there is nothing to read: set it, such as 100000")
+    there = min(workload.fill.records, workload.topic.cap_records or workload.fill.records)
     for at, load in enumerate(workload.loads):
+        if load.kind == "read" and load.limit > there:
+            raise UsageError(
+                f"{source}: load[{at}].limit is {load.limit:,}, and the topic has {there:,} records: use at most "
+                "fill.records and topic.cap_records"
+            )
         if load.topic == "destination" and not workload.destinations:
             raise UsageError(f"{source}: load[{at}].topic is the destination of a router: set destinations = 1")
         if load.topics > 1 and kinds != {"write"}:

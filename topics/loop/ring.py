@@ -231,6 +231,10 @@ class Ring(Protocol):
         """Descriptor that is readable while there are completions to reap; -1: none."""
 
     @property
+    def polls(self) -> int:
+        """Number of waits so far that polled before they would sleep."""
+
+    @property
     def shows_wakes(self) -> bool:
         """Whether `wake` makes it readable; perhaps not from `reap` until the next wait."""
 

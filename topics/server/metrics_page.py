@@ -188,7 +188,8 @@ class ServerMetrics:
             "topics_http_refused_total", "Requests answered 4xx or 5xx", self._service.refused_total
         )
         yield from _lane_families(self._lane)
-        for name, number in self._loop.stats().numbers().items():
+        numbers = {**self._loop.stats().numbers(), "polls": self._loop.ring.polls}
+        for name, number in numbers.items():
             yield CounterMetricFamily(f"topics_loop_{name}", f"{name} of the event loop", number)
 
     def _stream_families(self) -> Iterator[Metric]:

@@ -262,6 +262,10 @@ class UringRing(BlockingCalls):
         return int(lib.tp_fd(self._ring))
 
     @property
+    def polls(self) -> int:
+        return lib.tp_spins(self._ring)
+
+    @property
     def shows_wakes(self) -> bool:
         return bool(lib.tp_shows_wakes(self._ring))
 

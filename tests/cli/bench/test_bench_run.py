@@ -7,6 +7,7 @@ import re
 import subprocess
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from topics.bench.peers.known_peers import own_side
 from topics.bench.processes import ProcessError, ProcessUsage, start_own_module, usage_of
 from topics.bench.results.bench_result import BenchResult
 from topics.bench.sides import ClientRun, Progress, Side
-from topics.bench.topics_server.topics_target import TopicsTarget
+from topics.bench.topics_server.topics_side import TopicsSide
+from topics.bench.topics_server.topics_target import ServerIo, TopicsTarget
 from topics.bench.workload import Case, Workload, parse_workload
 from topics.bench.workload_files import built_in
 from topics.clock import ManualClock
@@ -255,7 +257,7 @@ def test_a_run_of_mixed_loads_measures_each_and_reads_everything_back(tmp_path: 
     result = run(workload, [own_side(workload, "", "", VERIFY)], tmp_path)
     assert result.failures() == []
     (side,) = result.document["sides"]
-    assert re.fullmatch(r"topics [0-9.]+, io (portable|uring, spin_us auto)", side["version"])
+    assert re.fullmatch(r"topics [0-9.]+, io (portable|uring, spin_us auto, (never )?polled)", side["version"])
     loads = result.document["cases"][0]["sides"][0]["rounds"][0]["loads"]
     assert loads["write"]["latencies"]["answer"]["count"] == 120
     assert loads["batches"]["latencies"]["answer"]["count"] == 20
@@ -314,3 +316,28 @@ def test_no_connection_besides_the_load_waits_for_its_end(tmp_path: Path, monkey
     monkeypatch.setattr(ClientRun, "run", run_by_itself)
     workload = with_run(parse_workload(LOAD, "x"), 0.1, 0, 1)
     assert run(workload, [own_side(workload, "", "", VERIFY)], tmp_path).failures() == []
+
+
+def test_the_version_of_a_side_says_whether_its_server_has_polled_in_any_round() -> None:
+    """The setting `auto` does not: the server polls while one client asks and a core is idle."""
+    workload = parse_workload(LOAD + "[server]\nspin_us = 50\n", "x")
+    side = TopicsSide()
+    shown = [
+        (ServerIo("uring", 7), 7, "io uring, spin_us 50, never polled"),
+        (ServerIo("uring", 9), 8, "io uring, spin_us 50, polled"),
+        (ServerIo("uring", 9), 9, "io uring, spin_us 50, polled"),
+        (ServerIo("portable", 0), 0, "io portable"),
+        (ServerIo("", 0), 0, ""),
+    ]
+    for io, before, said in shown:
+        side._note_io(workload, io, before)
+        assert side._engine == said
+    other = TopicsSide("http://127.0.0.1:1")
+    other._note_io(workload, ServerIo("uring", 1), 0)
+    assert other.version().endswith(", io uring, polled"), "its settings are not known"
+
+
+def test_the_polls_of_a_server_are_those_of_its_metrics() -> None:
+    page = b'topics_build_info{io="uring"} 1\n# HELP topics_loop_polls_total polls\ntopics_loop_polls_total 12.0\n'
+    with scripted_server(lambda data: http_answer(page)) as port, closing(TopicsTarget("127.0.0.1", port)) as target:
+        assert target.io() == ServerIo("uring", 12)

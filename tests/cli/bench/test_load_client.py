@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -28,12 +29,13 @@ from topics.bench.load.load_plan import (
     numbered_json,
     taking_request,
 )
-from topics.bench.outcome import load_outcome, read_check, request_checks
+from topics.bench.outcome import delivery_check, load_outcome, read_check, request_checks
 from topics.bench.workload import LoadSpec
 
 SECONDS = 0.1
 WRITE = LoadMessage(http_request("POST", "/t", b'{"records":[{"data":' + labelled_json(80) + b"}]}"))
 NUMBERS_MAX = 1 << 20
+_NUMBERS = re.compile(rb'"n":(\d{16})')
 
 
 def run(port: int, *groups: LoadGroup, seconds: float = SECONDS, warmup: float = 0.0) -> LoadFigures:
@@ -463,3 +465,27 @@ def test_labels_are_counted_wherever_a_stream_is_cut(fillings: list[bytes], size
     marked = figures.groups[0].seen
     assert marked is not None
     assert np.array_equal(marked[: len(seen)], seen)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.sampled_from([46, 54, 60, 200]), min_size=1, max_size=6), st.integers(1, 120), st.data())
+def test_deliveries_are_compared_byte_by_byte_wherever_a_stream_is_cut(
+    sizes: list[int], size: int, data: st.DataObject
+) -> None:
+    """A server that delivered other bytes under the right numbers passed every check."""
+    text = bytearray(b"," + b",".join(numbered_json(each, number) for number, each in enumerate(sizes)))
+    places = [at for at in range(len(text)) if not any(at in range(*each.span(1)) for each in _NUMBERS.finditer(text))]
+    for at in data.draw(st.lists(st.sampled_from(places), max_size=2)):
+        text[at] = data.draw(st.sampled_from(b'xy0}"'))
+    del text[data.draw(st.sampled_from([len(text), len(text), len(text) - 1, len(text) - 9])) :]
+    pieces = [bytes(text[start : start + size]) for start in range(0, len(text), size)]
+    left = iter(pieces)
+    known = (46, 54, 60)
+    group = LoadGroup("w", 1, (LoadMessage(b"X\n"),), end=AnswerEnd.BYTES, size=1, hears=True, shares=True)
+    group = replace(group, record_bytes=known, most_requests=len(pieces))
+    with scripted_server(lambda asked: next(left, b"")) as port:
+        (figures,) = run(port, group, seconds=20).groups
+    model = count_labels(bytes(text), np.zeros(len(sizes) + 1, np.uint8), known)
+    assert (figures.all_deliveries, figures.altered) == (model.found, model.altered)
+    assert read_check(LoadSpec("w", "read"), figures).ok is False or not model.altered
+    assert delivery_check(group, figures).ok == (not model.altered)

@@ -107,11 +107,11 @@ class Queue(TopicsTarget):
 @pytest.mark.parametrize(
     ("claimed", "left", "ok", "said"),
     [
-        ([1, 1, 1, 0], 1, True, "4 jobs, 3 claimed and acknowledged, 1 left, 0 claimed twice"),
-        ([1, 1, 1, 1], 0, True, "4 jobs, 4 claimed and acknowledged, 0 left, 0 claimed twice"),
-        ([1, 1, 1, 0], 0, False, "4 jobs, 3 claimed and acknowledged, 0 left, 0 claimed twice"),
-        ([1, 1, 1, 1], 1, False, "4 jobs, 4 claimed and acknowledged, 1 left, 0 claimed twice"),
-        ([2, 1, 0, 1], 0, False, "4 jobs, 4 claimed and acknowledged, 0 left, 1 claimed twice"),
+        ([1, 1, 1, 0], 1, True, "4 jobs, 3 claimed and acknowledged, 1 left, 0 claimed twice, 0 altered"),
+        ([1, 1, 1, 1], 0, True, "4 jobs, 4 claimed and acknowledged, 0 left, 0 claimed twice, 0 altered"),
+        ([1, 1, 1, 0], 0, False, "4 jobs, 3 claimed and acknowledged, 0 left, 0 claimed twice, 0 altered"),
+        ([1, 1, 1, 1], 1, False, "4 jobs, 4 claimed and acknowledged, 1 left, 0 claimed twice, 0 altered"),
+        ([2, 1, 0, 1], 0, False, "4 jobs, 4 claimed and acknowledged, 0 left, 1 claimed twice, 0 altered"),
     ],
 )
 def test_each_job_is_claimed_once_or_still_there(claimed: list[int], left: int, *, ok: bool, said: str) -> None:
@@ -119,6 +119,9 @@ def test_each_job_is_claimed_once_or_still_there(claimed: list[int], left: int, 
     figures = load_figures([1, 1, 1, 1], group_figures("work", claimed, all_deliveries=sum(claimed)))
     (check,) = stored_checks(case.workload, Queue(left), "bench", figures, [])
     assert (check.ok, check.detail) == (ok, said)
+    altered = group_figures("work", claimed, all_deliveries=sum(claimed), altered=1)
+    (check,) = stored_checks(case.workload, Queue(left), "bench", load_figures([1, 1, 1, 1], altered), [])
+    assert (check.ok, check.detail.rpartition(", ")[2]) == (False, "1 altered")
 
 
 @pytest.mark.parametrize(("records", "misread", "ok"), [(30, 0, True), (29, 0, False), (31, 0, False), (30, 1, False)])

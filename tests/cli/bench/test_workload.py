@@ -104,6 +104,8 @@ def test_a_name_without_a_workload_says_how_to_find_one(name: str) -> None:
         ('[[load]]\nkind = "restart"\n[fill]\nrecords = 1\n' + LOAD, "a load of kind restart is the only one"),
         ('[[load]]\nkind = "work"', 'set topic.type = "queue"'),
         ('[[load]]\nkind = "read"', "fill.records is 0, and there is nothing to read"),
+        (READ + "limit = 10", "load[0].limit is 10, and the topic has 9 records: use at most"),
+        (READ + "[topic]\ncap_records = 3\n[sweep]\nfield = 'load.read.limit'\nvalues = [3, 4]", "limit is 4, and the"),
         ('[[load]]\nkind = "watch"\ntopic = "destination"', "load[0].topic is the destination of a router"),
         ('[[load]]\nkind = "tail"\ntopics = 5', "only a workload of writes has many topics"),
     ],

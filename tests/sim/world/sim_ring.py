@@ -40,6 +40,7 @@ class SimRing:
     """
 
     name = "sim"
+    polls = 0
     ready_fd = -1
     shows_wakes = True
 

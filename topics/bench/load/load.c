@@ -57,6 +57,7 @@ struct conn {
     uint64_t heard, heard_sum, wrote, wrote_sum;
     int64_t awaited;         /* number of the record that the answer has next, where its request asks for some; else -1 */
     int misread;             /* another one came */
+    int64_t rest;            /* bytes after the label of the record that arrives, so far; -1: of none */
     int refused;             /* a line of the answer is an error */
 };
 
@@ -144,18 +145,65 @@ static uint64_t mixed(uint64_t number)
     return number ^ (number >> 29);
 }
 
-/* The size of the record around a label, as labelled_json makes it; 0: it is another text. */
-static int64_t record_size(const char *label, const char *text, const char *end)
+/* Whether a label, of a text from `text` on, is as labelled_json makes it, its number left out. */
+static int is_sound(const char *label, const char *text)
 {
-    static const char before[] = ",\"x\":\"";
-    const char *at = label + TP_LABEL;
     if (label == text || label[-1] != '{' || memcmp(label + 20, ",\"t\":1", 6)) return 0;
     for (int i = 26; i < TP_LABEL; i++)
         if (label[i] < '0' || label[i] > '9') return 0;
-    if (at < end && *at == '}') return TP_LABEL + 2;
-    if (end - at < (int64_t)sizeof before - 1 || memcmp(at, before, sizeof before - 1)) return 0;
-    for (at += sizeof before - 1; at < end && *at == 'x';) at++;
-    return end - at >= 2 && at[0] == '"' && at[1] == '}' ? at + 2 - (label - 1) : 0;
+    return 1;
+}
+
+static const char *skip_x(const char *at, const char *end)
+{
+    static const char block[] = "xxxxxxxxxxxxxxxx";
+    while (end - at >= 16 && !memcmp(at, block, 16)) at += 16;
+    while (at < end && *at == 'x') at++;
+    return at;
+}
+
+/*
+ * Compares what is here of a record after its label with what labelled_json makes: `}`, or
+ * `,"x":"xx"}` with any number of x. rest: how many of these bytes there were before; 0 and more:
+ * it continues in what arrives next; -1: this is all of it, and its size is in `size`, 0 for another
+ * text. Returns the end of what was compared.
+ */
+static const char *compare_rest(const char *at, const char *end, int64_t *rest, int64_t *size)
+{
+    static const char before[] = ",\"x\":\"";
+    const int64_t room = sizeof before - 1, quoted = (int64_t)1 << 40; /* quoted: the end of the x was there */
+    *size = 0;
+    while (at < end) {
+        if (!*rest && *at == '}') {
+            *rest = -1, *size = TP_LABEL + 2;
+            return at + 1;
+        }
+        if (*rest >= quoted) {
+            *size = *at == '}' ? TP_LABEL + 2 + *rest - quoted : 0;
+            *rest = -1;
+            return at + 1;
+        }
+        if (*rest < room) {
+            if (*at != before[*rest]) break;
+            at++, ++*rest;
+            continue;
+        }
+        const char *from = at;
+        at = skip_x(at, end);
+        *rest += at - from;
+        if (at == end) return at;
+        if (*at != '"') break;
+        at++, *rest += 1 + quoted;
+    }
+    if (at < end) *rest = -1;
+    return at;
+}
+
+static int is_size(const int64_t *sizes, int64_t count, int64_t size)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (sizes[i] == size) return 1;
+    return 0;
 }
 
 int64_t tp_labels(const char *text, int64_t len, uint8_t *seen, int64_t numbers_max, const int64_t *sizes, int64_t size_count,
@@ -166,12 +214,12 @@ int64_t tp_labels(const char *text, int64_t len, uint8_t *seen, int64_t numbers_
     while ((at = memmem(at, (size_t)(end - at), "\"n\":1", 5)) && end - at >= TP_LABEL) {
         uint64_t number = digits(at + 4, 16) - number_base;
         if (number >= (uint64_t)numbers_max) return -1;
-        int64_t size = record_size(at, text, end), known = 0;
-        for (int64_t i = 0; i < size_count; i++) known |= sizes[i] == size;
-        *altered += !known;
+        int64_t rest = 0, size = 0;
+        int sound = is_sound(at, text);
+        at = compare_rest(at + TP_LABEL, end, &rest, &size);
+        *altered += !sound || rest >= 0 || !is_size(sizes, size_count, size);
         seen[number] += seen[number] < 255;
         found++;
-        at += TP_LABEL;
     }
     return found;
 }
@@ -439,17 +487,33 @@ static int consume_http(struct run *run, struct conn *c, const char *data, size_
     return 0;
 }
 
+/* Compares what arrives of a record with what was sent. Returns the end of it. */
+static const char *compare(struct conn *c, const char *at, const char *end)
+{
+    struct tp_load_group *group = c->group;
+    int64_t size;
+    at = compare_rest(at, end, &c->rest, &size);
+    if (c->rest < 0) group->altered += !is_size(group->sizes, group->size_count, size);
+    return at;
+}
+
 /*
- * Records that arrived, within [at, end); returns from where on a label may begin that is not
- * whole.
+ * Records that arrived, within [at, end), of a text from `begin` on; returns from where on a label
+ * may begin that is not whole.
  */
-static const char *hear(struct run *run, struct conn *c, const char *at, const char *end, uint64_t now)
+static const char *hear(struct run *run, struct conn *c, const char *begin, const char *at, const char *end, uint64_t now)
 {
     struct tp_load_group *group = c->group;
     const char *found;
+    if (c->rest >= 0) at = compare(c, at, end);
     while ((found = memmem(at, (size_t)(end - at), "\"n\":1", 5)) && end - found >= TP_LABEL) {
         uint64_t number = digits(found + 4, 16) - number_base, due = digits(found + 25, 19) - stamp_base;
         at = found + TP_LABEL;
+        if (group->size_count) {
+            c->rest = 0;
+            if (is_sound(found, begin)) at = compare(c, at, end);
+            else group->altered++, c->rest = -1;
+        }
         c->heard++;
         c->heard_sum += mixed(number);
         if (c->awaited >= 0) c->misread |= number != (uint64_t)c->awaited++;
@@ -493,7 +557,7 @@ static int consume(struct run *run, struct conn *c, size_t len)
     const char *labels = begin + c->label_from, *answers = begin + c->answer_from;
     memcpy(run->buffer + CARRY_ROOM - c->carried, c->carry, c->carried);
     group->bytes += len;
-    if (group->hears) labels = hear(run, c, labels, end, clock_ns());
+    if (group->hears) labels = hear(run, c, begin, labels, end, clock_ns());
     if (group->end == TP_END_HTTP) {
         if (group->message_count && consume_http(run, c, data, len)) return -1;
     } else if (group->end == TP_END_PATTERN) {
@@ -640,7 +704,7 @@ static uint64_t look(struct run *run, struct conn *conns, int64_t count)
             uint64_t own = c->heard + c->wrote;
             if (own < group->fewest) group->fewest = own;
             if (own > group->most) group->most = own;
-            if (!group->waits && c->busy) wrong++;
+            if ((!group->waits && c->busy) || c->rest >= 0) wrong++;
             if (!group->hears || group->shares) continue;
             uint64_t mine = group->hears_itself ? 0 : c->wrote, mine_sum = group->hears_itself ? 0 : c->wrote_sum;
             group->wrong += c->heard != number - mine || c->heard_sum != sum - mine_sum;
@@ -650,13 +714,17 @@ static uint64_t look(struct run *run, struct conn *conns, int64_t count)
     return wrong;
 }
 
-/* Counts requests without an answer, each with the time that it has waited by now. */
+/*
+ * Counts requests without an answer, each with the time that it has waited by now, and records of
+ * which a part has arrived.
+ */
 static void count_unanswered(struct run *run, const struct conn *conns, int64_t count)
 {
     uint64_t now = clock_ns();
     for (int64_t i = 0; i < count; i++) {
         const struct conn *c = &conns[i];
         struct tp_load_group *group = c->group;
+        group->altered += c->rest >= 0;
         if (!c->busy || group->waits) continue;
         group->unanswered++;
         if (group->answered && is_measured(run, c->due))
@@ -766,6 +834,7 @@ int tp_load_run(struct tp_load *load)
             struct conn *c = &conns[next++];
             c->group = group;
             c->number = i;
+            c->rest = -1;
             c->messages = filled[g];
             if (group->message_count) take_messages(c, i);
             opened = next;

@@ -72,6 +72,8 @@ struct tp_load_group {
     int64_t may_be_throttled;  /* an HTTP answer 429 is no error: a limit of the server */
     int64_t most_requests;     /* it stops after so many; 0: it does not */
     int64_t stops_empty;       /* a connection stops when an answer has nothing to take for the next step */
+    const int64_t *sizes;      /* of the records that it hears, as labelled_json makes them; none: they are not compared */
+    int64_t size_count;
     uint8_t *seen;             /* of a group that shares: how often each number has arrived, numbers_max of them */
     /* measured: histograms and samples of what was due in the measured time; arrays may be NULL */
     uint64_t *answered;        /* histograms of answers, a step each: steps x TP_HDR_SLOTS */
@@ -84,6 +86,7 @@ struct tp_load_group {
     uint64_t bytes;            /* received, with the warm-up and the end */
     uint64_t all_requests, all_records, all_deliveries; /* with the warm-up and the end */
     uint64_t errors, throttled, unsent, unanswered;
+    uint64_t altered;          /* records that arrived and are not, byte for byte, as they were sent */
     uint64_t misread;          /* answers without exactly the records that were asked for */
     uint64_t fewest, most;     /* records that one connection wrote or received */
     uint64_t wrong;            /* connections that did not hear exactly what was acknowledged on their channel */

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from topics.bench.load._load import ffi, lib
 from topics.bench.load.latency_histogram import SLOTS, LatencyHistogram
-from topics.bench.load.load_plan import LoadGroup, LoadMessage, labelled_json
+from topics.bench.load.load_plan import LoadGroup, LoadMessage, json_sizes
 from topics.errors import TopicsError
 
 NUMBERS_MAX = 1 << 29
@@ -46,6 +46,7 @@ class GroupFigures:
     throttled: int
     unsent: int
     unanswered: int
+    altered: int
     misread: int
     wrong: int
     fewest: int
@@ -201,6 +202,11 @@ class LoadClient:
         self._keep.append(kept)
         return kept
 
+    def _sizes(self, record_bytes: Collection[int]) -> Any:
+        kept = ffi.new("int64_t[]", json_sizes(record_bytes) or 1)
+        self._keep.append(kept)
+        return kept
+
     def _laid_out(self, group: LoadGroup, slot_count: int) -> dict[str, Any]:
         """Return the fields of a group in C. Its arrays live as long as this object."""
         arrays: dict[str, NDArray[Any]] = {
@@ -243,6 +249,8 @@ class LoadClient:
             "may_be_throttled": group.may_be_throttled,
             "most_requests": group.most_requests,
             "sample_room": group.samples,
+            "sizes": self._sizes(group.record_bytes),
+            "size_count": len(group.record_bytes),
             **pointers,
         }
 
@@ -265,6 +273,7 @@ class LoadClient:
             group.throttled,
             group.unsent,
             group.unanswered,
+            group.altered,
             group.misread,
             group.wrong,
             group.fewest,
@@ -297,7 +306,7 @@ def count_labels(text: bytes, seen: NDArray[np.uint8], sizes: Collection[int]) -
     sizes: of the records that were written, as `labelled_json` has them. Raises: LoadError for a
     number beyond `seen`.
     """
-    known = [len(labelled_json(size)) for size in sizes]
+    known = json_sizes(sizes)
     altered = ffi.new("int64_t *")
     found = lib.tp_labels(text, len(text), ffi.from_buffer("uint8_t[]", seen), len(seen), known, len(known), altered)
     if found < 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -49,7 +50,10 @@ class LoadMessage:
 
 @dataclass(frozen=True, slots=True)
 class LoadGroup:
-    """Connections that do the same. topics/bench/load/load.h explains each field."""
+    """Connections that do the same. topics/bench/load/load.h explains each field.
+
+    record_bytes: what the records that it hears may have, as `labelled_json` takes it.
+    """
 
     name: str
     connections: int
@@ -69,6 +73,7 @@ class LoadGroup:
     channel: int = 0
     hears: bool = False
     hears_itself: bool = True
+    record_bytes: tuple[int, ...] = ()
     shares: bool = False
     marks: bool = False
     waits: bool = False
@@ -107,6 +112,11 @@ def labelled_json(size: int) -> bytes:
     bare = b"{" + LABEL + b"}"
     room = size - len(bare) - len(b',"x":""')
     return bare if room < 0 else b"{" + LABEL + b',"x":"' + b"x" * room + b'"}'
+
+
+def json_sizes(sizes: Collection[int]) -> list[int]:
+    """Return what records of these sizes take: the smallest is its label."""
+    return [len(labelled_json(size)) for size in sizes]
 
 
 def numbered_json(size: int, number: int) -> bytes:

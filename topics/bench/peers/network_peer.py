@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from topics.bench.load.load_client import LoadFigures
 from topics.bench.load.load_plan import LoadGroup
-from topics.bench.outcome import BenchCheck, RoundOutcome, read_check, request_checks
+from topics.bench.outcome import BenchCheck, RoundOutcome, delivery_check, read_check, request_checks
 from topics.bench.processes import BenchProcess
 from topics.bench.sides import HERE, ClientRun, Progress
 from topics.bench.workload import Case, LoadSpec, Workload
@@ -61,7 +62,8 @@ class NetworkPeer:
 
     def measure(self, case: Case, scratch: Path, progress: Progress) -> RoundOutcome:
         with self._running(case, scratch) as (process, port):
-            groups = [self.group(case, spec) for spec in case.workload.loads]
+            sizes = tuple(case.workload.record_sizes)
+            groups = [replace(self.group(case, spec), record_bytes=sizes) for spec in case.workload.loads]
             run = ClientRun(
                 case,
                 groups,
@@ -92,9 +94,7 @@ def heard_checks(workload: Workload, groups: list[LoadGroup], figures: LoadFigur
     found = []
     for spec, plan, group in zip(workload.loads, groups, figures.groups, strict=True):
         if plan.hears and not plan.shares:
-            detail = f"{group.wrong:,} of {plan.connections:,} did not; {group.all_deliveries:,} deliveries"
-            name = f"{plan.name}: each reader received each record exactly once"
-            found.append(BenchCheck(name, not group.wrong, detail))
+            found.append(delivery_check(plan, group))
         elif plan.hears:
             found.append(read_check(spec, group))
     return found

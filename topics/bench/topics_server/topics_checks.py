@@ -8,7 +8,7 @@ import numpy as np
 
 from topics.bench.load.load_client import GroupFigures, LoadFigures
 from topics.bench.load.load_plan import LoadGroup
-from topics.bench.outcome import BenchCheck, read_check, request_checks
+from topics.bench.outcome import BenchCheck, delivery_check, read_check, request_checks
 from topics.bench.topics_server.topics_target import BenchTargetError, TopicsTarget
 from topics.bench.workload import LoadSpec, Workload
 from topics.clock import SystemClock
@@ -25,9 +25,7 @@ def answer_checks(workload: Workload, groups: list[LoadGroup], figures: LoadFigu
     for spec, group in zip(workload.loads, figures.groups, strict=True):
         plan = plans[group.name]
         if plan.hears and not plan.shares and spec.kind != "idle":
-            name = f"{spec.name}: each reader received each record exactly once"
-            detail = f"{group.wrong:,} of {plan.connections:,} did not; {group.all_deliveries:,} deliveries"
-            found.append(BenchCheck(name, not group.wrong, detail))
+            found.append(delivery_check(plan, group))
         if spec.kind == "read":
             found.append(read_check(spec, group))
         if spec.kind == "poll":
@@ -109,5 +107,7 @@ def _queue_check(workload: Workload, target: TopicsTarget, topic: str, figures: 
     claimed = sum(group.all_deliveries for group in workers)
     twice = sum(int(np.count_nonzero(group.seen > 1)) for group in workers if group.seen is not None)
     written, left = int(figures.acked.sum()), target.state(topic)["count"]
+    altered = sum(group.altered for group in workers)
     detail = f"{written:,} jobs, {claimed:,} claimed and acknowledged, {left:,} left, {twice:,} claimed twice"
-    return BenchCheck(name, written == claimed + left and not twice, detail)
+    detail += f", {altered:,} altered"
+    return BenchCheck(name, written == claimed + left and not twice and not altered, detail)

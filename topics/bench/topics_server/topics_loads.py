@@ -49,7 +49,8 @@ class TopicsLoads:
             "talk": self._talk,
             "work": self._work,
         }
-        return [kinds[spec.kind](spec) for spec in self.workload.loads]
+        sizes = tuple(self.workload.record_sizes)
+        return [replace(kinds[spec.kind](spec), record_bytes=sizes) for spec in self.workload.loads]
 
     def destination(self, number: int) -> str:
         return f"{self.topic}-copy-{number}"

@@ -17,13 +17,14 @@ from topics.bench.processes import BenchProcess, start_own_module
 from topics.bench.sides import ClientRun, Progress
 from topics.bench.topics_server.topics_checks import answer_checks, read_back_check, stored_checks
 from topics.bench.topics_server.topics_loads import TopicsLoads
-from topics.bench.topics_server.topics_target import TopicsTarget
+from topics.bench.topics_server.topics_target import ServerIo, TopicsTarget
 from topics.bench.workload import NETWORK_KINDS, Case, Workload
 from topics.clock import SystemClock
 
 READY_SECONDS = 600
 CREATORS, CREATE_SECONDS = 64, 600
 POLLING_ENGINE, _SPIN = "uring", "TOPICS_SPIN_US"
+_KEYS, _KEYS_FILE = "TOPICS_API_KEYS", "TOPICS_API_KEYS_FILE"
 STARTS = 3
 """Starts on an empty directory, whose median is subtracted from one with records."""
 
@@ -40,6 +41,7 @@ class TopicsSide:
         self._clock = SystemClock()
         self._engine = ""
         """The engine that the last server used, and its polling; known after a round."""
+        self._polled = False
 
     def missing(self) -> str:
         return ""
@@ -73,7 +75,7 @@ class TopicsSide:
         workload = case.workload
         loads = TopicsLoads(workload, target, topic)
         _prepare(workload, target, loads)
-        self._engine = self._shown_engine(workload, target)
+        polls = target.io().polls
         before = process.usage().rss_bytes if process else None
         stored = target.heads(f"{topic}-") if _has_many(workload) else 0
         groups = loads.groups()
@@ -87,6 +89,7 @@ class TopicsSide:
         )
         target.rest()
         outcome, figures = run.run(self._clock.monotonic_ns)
+        self._note_io(workload, target.io(), polls)
         outcome.rss_before = before
         outcome.figures |= idle_figures(workload, outcome)
         figures.acked[: workload.fill.records] = 1
@@ -96,10 +99,15 @@ class TopicsSide:
         outcome.checks += stored_checks(workload, target, topic, figures, destinations, stored=stored)
         return outcome
 
-    def _shown_engine(self, workload: Workload, target: TopicsTarget) -> str:
-        name = target.engine()
-        polls = {**workload.server, **self.settings}.get(_SPIN, "auto")
-        return f"io {name}, spin_us {polls}" if name == POLLING_ENGINE and not self.url else name and f"io {name}"
+    def _note_io(self, workload: Workload, io: ServerIo, polls: int) -> None:
+        """Note the engine, the setting of polling, and whether the server has polled in any round.
+
+        polls: how many waits had polled before the load.
+        """
+        self._polled |= io.polls > polls
+        setting = "" if self.url else f"spin_us {({**workload.server, **self.settings}).get(_SPIN, 'auto')}, "
+        polling = f", {setting}{'polled' if self._polled else 'never polled'}" if io.engine == POLLING_ENGINE else ""
+        self._engine = io.engine and f"io {io.engine}{polling}"
 
     @contextmanager
     def _target(self, workload: Workload, scratch: Path) -> Iterator[tuple[TopicsTarget, BenchProcess | None]]:
@@ -119,10 +127,13 @@ class TopicsSide:
         command = ["topics", "serve", "--data-dir", str(directory), "--host", "127.0.0.1"]
         command += ["--port", "0", "--port-file", str(port_file), "--log-level", "warning"]
         env = {**workload.server, **self.settings}
+        key = secrets.token_hex(16) if env.get(_KEYS) or env.get(_KEYS_FILE) else ""
+        if key:  # the load has one of its own
+            env[_KEYS] = ",".join(filter(None, (env.get(_KEYS), key)))
         process = start_own_module(command, directory.with_suffix(".log"), "topics serve", env)
         try:
             process.wait_until(lambda: port_file.exists() and bool(port_file.read_text().strip()), READY_SECONDS)
-            target = TopicsTarget("127.0.0.1", int(port_file.read_text().rpartition(":")[2]))
+            target = TopicsTarget("127.0.0.1", int(port_file.read_text().rpartition(":")[2]), key)
             process.wait_until(target.is_ready, READY_SECONDS)
         except BaseException:
             process.kill()

@@ -8,7 +8,7 @@ import re
 import socket
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -22,6 +22,14 @@ PAGE = 1000
 FILL_BATCH = 1000
 TIMEOUT_SECONDS = 120
 _ENGINE = re.compile(rb'topics_build_info\{[^}]*io="(\w+)"')
+_POLLS = re.compile(rb"^topics_loop_polls_total (\S+)", re.MULTILINE)
+
+
+class ServerIo(NamedTuple):
+    """The engine of a server's I/O, empty where it shows none, and how many waits have polled."""
+
+    engine: str
+    polls: int
 
 
 class BenchTargetError(TopicsError):
@@ -94,13 +102,14 @@ class TopicsTarget:
             return False
         return True
 
-    def engine(self) -> str:
-        """Return the engine of its I/O, by its metrics; empty where it shows none."""
+    def io(self) -> ServerIo:
+        """Return what its metrics say of its I/O."""
         try:
-            found = _ENGINE.search(self.raw("GET", "/v0/metrics"))
+            text = self.raw("GET", "/v0/metrics")
         except BenchTargetError:
-            return ""
-        return found[1].decode() if found else ""
+            return ServerIo("", 0)
+        engine, polls = _ENGINE.search(text), _POLLS.search(text)
+        return ServerIo(engine[1].decode() if engine else "", int(float(polls[1])) if polls else 0)
 
     def fill(self, topic: str, records: int, size: int) -> None:
         """Write records with the numbers from 0 on."""

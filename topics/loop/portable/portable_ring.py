@@ -40,6 +40,7 @@ class PortableRing(BlockingCalls):
     """
 
     name = "portable"
+    polls = 0
     shows_wakes = True
 
     def __init__(self, receive_buffers: int = 512, receive_buffer_bytes: int = 16_384) -> None:
