@@ -165,8 +165,8 @@ static const char *skip_x(const char *at, const char *end)
 /*
  * Compares what is here of a record after its label with what labelled_json makes: `}`, or
  * `,"x":"xx"}` with any number of x. rest: how many of these bytes there were before; 0 and more:
- * it continues in what arrives next; -1: this is all of it, and its size is in `size`, 0 for another
- * text. Returns the end of what was compared.
+ * it continues in what arrives next; -1: this is all of it, and its size is in `size`, 0 for
+ * another text. Returns the end of what was compared.
  */
 static const char *compare_rest(const char *at, const char *end, int64_t *rest, int64_t *size)
 {
