@@ -50,6 +50,7 @@ _RECORDS = "tests/embedded/calls/test_restore_call.py"
 _CORES = "tests/store/cores/test_set_cores.py"
 _NEIGHBOURS = "tests/server/service/test_neighbours.py"
 _RELAYS = "tests/server/service/test_relays.py"
+_SPANNING = "tests/http/spanning"
 _RELAYED_WRITES = "tests/server/service/test_relayed_writes.py"
 _SUPERVISOR = "tests/server/service/test_supervisor.py"
 _HAND_OVERS = "tests/loop/handover/test_hand_overs.py"
@@ -2940,6 +2941,48 @@ MUTANTS = (
         "answers.answer_whole(names, message.sizes",
         "answers.answer_whole(names[::-1], message.sizes",
         _RELAYED_WRITES,
+    ),
+    _one(
+        "a list of two cores that is not in order",
+        "http/spanning/spanning_lists.py",
+        "sorted(rows + more, key=_NAME)[: page_size + 1]",
+        "[*rows, *more][: page_size + 1]",
+        _SPANNING,
+    ),
+    _one(
+        "a list without the topics of a core",
+        "http/spanning/spanning_lists.py",
+        "        more, cursor = rows_of(answer)\n",
+        "        more, cursor = rows_of(answer)\n        more = more if answer.core else []\n",
+        _SPANNING,
+    ),
+    _one(
+        "a page of a list beyond what each core has shown",
+        "http/spanning/spanning_lists.py",
+        "rows = [row for row in rows if row.name <= upto]",
+        "rows = list(rows)",
+        _SPANNING,
+    ),
+    _one(
+        "a metric of two cores counted twice",
+        "http/spanning/summed_pages.py",
+        "if sample in samples else value",
+        "if sample in samples else joined((value, value))",
+        _SPANNING,
+    ),
+    _one(
+        "an answer that spans cores counted by each",
+        "http/spanning/portions.py",
+        "        self._exchange = self.on_disconnect = None\n",
+        "        super()._head_ready(status, size)\n",
+        _SPANNING,
+    ),
+    _one(
+        "a router between two cores",
+        "engine/routers/router_manager.py",
+        "        if core.registry.are_apart(config.source, config.dest):\n",
+        "        if core.registry.are_apart(config.source, config.source):\n",
+        _SPANNING,
     ),
     _one(
         "a relayed write of a lone client executed twice",

@@ -604,6 +604,10 @@ class Engine:
         return wait.cancel
 
     # --- load --------------------------------------------------------------------------------------------------------
+    def share_names(self, core_of: Callable[[str], int], own: int) -> None:
+        """Refuse what would tie topics of two cores. own: the number of this one."""
+        self._core.registry.share_names(core_of, own)
+
     def hold_reads_while(self, is_memory_short: Callable[[], bool]) -> None:
         """Begin no read in a pass at whose beginning the memory for clients is used up."""
         self._core.turns.hold_while(is_memory_short)

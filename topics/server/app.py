@@ -15,6 +15,7 @@ from topics.http.lane.lane import Lane
 from topics.http.plan.access_log import AccessLog
 from topics.http.plan.service import Service
 from topics.http.route_table import route_table
+from topics.http.spanning.spanning_table import spanning_table
 from topics.http.streams import watch_stream
 from topics.http.wire.error_answers import envelope
 from topics.http.wire.response import ResponseWriter
@@ -92,9 +93,10 @@ class Server:
         self._websockets = WebSockets(
             config, loop, None if table is None else Audience(table, SHARED_BYTES_MAX, subscriptions.shared_bytes)
         )
+        routes = route_table(ui=config.ui == "on")
         self.service = Service(
             config,
-            route_table(ui=config.ui == "on"),
+            routes if neighbours is None else spanning_table(routes, neighbours),
             self,
             loop,
             keyring,
@@ -108,6 +110,7 @@ class Server:
         self.hurried = False
         """A second stop was requested: the server waits for nothing."""
         self._open_backend = open_backend
+        self._neighbours = neighbours
         self._on_ready = on_ready
         self._on_end = on_end
         self._backend: Backend | None = None
@@ -224,6 +227,8 @@ class Server:
             return
         self._backend = backend
         backend.engine.hold_reads_while(self._sweep.is_memory_short)
+        if self._neighbours is not None:
+            backend.engine.share_names(self._neighbours.core_of, self._neighbours.own)
         if self._stopping:
             return
         self.service.serve(backend.engine)

@@ -20,6 +20,8 @@ from topics.store.wal.log_bound import LogBound
 class ServedEngine(EngineApi, Protocol):
     """An engine, with the calls that a server needs besides those of the handlers."""
 
+    def share_names(self, core_of: Callable[[str], int], own: int) -> None: ...
+
     def hold_reads_while(self, is_memory_short: Callable[[], bool]) -> None: ...
 
     def begin_shutdown(self) -> None:

@@ -179,6 +179,7 @@ LATER = {
     ("http/handlers/record_endpoints.py", "on_disconnect"): "likewise",
     ("http/handlers/wait_endpoint.py", "on_disconnect"): "likewise",
     ("http/relay/asked_core.py", "on_disconnect"): "a call, while it waits on another core",
+    ("http/spanning/portions.py", "on_disconnect"): "a call, while it waits on the other cores",
     ("pipelines/engines.py", "on_request"): "a request to stop, while Spark runs",
 }
 """Functions that are set on another object, each for a part of its life: what they are set on, and when."""

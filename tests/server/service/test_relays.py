@@ -421,13 +421,11 @@ def test_metrics_count_each_answer_once_and_what_passes_between_the_cores() -> N
         assert len({name for name, _, _ in lines}) == len(lines), "a sample is there twice"
         return {name: float(value) for name, _, value in lines}
 
-    at_home, away = samples(staying), samples(world.connect(1))
-    assert at_home['topics_http_responses_total{method="POST",route="/v0/topics/:topic",status="200"}'] == 1
-    assert at_home['topics_http_responses_total{method="POST",route="/v0/topics/:topic",status="201"}'] == 1
-    assert away['topics_http_responses_total{method="POST",route="/v0/topics/:topic",status="201"}'] == 1
+    found = samples(staying)
+    responses = 'topics_http_responses_total{method="POST",route="/v0/topics/:topic",status="%d"}'
+    assert [found[responses % status] for status in (200, 201)] == [1, 2]
     connections = 'topics_core_connections_total{event="%s"}'
-    assert [at_home[connections % event] for event in ("given", "kept", "taken", "lost")] == [0, 0, 1, 0]
-    assert [away[connections % event] for event in ("given", "kept", "taken", "lost")] == [1, 0, 0, 0]
+    assert [found[connections % event] for event in ("given", "kept", "taken", "lost")] == [1, 0, 1, 0]
     requests = 'topics_core_requests_total{event="%s"}'
-    assert [at_home[requests % event] for event in ("asked", "in_doubt")] == [1, 0]
-    assert [away[requests % event] for event in ("asked", "in_doubt")] == [0, 0]
+    assert found[requests % "asked"] in {1, 2}, "a write, and perhaps this page"
+    assert found[requests % "in_doubt"] == 0

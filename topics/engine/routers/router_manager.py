@@ -66,6 +66,8 @@ class RouterManager:
             raise RequestError("invalid_request", "source and dest are the same topic: a router needs two")
         check_topic_name(config.source)
         check_topic_name(config.dest)
+        if core.registry.are_apart(config.source, config.dest):
+            raise refusals.router_apart(config.source, config.dest)
         topics = [core.registry.named(config.source), core.registry.named(config.dest)]
         existing = core.routers.by_name.get(name)
         for topic in topics:
@@ -74,6 +76,11 @@ class RouterManager:
                 return
         if existing is not None and existing.life is not RouterLife.LIVE:
             existing.parked.append(lambda: self.put(name, config, allowed, done))
+            return
+        if not core.registry.owns(config.source):
+            if existing is not None:
+                raise refusals.router_repoint(existing, allowed)
+            done(RouterPut(False, config))  # another core makes it: its name is not taken here
             return
         source, dest = topics
         core.routers.settle()

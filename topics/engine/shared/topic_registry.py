@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from topics.common.id_blocks import IdDict
 from topics.config import DURABILITIES
@@ -15,6 +15,10 @@ from topics.engine.values.topic_config import TopicConfig
 from topics.store.disk.directory_format import DIRECTORY_SHIFT
 
 _MADE_A_STEP = 64
+
+
+def _only_core(_name: str) -> int:
+    return 0
 
 
 class Registry:
@@ -49,9 +53,24 @@ class Registry:
         """
         self.last_order = 0
         """The newest order number of create, config and delete frames, over all topics."""
+        self._core_of: Callable[[str], int] = _only_core
+        """The core that owns a topic."""
+        self._own_core = 0
 
     def __len__(self) -> int:
         return len(self.by_name) + len(self.dormant)
+
+    def share_names(self, core_of: Callable[[str], int], own: int) -> None:
+        """Note which core owns which topic. own: the number of this one."""
+        self._core_of, self._own_core = core_of, own
+
+    def are_apart(self, name: str, other: str) -> bool:
+        """Return whether two topics are on two cores, between which nothing is copied yet."""
+        return self._core_of(name) != self._core_of(other)
+
+    def owns(self, name: str) -> bool:
+        """Return whether this core owns a topic."""
+        return self._core_of(name) == self._own_core
 
     @property
     def visible_count(self) -> int:

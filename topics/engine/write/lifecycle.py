@@ -204,7 +204,7 @@ class Lifecycle:
             elif topic.life is Life.DELETING:
                 topic.parked.append(lambda: self.put(name, config, done))
             else:
-                check_dead_letter_of(config, name)
+                self._check_dead_letter(config, name)
                 self._reconfigure(topic, config, done, lambda: self.put(name, config, done))
         except TopicsError as error:
             done(error)
@@ -225,7 +225,7 @@ class Lifecycle:
 
         try:
             after = patch.applied_to(before)
-            check_dead_letter_of(after, name)
+            self._check_dead_letter(after, name)
             self._reconfigure(topic, after, on_put, lambda: self.patch(name, patch, done))
         except TopicsError as error:
             done(error)
@@ -278,11 +278,18 @@ class Lifecycle:
 
     def _check_new(self, name: str, config: TopicConfig) -> None:
         check_topic_name(name)
-        check_dead_letter_of(config, name)
+        self._check_dead_letter(config, name)
         most = self._core.config.max_topics
         if most and len(self._core.registry) >= most:
             raise refusals.limit_reached("max_topics", most)
         check_log(self._core)
+
+    def _check_dead_letter(self, config: TopicConfig, name: str) -> None:
+        """Check a topic's dead letter. Raises: RequestError, also if it is on another core."""
+        check_dead_letter_of(config, name)
+        other = config.dead_letter
+        if other is not None and self._core.registry.are_apart(name, other):
+            raise refusals.dead_letter_apart(name, other)
 
     def staging(self) -> Topic:
         """Return the staging area of producers, which the first piece creates.

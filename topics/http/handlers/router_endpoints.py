@@ -12,8 +12,8 @@ from topics.http.plan.call import Call
 from topics.http.wire.json_text import json_bool
 
 
-def put_router(call: Call) -> None:
-    """Create a router or replace its settings (9.2)."""
+def router_config(call: Call) -> RouterConfig:
+    """Return the settings in the body: checks 1 and 2 of 9.2. Raises: RequestError."""
     fields = call.fields()
     match = fields.nullable_span("filter")
     config = RouterConfig(
@@ -27,6 +27,12 @@ def put_router(call: Call) -> None:
         fields.choice("guarantee", GUARANTEES, AT_LEAST_ONCE),
     )
     call.principal.check_names(config.source, config.dest)
+    return config
+
+
+def put_router(call: Call) -> None:
+    """Create a router or replace its settings (9.2)."""
+    config = router_config(call)
 
     @call.or_fail
     def done(result: RouterPut) -> None:

@@ -5,6 +5,8 @@ Source: wire contract, section 7.8.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from topics.common.topic_names import NAME_MAX
@@ -21,8 +23,16 @@ _BODY_BYTES_A_NAME = 1024
 _MUST_BE = "a seq, null, or an object with seq and incarnation"
 
 
-def wait(call: Call) -> None:
-    """Answer the heads of topics once one has changed, at the latest after `wait_ms` (7.8)."""
+class AskedNews(NamedTuple):
+    """The topics as a client knows them, and how long it waits for more."""
+
+    known: dict[str, KnownTopic]
+    prefixes: Prefixes
+    wait_ms: int
+
+
+def asked_news(call: Call) -> AskedNews:
+    """Return what a call waits for: checks 1 and 2 of 7.8. Raises: RequestError."""
     most = call.service.config.max_wait_topics
     # Checked first, because reading a body takes as long as it is large.
     if len(call.body) > most * _BODY_BYTES_A_NAME:
@@ -36,6 +46,12 @@ def wait(call: Call) -> None:
         known = _known(fields.few_members("topics", "an object from names to seqs", most, least))
     wait_ms = fields.u32("wait_ms", 0)
     call.principal.check_names(*known)
+    return AskedNews(known, prefixes, wait_ms)
+
+
+def wait(call: Call) -> None:
+    """Answer the heads of topics once one has changed, at the latest after `wait_ms` (7.8)."""
+    known, prefixes, wait_ms = asked_news(call)
     call.body = b""  # the request may wait long, and does not need its body
 
     @call.or_fail

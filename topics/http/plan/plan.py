@@ -251,6 +251,12 @@ class Plan:
         judged.principal, judged.counted, judged.unauthorized, judged.forbidden = verdict
         return judged
 
+    def with_query(self, query: Query) -> Plan:
+        """Return the plan of the same request with other parameters."""
+        other = self._copy()
+        other._aim = copy(self._aim).with_query(query)
+        return other
+
     def _copy(self) -> Plan:
         """Return a copy without what depends on the rest of the plan."""
         other = copy(self)

@@ -250,7 +250,7 @@ class AskingCore:
     def _begin(self, number: int, plan: RelayedPlan, body: Part) -> None:
         service = self._service
         refusal = refusal_of(service, plan)
-        if refusal is None and (core := self._elsewhere(plan.name)) is not None:
+        if refusal is None and (core := self._elsewhere(plan.name)) is not None and not plan.is_portion:
             refusal = ElsewhereError(core)  # never further: two cores may disagree about a slot
         if refusal is not None:
             self._refuse(number, plan, refusal)

@@ -46,6 +46,32 @@ def relayed_route(route: Route[Handler], handler: Handler) -> RelayedRoute:
     return replace(relayed, handler_there=route.handler)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SpanningRoute(Route[Handler]):
+    """A route of which each core answers a portion. Its handler asks all, and joins the answers.
+
+    portion: the same route for one core, which does not count what it answers.
+    """
+
+    portion: RelayedRoute | None = None
+
+
+def spanning_route(route: Route[Handler], handler: Handler) -> SpanningRoute:
+    """Return a route with the same checks. handler: asks the cores."""
+    portion = RelayedRoute(
+        route.method,
+        route.pattern,
+        route.scope,
+        route.handler,
+        route.body,
+        always=route.always,
+        access=route.access,
+        large=route.large,
+    )
+    spanning = SpanningRoute(route.method, route.pattern, route.scope, handler, route.body, portion=portion)
+    return replace(spanning, always=route.always, access=route.access, large=route.large)
+
+
 class _Head(msgspec.Struct, frozen=True, array_like=True):
     method: str
     path: str
@@ -68,6 +94,17 @@ def head_there(plan: Plan) -> bytes:
     return plan.head_there
 
 
+def portion_plan(plan: Plan, query: dict[str, str], fields: dict[str, bytes]) -> Plan:
+    """Return the plan of a portion of a request, with another query, and with these fields beside.
+
+    The plan of a core's own portion has its query only.
+    """
+    portion = plan.with_query(query)
+    headers = {name.decode(): value for name, value in plan.request.headers.items() if name in FIELDS}
+    portion.head_there = _encoded(plan.request.method, plan.request.path, query, headers | fields, plan.principal)
+    return portion
+
+
 def plain_head(path: str, principal: Principal, flags: int) -> bytes:
     """Return the head of a plain write. flags: `WITHOUT_SEQS` and `STRICT`."""
     query = {"return_seqs": "false"} if flags & WITHOUT_SEQS else {}
@@ -82,13 +119,15 @@ def _encoded(method: str, path: str, query: dict[str, str], fields: dict[str, by
 class RelayedPlan(Plan):
     """The plan of a request of another core.
 
-    flags: of a plain write, as the lane has them; None: of another request.
+    flags: of a plain write, as the lane has them; None: of another request. is_portion: whether
+    each core is asked, whatever it owns.
     """
 
-    __slots__ = ("flags",)
+    __slots__ = ("flags", "is_portion")
 
-    def __init__(self, request: Request, aim: Aim, verdict: AccessVerdict) -> None:
+    def __init__(self, request: Request, aim: Aim, verdict: AccessVerdict, *, is_portion: bool) -> None:
         super().__init__(request, aim, None, verdict, 0)
+        self.is_portion = is_portion
         self.all_headers = self.answer_headers = b""  # the core of the connection adds them
         self.flags = _flags_of(self)
 
@@ -111,11 +150,15 @@ class RelayedPlans:
         self._kept: dict[bytes, RelayedPlan] = {}
 
     def plan(self, head: bytes) -> RelayedPlan:
-        """Return the plan. Raises: DamagedRelayError, it is no head of a route of one topic."""
+        """Return the plan.
+
+        Raises: DamagedRelayError, it is no head of a route of one topic, or of one that spans.
+        """
         plan = self._kept.get(head)
         if plan is None:
             plan = self._made(head)
-            if len(head) <= _KEPT_HEAD_BYTES and b"idempotency-key" not in plan.request.headers:
+            may_come_again = not plan.is_portion and b"idempotency-key" not in plan.request.headers
+            if len(head) <= _KEPT_HEAD_BYTES and may_come_again:
                 if len(self._kept) >= _KEPT_PLANS:
                     self._kept.clear()
                 self._kept[head] = plan
@@ -131,6 +174,10 @@ class RelayedPlans:
         framing = HeadFraming(head.method.encode(), b"", 1, 0, chunked=False, connection=b"")
         request = Request(head.method, head.path, "", "", headers, framing, keep_alive=True, expects_continue=False)
         aim = Aim(request, self._routes).with_query(head.query)
-        if aim.route is None or not aim.is_of_topic or aim.route.stream:
+        portion = aim.route.portion if isinstance(aim.route, SpanningRoute) else None
+        if portion is not None:
+            aim.route = portion
+        elif aim.route is None or not aim.is_of_topic or aim.route.stream:
             raise DamagedRelayError(f"{head.method} {head.path} is no request of one topic")
-        return RelayedPlan(request, aim, AccessVerdict(Principal(None, scopes, tuple(head.prefixes))))
+        verdict = AccessVerdict(Principal(None, scopes, tuple(head.prefixes)))
+        return RelayedPlan(request, aim, verdict, is_portion=portion is not None)

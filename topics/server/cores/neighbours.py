@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from topics.http.lane.plain_writes import LaneTables
+from topics.http.plan.call import Call
 from topics.http.plan.plan import Plan
 from topics.http.plan.service import FarTopic, Service
 from topics.loop.doors.listener import Listener
@@ -57,6 +58,23 @@ class Neighbours:
         """Return the core that owns a topic, if it is another one than this."""
         owner = self._slots.core_of(topic)
         return None if owner == self._core else owner
+
+    @property
+    def own(self) -> int:
+        return self._core
+
+    @property
+    def count(self) -> int:
+        return self._slots.cores
+
+    def core_of(self, topic: str) -> int:
+        """Return the core that owns a topic."""
+        return self._slots.core_of(topic)
+
+    def ask(self, core: int, portion: Call) -> None:
+        """Have another core answer its portion of a request."""
+        assert self.relays is not None, "a request before the server was built"
+        self.relays.asked[core].ask(portion)
 
     def give(self, transport: Any, core: int, unread: Callable[[], bytes], stayed: Callable[[int], None]) -> bool:
         """Begin to give a connection of the loop to another core; see `Loop.give_away`."""

@@ -1,0 +1,1 @@
+"""Requests that span cores: each answers a portion, and the core that has the client joins them."""

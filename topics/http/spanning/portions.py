@@ -1,0 +1,244 @@
+"""The portions of a request that several cores answer, this one among them.
+
+    call of a client -> one portion a core -> their answers, in the order of the cores -> one answer
+
+A portion is a call without a client: the core that has the connection has checked everything, and
+has counted the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from topics.errors import RequestError, as_request_error
+from topics.http.plan.call import Call
+from topics.http.plan.plan import Plan
+from topics.http.relay.relayed_head import SpanningRoute
+from topics.http.wire.error_answers import envelope, extra_headers, status_of
+from topics.http.wire.response import JSON
+from topics.http.wire.stream import Stream
+from topics.http.wire.upgrade import OpenUpgraded
+
+UNKNOWN = 0
+AWAY = 503
+
+
+class PortionAnswer(NamedTuple):
+    """The answer of a core. status: `UNKNOWN`, if it was asked and has ended meanwhile."""
+
+    core: int
+    status: int
+    body: bytes
+    content_type: bytes
+    headers: bytes
+
+
+Took = Callable[[PortionAnswer], None]
+Joined = Callable[[list[PortionAnswer]], None]
+
+
+class AskedCores(Protocol):
+    """The cores of a server, as portions see them."""
+
+    @property
+    def own(self) -> int: ...
+
+    @property
+    def count(self) -> int: ...
+
+    def core_of(self, topic: str) -> int:
+        """Return the core that owns a topic."""
+
+    def ask(self, core: int, portion: Call) -> None:
+        """Have another core answer a portion."""
+
+
+class Destination:
+    """The destination of a core's answer to its portion."""
+
+    upgrades = False
+    received_bytes = 0
+    peer = ("", 0)
+
+    __slots__ = ("_core", "_took")
+
+    def __init__(self, core: int, took: Took) -> None:
+        self._core = core
+        self._took = took
+
+    def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
+        self._took(PortionAnswer(self._core, status, body, content_type, headers))
+
+    def respond_in_parts(self, portions: Sequence[bytes], headers: bytes) -> None:
+        self.respond(200, b"".join(portions), JSON, headers)
+
+    def open_stream(
+        self,
+        status: int,
+        content_type: bytes,
+        headers: bytes,
+        on_drained: Callable[[], None],
+        on_disconnect: Callable[[], None],
+    ) -> Stream:
+        raise AssertionError("a portion is no stream")
+
+    def upgrade(self, head: bytes, open_upgraded: OpenUpgraded) -> None:
+        raise AssertionError("a portion is no upgrade")
+
+    def drop(self) -> None:
+        self.respond(UNKNOWN, b"", b"", b"")
+
+    def wait_began(self) -> None:
+        """Do nothing: the call of the client waits."""
+
+
+class Portion(Call):
+    """The portion of one core. What concerns a client is done for the whole request."""
+
+    __slots__ = ()
+
+    def reply(self, body: bytes, status: int = 200) -> None:
+        self._respond(status, body, JSON, b"")
+
+    def reply_around(self, before: bytes, shared: bytes, after: bytes) -> None:
+        self._respond(200, before + shared + after, JSON, b"")
+
+    def respond(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
+        self._respond(status, body, content_type, headers)
+
+    def pass_on(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
+        self._respond(status, body, content_type, headers)
+
+    def _fail(self, error: BaseException) -> None:
+        request_error = as_request_error(error)
+        error.__traceback__ = None
+        self._respond(status_of(request_error), envelope(request_error), JSON, extra_headers(request_error))
+
+    def _head_ready(self, status: int, size: int | None = None) -> None:
+        self._exchange = self.on_disconnect = None
+
+
+class ToAsk(NamedTuple):
+    """The request for the portion of a core."""
+
+    plan: Plan
+    body: bytes = b""
+
+
+def ask_each(call: Call, cores: AskedCores, asked: Mapping[int, ToAsk], then: Joined) -> None:
+    """Have these cores answer their portions; pass the answers to `then`, in the order of `asked`.
+
+    After the client has left, nothing is passed on, and portions that wait end.
+    """
+    answers: dict[int, PortionAnswer] = {}
+
+    def took(answer: PortionAnswer) -> None:
+        answers[answer.core] = answer
+        if len(answers) == len(asked) and not call.answered:
+            then([answers[core] for core in asked])
+
+    _begin(call, cores, asked, _portions(call, asked, took), lambda: len(answers) == len(asked))
+
+
+def ask_until_first(call: Call, cores: AskedCores, asked: Mapping[int, ToAsk], then: Took) -> None:
+    """Have these cores answer their portions; pass on the first answer, and end the others."""
+    answers: list[PortionAnswer] = []
+
+    def took(answer: PortionAnswer) -> None:
+        answers.append(answer)
+        if len(answers) == 1 and not call.answered:
+            for portion in portions:
+                portion.abandon()
+            then(answer)
+
+    portions = _portions(call, asked, took)
+    _begin(call, cores, asked, portions, lambda: bool(answers))
+
+
+def _portions(call: Call, asked: Mapping[int, ToAsk], took: Took) -> list[Portion]:
+    service, now_ns = call.service, call.started_ns
+    return [Portion(service, Destination(core, took), plan, body, now_ns) for core, (plan, body) in asked.items()]
+
+
+def _begin(
+    call: Call, cores: AskedCores, asked: Mapping[int, ToAsk], portions: list[Portion], is_done: Callable[[], bool]
+) -> None:
+    """Have each core answer its portion. They end with the client of the call."""
+
+    def leave() -> None:
+        for portion in portions:
+            portion.abandon()
+
+    for core, portion in zip(asked, portions, strict=True):
+        if is_done():
+            return
+        if core == cores.own:
+            _run(portion)
+        else:
+            cores.ask(core, portion)
+    if not (call.answered or is_done()):
+        call.on_disconnect = leave
+
+
+def ask_all(call: Call, cores: AskedCores, then: Joined, plan: Plan | None = None) -> None:
+    """Have each core answer its portion; pass the answers to `then`, in the order of the cores.
+
+    plan: of the portions; None: that of the call.
+    """
+    ask_each(call, cores, dict.fromkeys(range(cores.count), ToAsk(plan or call.plan, bytes(call.body))), then)
+
+
+def _run(portion: Portion) -> None:
+    """Have this core answer its own portion."""
+    route = portion.plan.route
+    assert isinstance(route, SpanningRoute), "a route without portions"
+    assert route.portion is not None, "a route without portions"
+    try:
+        route.portion.handler(portion)
+    except Exception as error:
+        portion.fail(error)
+
+
+def is_away(answer: PortionAnswer) -> bool:
+    """Return whether a core was not there, or does not serve, so that its portion is missing."""
+    return answer.status in {UNKNOWN, AWAY}
+
+
+def away(core: int) -> RequestError:
+    """Return the refusal of a request that lacks the portion of a core (R-CORE-1)."""
+    message = f"core {core} of the server does not serve now, and the answer needs all of them; try again in a second"
+    return RequestError("not_ready", message, {"core": core})
+
+
+def failed(call: Call, answers: Iterable[PortionAnswer]) -> bool:
+    """Answer a call with the first portion that is no 200. Return whether there is one."""
+    for answer in answers:
+        if is_away(answer):
+            call.fail(away(answer.core))
+            return True
+        if answer.status >= 400:
+            call.pass_on(answer.status, answer.body, answer.content_type, answer.headers)
+            return True
+    return False
+
+
+class _Refusal(msgspec.Struct):
+    code: str
+    message: str
+    detail: dict[str, object] | None = None
+
+
+class _Envelope(msgspec.Struct):
+    error: _Refusal
+
+
+def refusal_in(answer: PortionAnswer) -> RequestError:
+    """Return the error that a core has answered with, and its number in the detail (R-CORE-2)."""
+    if answer.status == UNKNOWN:
+        return away(answer.core)
+    refusal = msgspec.json.decode(answer.body, type=_Envelope).error
+    message = f"core {answer.core}: {refusal.message}"
+    return RequestError(refusal.code, message, {"core": answer.core} | (refusal.detail or {}))

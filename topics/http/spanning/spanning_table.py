@@ -1,0 +1,59 @@
+"""The routes of a server of several cores: those that span its cores have other handlers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+
+from topics.errors import RequestError
+from topics.http.access.routes import Route, RouteTable
+from topics.http.handlers import (
+    checkpoint_endpoint,
+    probe_endpoints,
+    router_endpoints,
+    topic_endpoints,
+    wait_endpoint,
+    watch_endpoints,
+    websocket_endpoint,
+)
+from topics.http.plan.call import Call, Handler
+from topics.http.relay.relayed_head import spanning_route
+from topics.http.spanning import spanning_lists, spanning_probes, spanning_routers, spanning_wait
+from topics.http.spanning.portions import AskedCores
+from topics.http.spanning.spanning_metrics import SpanningMetrics
+
+_SPANNING: dict[Handler, Callable[[AskedCores, Call], None]] = {
+    topic_endpoints.list_topics: spanning_lists.list_topics,
+    router_endpoints.list_routers: spanning_lists.list_routers,
+    router_endpoints.put_router: spanning_routers.put_router,
+    router_endpoints.get_router: spanning_routers.get_router,
+    router_endpoints.delete_router: spanning_routers.delete_router,
+    wait_endpoint.wait: spanning_wait.wait,
+    probe_endpoints.ready: spanning_probes.ready,
+}
+_REFUSED: dict[Handler, str] = {
+    watch_endpoints.create_session: "a watch session",
+    websocket_endpoint.open_websocket: "a WebSocket",
+    checkpoint_endpoint.checkpoint: "a checkpoint by request",
+}
+"""Requests that span cores and are not built yet, in words."""
+
+
+def spanning_table(routes: RouteTable, cores: AskedCores) -> RouteTable:
+    """Return the table with the handlers of a server of these cores."""
+    joined: dict[Handler, Handler] = {handler: partial(answer, cores) for handler, answer in _SPANNING.items()}
+    joined[probe_endpoints.metrics] = SpanningMetrics(cores).answer
+    return RouteTable([_spanning(route, joined, cores) for route in routes.routes])
+
+
+def _spanning(route: Route[Handler], joined: Mapping[Handler, Handler], cores: AskedCores) -> Route[Handler]:
+    if route.handler in joined:
+        return spanning_route(route, joined[route.handler])
+    refused = _REFUSED.get(route.handler) if cores.count > 1 else None
+    return route if refused is None else replace(route, handler=partial(_refuse, refused))
+
+
+def _refuse(what: str, _call: Call) -> None:
+    """Refuse a request that would span cores (R-CORE-6)."""
+    raise RequestError("invalid_request", f"{what} is not built for several cores yet: serve with one core")
