@@ -183,6 +183,15 @@ def test_a_stop_while_all_cores_pause_ends_at_once() -> None:
     assert world.codes == [1]
 
 
+def test_a_core_that_was_killed_before_a_stop_makes_it_no_failure() -> None:
+    world = World(cores=2).begin()
+    world.exits(1, -signal.SIGKILL)
+    world.supervisor.on_signal(signal.SIGTERM)
+    assert world.states == [READY, ENDED]
+    world.exits(0, 0)
+    assert world.codes == [0]
+
+
 def test_a_hang_up_is_passed_on_to_the_cores_that_run() -> None:
     world = World(cores=2).begin()
     world.exits(0, 1)

@@ -26,6 +26,8 @@ from topics.loop.timers import Timer
 
 _log = logging.getLogger(__name__)
 
+_SIGNALLED = 128
+"""Exit code of a process that a signal has ended, less the number of that signal."""
 PAUSE_NS = 100_000_000
 PAUSE_MOST_NS = 10_000_000_000
 STEADY_NS = 60_000_000_000
@@ -82,7 +84,7 @@ class Supervisor:
         """watchdog_ns: a core that is silent for so long is killed; 0: none is.
 
         on_end(code): no process is left. Of the last processes of all cores, in their order, it is
-        the first exit code that is not 0.
+        the first exit code that is not 0. One that was killed, and was to be started again, has 0.
         """
         assert cores > 0
         self._loop = loop
@@ -144,7 +146,7 @@ class Supervisor:
         core = self._cores[number]
         assert core.runs, "a core has one process"
         was_ready, core.status = core.state is CoreState.READY, ""
-        self._codes[number] = code if code >= 0 else 128 - code
+        self._codes[number] = code if code >= 0 else _SIGNALLED - code
         if self.is_stopping:
             core.state = CoreState.ENDED
             self._look_for_end()
@@ -185,6 +187,8 @@ class Supervisor:
                 core.timer = None
             if core.state is CoreState.PAUSED:
                 core.state = CoreState.ENDED
+                if self._codes[core.number] > _SIGNALLED:
+                    self._codes[core.number] = 0  # it was killed before the stop
         self._send_all(signal.SIGTERM)
         self._look_for_end()
 
