@@ -156,6 +156,8 @@ CHOICES = {
 """Settings that have one of some texts. `LogSettings` has them for type checkers, too."""
 
 _SPIN_US_MAX = 1_000_000
+_CORES_MAX = 1024
+"""The number of slots of topics, which cores share."""
 _BLOCK_BYTES = 4096
 _LOG_BYTES_LEAST = 4096
 """Lowest bound of the log, times the shards: some hundred bytes of each stay after a checkpoint,
@@ -291,6 +293,14 @@ class Config:
 
     auto: the server polls while it serves one client at a time and a core is idle.
     """
+
+    # --- cores
+    cores: str = "1"
+    """Engines of a server, each a process with its own topics; auto: one for each CPU. Only
+    `topics serve` starts more than one.
+    """
+    pin_cores: bool = True
+    """Whether the process of each core is bound to a CPU, if there are enough of them."""
 
     # --- storage
     data_dir: str = "./topics-data"
@@ -589,13 +599,13 @@ _ORIGIN = re.compile(r"\*|null|(?!http://.*:80$|https://.*:443$)[a-z][a-z0-9+.-]
 
 
 def checked(name: str, value: object, *, show: Callable[[object], str] = repr) -> object:
-    """Return a value of a setting as `Config` holds it: a list as a tuple, `spin_us` as text.
+    """Return a value of a setting as `Config` holds it: a list as a tuple, some numbers as text.
 
     show: returns a value as its source has it, for messages.
     Raises: UsageError, its type is not the default's, or it is outside of its range or choices.
     """
     default = _DEFAULTS[name]
-    if name == "spin_us" and type(value) is int:
+    if name in {"spin_us", "cores"} and type(value) is int:
         value = str(value)  # a program has no reason to write a number as text
     if isinstance(default, bool):
         if not isinstance(value, bool):
@@ -634,6 +644,8 @@ def checked(name: str, value: object, *, show: Callable[[object], str] = repr) -
         raise UsageError(f"is {value!r}: use one of {', '.join(CHOICES[name])}", name)
     elif name == "spin_us" and value != "auto" and not (value.isdecimal() and int(value) <= _SPIN_US_MAX):
         raise UsageError(f"is {value!r}: use auto, or a number from 0 to {_SPIN_US_MAX}", name)
+    elif name == "cores" and value != "auto" and not (value.isdecimal() and 1 <= int(value) <= _CORES_MAX):
+        raise UsageError(f"is {value!r}: use auto, or a number from 1 to {_CORES_MAX}", name)
     return value
 
 

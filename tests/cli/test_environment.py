@@ -56,6 +56,7 @@ CONTRACT = {
     "TOPICS_MAX_LIMIT": (1000, "5", 5),
     "TOPICS_MAX_CLAIM": (1000, "5", 5),
     "TOPICS_MAX_WATCH_TOPICS": (256, "5", 5),
+    "TOPICS_CORES": ("1", "4", "4"),
 }
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.cli.forked import run, without_settings
+from tests.server.service.cores_process import running
 from topics.config import Config
 from topics.server import startup
 from topics.server.processes import composition
@@ -157,3 +158,23 @@ def test_a_hangup_ends_no_server(process: Process) -> None:
     process.wait_for("no keys are read again")
     assert process.ask("GET", "/readyz")["status"] == "ready"
     assert process.stop() == 0
+
+
+def test_several_cores_are_one_server_and_become_one_core_again(tmp_path: Path) -> None:
+    """13.6: by the option --cores; without it their directory is refused."""
+    names = [f"t{number}" for number in range(8)]
+    with running(tmp_path, 2, options=["--cores", "2"]) as server:
+        assert {server.append(name, number) for number, name in enumerate(names)} == {1}
+        for _ in range(4):  # new connections come to both cores
+            assert [row["topic"] for row in server.ask("GET", "/v0/topics")[1]["topics"]] == names
+            assert server.ask("GET", "/readyz") == (200, {"status": "ready", "wal_replay_complete": True, "topics": 8})
+        assert server.ask("GET", "/v0/ws")[0] == 400
+        assert server.stop() == 0
+    without = [*COMMAND, f"--data-dir={tmp_path}/data", "--port=0"]
+    refused = subprocess.run(without, capture_output=True, text=True, env=without_settings(), check=False)
+    assert refused.returncode == 1
+    assert "made for 2 cores" in refused.stderr
+    assert "--cores 2" in refused.stderr
+    with running(tmp_path, 1, options=["--cores", "1"]) as server:
+        assert [server.records(name) for name in names] == [[number] for number in range(8)]
+        assert server.stop() == 0

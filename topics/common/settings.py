@@ -102,6 +102,8 @@ class LogSettings(TypedDict, total=False):
     receive_buffers: int
     receive_buffer_bytes: int
     spin_us: str
+    cores: str
+    pin_cores: bool
     cold_dir: str
     backup_dir: str
     archive_dir: str

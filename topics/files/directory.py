@@ -93,8 +93,8 @@ def _check_marker(location: Location, calls: FileReads) -> None:
         )
     if marker.get("cores") != 1:
         raise FormatError(
-            f"data directory {location.path} was made for {marker.get('cores')} cores, and this version reads those of "
-            f"one: {VERSION_REMEDY}"
+            f"data directory {location.path} was made for {marker.get('cores')} cores, and those of one are read here: "
+            "`topics serve --cores 1` makes it one of them"
         )
 
 

@@ -18,7 +18,7 @@ from topics.embedded.own_loop import own_loop
 from topics.files.directory import open_directory
 from topics.store.cores.make_cores import make_cores
 
-SENTENCE = "made for 2 cores, and this version runs 1: use the version of topics that made it"
+SENTENCE = "made for 2 cores: serve it by `topics serve --cores 2`, or make it one of one core by"
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_the_library_refuses_it(data: Path, call: str) -> None:
 
 
 def test_readers_of_files_refuse_it_and_each_of_its_cores(data: Path) -> None:
-    with pytest.raises(topics.FormatError, match="was made for 2 cores, and this version reads those of one: use the"):
+    with pytest.raises(topics.FormatError, match="was made for 2 cores, and those of one are read here: `topics serve"):
         open_directory(str(data))
     with pytest.raises(topics.FormatError, match="core-01 holds core 1 of a directory of several cores, and no log by"):
         open_directory(str(data / "core-01"))

@@ -16,9 +16,7 @@ FOR_TESTS = {
     "config.py tiny_config": "settings that reach every limit",
     "http/pages/guide_pages.py NAMES": "the guides that links may name",
 }
-NOT_YET = {
-    "server/processes/serve_cores.py serve_cores": "several cores, which no command starts yet: cores.md",
-}
+NOT_YET: dict[str, str] = {}
 NAMED_IN_TEXTS = {
     "cli/backups/promote_command.py promote": "a command that is imported when it is called",
     "cli/commands/completion_command.py completion": "likewise",

@@ -10,7 +10,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +29,21 @@ _TRIES = 10_000
 
 
 class CoresProcesses:
-    """A supervisor and its cores, which are ready once it is made."""
+    """A supervisor and its cores, which are ready once it is made.
 
-    def __init__(self, directory: Path, cores: int, key: str = "", **settings: Any) -> None:
+    options: run the command `topics serve` with these, beside those of the directory; None: call its function.
+    """
+
+    def __init__(
+        self, directory: Path, cores: int, key: str = "", options: Sequence[str] | None = None, **settings: Any
+    ) -> None:
         self.cores = cores
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         given = {"data_dir": f"{directory}/data", "port": 0, "port_file": f"{directory}/port", **settings}
         arguments = [sys.executable, "-c", _PROGRAM, json.dumps(given), str(cores)]
+        if options is not None:
+            places = [f"--data-dir={given['data_dir']}", "--port=0", f"--port-file={given['port_file']}"]
+            arguments = [sys.executable, "-m", "topics", "serve", *places, *options]
         self.process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=without_settings())
         try:
             ready = [f"core {core} topics.server: ready after" for core in range(cores)]

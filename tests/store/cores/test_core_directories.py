@@ -131,11 +131,17 @@ def without(*names: str) -> Callable[[SimRing], object]:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (without(), "^data: made for 3 cores, and this version runs 1: use the version of topics that made it$"),
-        (without("topics.json"), "^data: made for several cores, as its slot-map says, and this version runs 1: use"),
+        (
+            without(),
+            "^data: made for 3 cores: serve it by `topics serve --cores 3`, or make it one of one core",
+        ),
+        (
+            without("topics.json"),
+            "^data: made for several cores, as its slot-map says: serve it by `topics serve --cores auto`",
+        ),
         (
             lambda ring: ring.put_file(f"{DIRECTORY}/topics.json", b'{"format":1,"cores":1}'),
-            "^data: made for several cores, as its slot-map says, and this version runs 1: use",
+            "^data: made for several cores, as its slot-map says: serve it by `topics serve --cores auto`",
         ),
         (lambda ring: ring.put_file(f"{DIRECTORY}/topics.json", b"{"), "^data/topics.json: "),
         (

@@ -128,9 +128,7 @@ def state_of(ring: SimRing) -> str:
     marker = marker_of(ring, DIRECTORY) if "topics.json" in names else {"cores": 1}
     if marker["cores"] == 1:
         return "of one core"
-    with pytest.raises(
-        FormatError, match="^data: made for 2 cores, and this version runs 1: use the version of topics"
-    ):
+    with pytest.raises(FormatError, match="^data: made for 2 cores: serve it by `topics serve --cores 2`"):
         StoreWorld(ring).open()
     if "slot-map" not in names:
         return "begun"

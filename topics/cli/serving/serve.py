@@ -17,6 +17,7 @@ from topics.cli.output.log_lines import log_to_stderr
 from topics.errors import UsageError
 
 _log = logging.getLogger("topics.cli")
+CORE_PROGRAM = "topics.cli.serving.core_process"
 ConfigFile = Annotated[str | None, typer.Option(help="File of settings, TOML; else TOPICS_CONFIG.")]
 
 
@@ -55,6 +56,7 @@ def serve(  # noqa: PLR0917 - typer makes options of them
     port: Annotated[int | None, typer.Option(min=0, max=65_535, help="Port to bind; 0 picks a free one.")] = None,
     io: Annotated[str | None, typer.Option(help="auto, uring or portable.")] = None,
     commit: Annotated[str | None, typer.Option(help="auto, link, direct or dsync; `topics doctor` explains.")] = None,
+    cores: Annotated[str | None, typer.Option(help="Processes that share the topics, or auto; experimental.")] = None,
     http_parser: Annotated[str | None, typer.Option(help="auto, httptools or h11.")] = None,
     port_file: Annotated[str | None, typer.Option(help="File that gets the bound host:port.")] = None,
     allowed_host: Annotated[list[str] | None, typer.Option(help="Additional Host to accept; repeatable.")] = None,
@@ -70,6 +72,7 @@ def serve(  # noqa: PLR0917 - typer makes options of them
     # numpy's linear algebra starts threads that spin for a while; nothing here uses it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from topics.server.processes.composition import serve as run_server  # noqa: PLC0415 - `topics --help` should not load the server
+    from topics.server.processes.serve_cores import serve_cores, wanted_cores  # noqa: PLC0415 - likewise
 
     options = {
         "CONFIG": config,
@@ -78,6 +81,7 @@ def serve(  # noqa: PLR0917 - typer makes options of them
         "PORT": port,
         "IO": io,
         "COMMIT": commit,
+        "CORES": cores,
         "HTTP_PARSER": http_parser,
         "PORT_FILE": port_file,
         "ALLOWED_HOSTS": ",".join(allowed_host) if allowed_host else None,
@@ -94,5 +98,8 @@ def serve(  # noqa: PLR0917 - typer makes options of them
     # The configuration is the only holder of the keys, and the server drops them from it.
     os.environ.pop("TOPICS_API_KEYS", None)
     with options_named(origins):
-        code = run_server(settings)
+        if "cores" in origins:
+            code = serve_cores(settings, wanted_cores(settings), CORE_PROGRAM)
+        else:
+            code = run_server(settings)  # a directory of several cores is refused
     raise typer.Exit(code)

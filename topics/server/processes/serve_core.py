@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+import os
+
 from topics.clock import SystemClock
 from topics.config import Config
 from topics.errors import StorageError
 from topics.loop.choose import open_ring
 from topics.loop.loop import Loop
 from topics.server.cores.core_processes import has_ended
+from topics.server.cores.core_shares import cpu_of, share_of
 from topics.server.cores.neighbours import Neighbours
 from topics.server.processes.composition import ServerProcess
 from topics.server.processes.core_locks import lock_when_free
 from topics.server.startup import connection_limit, forbid_core_dumps
 from topics.store.cores.core_directories import MAILBOX_NAME, core_config, read_cores
+
+_log = logging.getLogger("topics.server")
 
 
 def serve_core(config: Config, core: int, life: int) -> int:
@@ -35,10 +41,24 @@ def serve_core(config: Config, core: int, life: int) -> int:
         try:
             if has_ended(life):  # another supervisor may have the directory by now
                 return 0
+            own = share_of(own, cores.slots.cores)
+            _pin(config, core, cores.slots.cores)
             mailboxes = [f"{cores.path_of(each)}/{MAILBOX_NAME}" for each in range(cores.slots.cores)]
             neighbours = Neighbours(loop, cores.slots, core, mailboxes)
+            limit = own.max_connections or limit
             return ServerProcess(loop, own, directory, limit, neighbours).run(io_reason, life)
         finally:
             directory.release()
     finally:
         loop.close()
+
+
+def _pin(config: Config, core: int, cores: int) -> None:
+    """Bind the process to a CPU of its own, if there are enough and the settings allow it."""
+    cpu = cpu_of(core, cores, tuple(os.sched_getaffinity(0))) if config.pin_cores else None
+    if cpu is None:
+        return
+    try:
+        os.sched_setaffinity(0, {cpu})
+    except OSError as error:
+        _log.warning("core %d is bound to no CPU: %s", core, error)

@@ -10,6 +10,7 @@ import errno
 import logging
 import os
 import signal
+import socket
 import sys
 from dataclasses import replace
 from functools import partial
@@ -50,6 +51,11 @@ _RECEIVE_BUFFERS = 4
 _SIGNALS = (*STOP_SIGNALS, signal.SIGHUP, signal.SIGCHLD)
 
 
+def wanted_cores(config: Config) -> int:
+    """Return the number of cores that the settings ask for; with auto, that of the CPUs."""
+    return len(os.sched_getaffinity(0)) if config.cores == "auto" else int(config.cores)
+
+
 def serve_cores(config: Config, cores: int, program: str) -> int:
     """Run a server of this many cores until SIGINT or SIGTERM. Return the exit code.
 
@@ -86,6 +92,8 @@ def _check_offered(config: Config) -> None:
     for name in ("archive_dir", "backup_dir"):
         if getattr(config, name):
             raise UsageError(f"{name} is set, and several cores make no backups yet: unset it, or use one core")
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise UsageError("this system has no SO_REUSEPORT, by which several cores share a port: use one core")
     if config.access_log == STANDARD_OUTPUT:
         raise UsageError("access_log is -, where lines of several cores would be mixed: name a file")
 

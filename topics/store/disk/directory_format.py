@@ -84,15 +84,17 @@ def refused_cores(marker: Marker, path: str) -> str:
             "directory above it"
         )
     if marker.cores != CORES:
-        return f"{path}: made for {marker.cores} cores, and this version runs {CORES}: {VERSION_REMEDY}"
+        return f"{path}: made for {marker.cores} cores: serve it {_served_by(str(marker.cores))}"
     return ""
 
 
 def has_slot_map(path: str) -> str:
     """Return why a directory with a slot map is not opened, whatever its marker says."""
-    return (
-        f"{path}: made for several cores, as its {SLOT_MAP_NAME} says, and this version runs {CORES}: {VERSION_REMEDY}"
-    )
+    return f"{path}: made for several cores, as its {SLOT_MAP_NAME} says: serve it {_served_by('auto')}"
+
+
+def _served_by(cores: str) -> str:
+    return f"by `topics serve --cores {cores}`, or make it one of one core by `topics serve --cores 1`"
 
 
 class DirectoryFormat:
