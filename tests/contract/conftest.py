@@ -1,5 +1,6 @@
 """The worlds tests run in: simulated, or with `pytest tests/contract --live` (or TOPICS_TEST_LIVE=1) processes.
 
+With --cores N live servers have several cores, and requests that span them are among the tests.
 With --http2 (or TOPICS_TEST_HTTP2=1) requests go over HTTP/2; a test of HTTP/1 itself is marked `http1` and left out.
 """
 
@@ -24,6 +25,7 @@ MakeWorld = Callable[..., World]
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--live", action="store_true", help="the contract's tests on real `topics serve` processes")
     parser.addoption("--http2", action="store_true", help="the contract's tests over HTTP/2")
+    parser.addoption("--cores", default="", help="with --live: how many cores each server has")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -43,6 +45,12 @@ def _bury_the_dead() -> Iterator[None]:
 
 def is_live(config: pytest.Config) -> bool:
     return bool(config.getoption("--live", default=False)) or os.environ.get("TOPICS_TEST_LIVE") == "1"
+
+
+def live_options(config: pytest.Config) -> dict[str, Any]:
+    """Settings of all live servers."""
+    cores = config.getoption("--cores", default="")
+    return {"cores": cores} if cores else {}
 
 
 def sim_options() -> dict[str, Any]:
@@ -87,7 +95,11 @@ def make_world(
     live = is_live(request.config)
 
     def make(**settings: Any) -> World:
-        world: World = LiveWorld(tmp_path, **settings) if live else SimWorld(**(sim_options() | variant | settings))
+        world: World
+        if live:
+            world = LiveWorld(tmp_path, **(live_options(request.config) | settings))
+        else:
+            world = SimWorld(**(sim_options() | variant | settings))
         world.connection_type = connection_type
         made.append(world)
         world.start()
@@ -117,7 +129,9 @@ def world(
 
 
 @pytest.fixture(scope="session")
-def shared_live_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], LiveWorld]]:
+def shared_live_world(
+    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], LiveWorld]]:
     """Gives one process to test after test, and a new one after a test that ended it."""
     current: list[LiveWorld] = []
 
@@ -125,7 +139,7 @@ def shared_live_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
         if current and not current[0].clear():
             current.pop().close()
         if not current:
-            current.append(LiveWorld(tmp_path_factory.mktemp("live")))
+            current.append(LiveWorld(tmp_path_factory.mktemp("live"), **live_options(pytestconfig)))
             current[0].start()
         return current[0]
 
