@@ -11,13 +11,14 @@ from topics.config import Config, tiny_config
 from topics.engine.values.name_rules import Prefixes
 from topics.errors import RequestError
 from topics.http.access.keyring import NO_KEYS, Keyring
-from topics.http.access.routes import Body, Route, RouteTable
+from topics.http.access.routes import Access, Body, Route, RouteTable
 from topics.http.access.scope import Scope
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.plan.call import Call
 from topics.http.plan.plan import Plan
 from topics.http.plan.service import Service
 from topics.http.relay.relayed_head import relayed_route
+from topics.http.streams.stream_slots import Slot
 from topics.http.wire.stream import Stream
 
 
@@ -122,6 +123,7 @@ class Echo:
         self.parked: list[Call] = []
         self.abandoned: list[Call] = []
         self.streams: list[Stream] = []
+        self.slots: list[Slot] = []
         self.told: list[str] = []
 
     def echo(self, call: Call) -> None:
@@ -148,6 +150,15 @@ class Echo:
         )
         self.streams.append(stream)
 
+    def work(self, call: Call) -> None:
+        """A stream with a slot, or a refusal if the name says so."""
+        if call.name.endswith("refused"):
+            raise RequestError("topic_not_found", "there is none")
+        slot = call.take_slot(call.principal.key_id)
+        slot.on_key_gone, slot.on_shutdown = lambda: self.told.append("key"), lambda: self.told.append("stop")
+        self.slots.append(slot)
+        self.stream(call)
+
     def fail(self, call: Call) -> None:
         raise ValueError("a bug")
 
@@ -162,6 +173,7 @@ class Echo:
                 Route("GET", "/v0/topics", Scope.READ, self.echo),
                 Route("POST", "/v0/topics/:topic/claim", Scope.READ, self.park, Body.JSON_OR_EMPTY),
                 Route("POST", "/v0/topics/:topic/diff", Scope.READ, self.wait, Body.JSON_OR_EMPTY),
+                Route("GET", "/v0/topics/:topic/work", Scope.READ, self.work, stream=True, access=Access.STREAM),
                 Route("GET", "/park", Scope.READ, self.park),
                 Route("GET", "/wait", Scope.READ, self.wait),
                 Route("GET", "/stream", Scope.READ, self.stream, stream=True),

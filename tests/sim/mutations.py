@@ -52,6 +52,7 @@ _NEIGHBOURS = "tests/server/service/test_neighbours.py"
 _RELAYS = "tests/server/service/test_relays.py"
 _SPANNING = "tests/http/spanning"
 _RELAYED_WRITES = "tests/server/service/test_relayed_writes.py"
+_STREAM_RELAYS = "tests/server/service/cores/test_stream_relays.py"
 _SUPERVISOR = "tests/server/service/test_supervisor.py"
 _HAND_OVERS = "tests/loop/handover/test_hand_overs.py"
 _PUBLISHES = "tests/ws/test_lone_publishes.py"
@@ -2990,5 +2991,26 @@ MUTANTS = (
         "                waiting.clear()\n",
         "",
         _RELAYS,
+    ),
+    _one(
+        "a chunk of a relayed stream given to another one",
+        "http/relay/asked_core.py",
+        "self._turns.answer(partial(stream.write, block))",
+        "self._turns.answer(partial(next(iter(self.streams.values())).write, block))",
+        _STREAM_RELAYS,
+    ),
+    _one(
+        "a chunk of a relayed stream dropped at a full window",
+        "http/relay/relayed_stream.py",
+        "        rows.add_chunk(self._number, data)\n",
+        "        if self._untaken <= self._high_bytes:\n            rows.add_chunk(self._number, data)\n",
+        _STREAM_RELAYS,
+    ),
+    _one(
+        "the end of a relayed stream forgotten",
+        "http/relay/far_stream.py",
+        "            stream.end()\n",
+        "            pass\n",
+        _STREAM_RELAYS,
     ),
 )

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.contract.queues import test_attempts, test_delays, test_queues, test_redrive, test_waiting_claims
+from tests.contract.queues import test_attempts, test_delays, test_queues, test_redrive, test_waiting_claims, test_work
 from tests.contract.records import (
     test_data_model,
     test_deletion_and_nodes,
@@ -42,6 +42,7 @@ MODULES = (
     test_queues,
     test_redrive,
     test_waiting_claims,
+    test_work,
     test_data_model,
     test_deletion_and_nodes,
     test_filters,
@@ -68,9 +69,7 @@ MODULES = (
 LATER = frozenset(module.__name__ for module in MODULES if module not in {test_long_bodies, test_reads, test_responses})
 """Modules of which most is in others, too."""
 LEFT_OUT = {
-    "test_a_claim_that_waits_and_a_stream_are_woken_when_a_delay_ends": "streams are not relayed",
-    "test_a_stream_of_jobs_ends_with_its_key": "likewise",
-    "test_every_query_refuses_an_unknown_parameter": "likewise, of one of its routes",
+    "test_checks_come_before_the_stream": "the one core counts each of its streams twice",
     "test_no_seq_names_two_records_of_one_incarnation": "it cuts the power in a pass that is another one here",
     "test_a_stop_says_goaway_and_answers_what_is_under_way": "it asks in a pass in which this connection has ended",
 }

@@ -8,6 +8,7 @@ from typing import Any
 from tests.engine.fake_store import FakeLoop
 from tests.http.byte_stream import Echo, FakeCores, Peer, make_service
 from tests.http.http2.h2_peer import H2Peer
+from topics.http.access.keyring import NO_KEYS, Keyring
 from topics.http.plan.call import Call
 from topics.http.relay.asked_core import AskedCore
 from topics.http.relay.asking_core import AskingCore
@@ -44,10 +45,10 @@ class End:
 class LinkedCores:
     """Core 0, whose clients ask for topics of core 1, and core 1, whose handlers are those of `echo`.
 
-    settings: of core 1. is_there: whether core 1 can be asked.
+    keyring: of core 0. settings: of core 1. is_there: whether core 1 can be asked.
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, keyring: Keyring = NO_KEYS, **settings: Any) -> None:
         self.loop = FakeLoop()
         self.echo = Echo()
         self.is_there = True
@@ -55,7 +56,7 @@ class LinkedCores:
         self._due: dict[Callable[[], None], None] = {}
         cores = FakeCores(self._ask)
         cores.gives = False
-        self.service = make_service(self.echo.routes(), loop=self.loop, cores=cores)
+        self.service = make_service(self.echo.routes(), keyring=keyring, loop=self.loop, cores=cores)
         self._owners_loop = FakeLoop()
         self.owner = make_service(self.echo.routes(), loop=self._owners_loop, **settings)
         self.asked = AskedCore(1, self._connect, self._note_due, self.loop.call_later, self.service.answer_turns)

@@ -76,7 +76,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "http2": {"access", "plan", "wire"},
         "handlers": {"access", "openapi", "pages", "plan", "streams", "wire"},
         "lane": {"access", "handlers", "http1", "plan", "protocol_choice", "wire"},
-        "relay": {"access", "handlers", "lane", "plan", "wire"},
+        "relay": {"access", "handlers", "lane", "plan", "streams", "wire"},
         "spanning": {"access", "handlers", "plan", "relay", "wire"},
     },
     "loop": {"portable": {"ring"}, "doors": {"connection", "operations", "ring", "streams", "timers", "traffic"}},

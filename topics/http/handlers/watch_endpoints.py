@@ -158,7 +158,7 @@ def open_stream(call: Call) -> None:
         raise RequestError("not_found", "there is no such watch session, or it was idle for too long: create a new one")
     if session.key_id is not None and session.key_id != call.principal.key_id:
         raise RequestError("unauthorized", "this watch session belongs to the key that created it: send that key")
-    slot = streams.slots.take(session.key_id)
+    slot = call.take_slot(session.key_id)
     last_event_id = call.plan.request.headers.get(b"last-event-id", b"")
     if last_event_id:
         session.rewind(read_cursor_id(last_event_id))
@@ -168,7 +168,7 @@ def open_stream(call: Call) -> None:
         del streams.watches[watch]
 
     watch = WatchStream(session, streams.sessions, streams.heartbeats, service.now_ns(), on_end, streams.audience)
-    slot.on_key_gone = watch.on_key_gone
+    slot.on_key_gone, slot.on_shutdown = watch.on_key_gone, watch.shut_down
     streams.watches[watch] = None
     stream = call.open_stream(sse.CONTENT_TYPE, sse.HEADERS, watch.on_drained, watch.on_disconnect)
     watch.open(service.engine.open_feed(watch), stream)

@@ -523,7 +523,7 @@ class HttpConnection:
         started_ns = service.now_ns()
         if plan.principal is not UNAUTHENTICATED:
             self.admitted = True
-        if self._intake is _ENDED and plan.route is not None and plan.route.stream:
+        if self._intake is _ENDED and plan.is_of_stream:
             # The client does not listen, and jobs may be leased as soon as the stream is open.
             self._close()
             return

@@ -64,6 +64,12 @@ class Http1Stream:
                 self._transport.write(LAST_CHUNK)
             connection.on_stream_ended(kept=self._kept)
 
+    def drop(self) -> None:
+        """Close without the last chunk."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.on_stream_ended(kept=False)
+
     def leave(self) -> None:
         """End the stream, because the client has left."""
         if self._connection is not None:

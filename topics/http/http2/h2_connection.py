@@ -482,7 +482,7 @@ class Http2Connection:
             if refusal is not None:
                 self._refuse(stream, refusal)
                 return
-        if self._end_state is _GONE and plan.route is not None and plan.route.stream:
+        if self._end_state is _GONE and plan.is_of_stream:
             # The client does not listen, and jobs may be leased as soon as the stream is open.
             self._forget(stream)
             return

@@ -164,7 +164,8 @@ class Http2Stream:
         raise AssertionError("HTTP/2 has no upgrade")
 
     def drop(self) -> None:
-        self.call = None
+        """Reset the stream, also that of a streamed answer."""
+        self.call = self.on_disconnect = None
         self._connection.drop(self)
 
     def wait_began(self) -> None:

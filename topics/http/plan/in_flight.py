@@ -39,6 +39,10 @@ class InFlight:
         """Count requests that were answered in the call that took them."""
         self.total += count
 
+    def await_end(self) -> None:
+        """Have a stop wait for what ends soon, and leaves then as a request does."""
+        self.requests += 1
+
     @staticmethod
     def occupy(principal: Principal | None) -> None:
         """Count a request against its key before it enters.

@@ -239,6 +239,11 @@ class Plan:
     def query(self) -> Query:
         return self._aim.query
 
+    @property
+    def is_of_stream(self) -> bool:
+        """Whether the answer is a stream."""
+        return self.route is not None and self.route.stream
+
     def as_last(self) -> Plan:
         """Return the plan of the same request, after which the connection is not used again."""
         last = self._copy()

@@ -11,7 +11,7 @@ given to the socket are in doubt: they get no answer.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
 from typing import NamedTuple, Protocol, cast
@@ -20,8 +20,12 @@ from topics.common.tuples import make_tuple
 from topics.http.plan.answer_turns import AnswerTurns
 from topics.http.plan.call import Call
 from topics.http.plan.service import FarAnswers, FarName
+from topics.http.relay.far_stream import FarStream
 from topics.http.relay.relay_message import (
     ANSWERS,
+    CHUNK,
+    END,
+    OPENS,
     REQUESTS,
     ROWS_MAX,
     TEXT_BYTES_MAX,
@@ -34,6 +38,7 @@ from topics.http.relay.relay_message import (
 from topics.http.relay.relayed_head import head_there
 from topics.http.wire.error_answers import ElsewhereError
 from topics.http.wire.head import HEAD_END
+from topics.http.wire.stream import Block
 
 ASK = 1
 CANCEL = 2
@@ -114,6 +119,8 @@ class AskedCore:
             call.fail(ElsewhereError(self._core))
             return
         call.held_bytes = len(call.body)
+        if call.plan.is_of_stream:
+            call.on_disconnect = _nothing  # it ends with its client
         self._waiting.append(call)
         self._due(self.flush)
 
@@ -155,9 +162,9 @@ class AskedCore:
             if pair is None:
                 self._refuse_waiting()
                 return
-            asked = self._asked = _Asked(pair, self._note_due)
+            asked = self._asked = _Asked(pair, self._note_due, self._turns)
         asked.send_staged()
-        rows = asked.cancelled()
+        rows = asked.orders()
         while waiting and len(rows) < ROWS_MAX and asked.has_room:
             call = waiting.popleft()
             if not call.answered:
@@ -166,7 +173,7 @@ class AskedCore:
         if rows:
             asked.send(rows)
         asked.watch(self._call_later, self._note_dead)
-        if asked.has_cancelled or (waiting and asked.has_room):
+        if asked.has_orders or (waiting and asked.has_room):
             self._note_due()
 
     def receive(self, data: memoryview) -> None:
@@ -187,6 +194,9 @@ class AskedCore:
             return
         self._asked = None
         asked.stop_watching()
+        for stream in asked.take_streams():
+            self.in_doubt += not stream.has_ended
+            self._turns.answer(stream.drop)
         for call in asked.calls.values():
             if isinstance(call, _PlainWrite):
                 self.in_doubt += call.answers.waits(call.name)
@@ -194,6 +204,13 @@ class AskedCore:
                 self.in_doubt += not call.answered
             self._turns.answer(call.drop)
         self._refuse_waiting()
+
+    def end_streams(self) -> Iterator[None]:
+        """Have all streams end, because this core stops: one in each step."""
+        if self._asked is not None:
+            for stream in list(self._asked.streams.values()):
+                stream.shut_down()
+                yield
 
     def _note_due(self) -> None:
         self._due(self.flush)
@@ -223,13 +240,17 @@ class _PlainWrite(NamedTuple):
 class _Asked:
     """The requests that were given to one socket, by their number."""
 
-    def __init__(self, pair: Pair, due: Callable[[], None]) -> None:
+    def __init__(self, pair: Pair, due: Callable[[], None], turns: AnswerTurns) -> None:
         self.pair = pair
         self._due = due
+        self._turns = turns
         self._decoder = RelayDecoder(ANSWERS)
         self.calls: dict[int, Call | _PlainWrite] = {}
         """The calls without an answer."""
-        self._cancelled: list[int] = []
+        self.streams: dict[int, FarStream] = {}
+        """The streams that have not ended there."""
+        self._orders: list[RelayRow] = []
+        """Rows about earlier requests, which are to be sent."""
         self._staged: list[RelayRow] = []
         """Plain writes of this pass."""
         self._sent = 0
@@ -253,20 +274,30 @@ class _Asked:
         return fits and self.has_room
 
     @property
-    def has_cancelled(self) -> bool:
-        return bool(self._cancelled)
+    def has_orders(self) -> bool:
+        return bool(self._orders)
 
-    def cancelled(self) -> list[RelayRow]:
-        """Return rows of requests whose clients have left, as many as a message may have."""
-        rows = [RelayRow(number, CANCEL, b"", b"") for number in self._cancelled[:ROWS_MAX]]
-        del self._cancelled[:ROWS_MAX]
+    def orders(self) -> list[RelayRow]:
+        """Return rows about earlier requests, as many as a message may have."""
+        rows = self._orders[:ROWS_MAX]
+        del self._orders[:ROWS_MAX]
         return rows
+
+    def take_streams(self) -> list[FarStream]:
+        """Return all streams, which are not known here any more."""
+        streams, self.streams = list(self.streams.values()), {}
+        return streams
 
     def row_of(self, call: Call) -> RelayRow:
         """Return the row of a request, which is sent next."""
-        self._sent += 1
-        row = RelayRow(self._sent, ASK, head_there(call.plan), call.body)
-        self.calls[self._sent] = call
+        number = self._sent = self._sent + 1
+        body = call.body
+        if call.plan.is_of_stream:
+            stream = self.streams[number] = FarStream(call, number, self)
+            body = stream.without_slot
+        else:
+            self.calls[number] = call
+        row = RelayRow(number, ASK, head_there(call.plan), body)
         self._sizes.append(len(row.body))
         self._not_begun_bytes += len(row.body)
         call.body, call.held_bytes = b"", 0
@@ -293,10 +324,16 @@ class _Asked:
         for part in encoded(REQUESTS, 0, rows):
             self.pair.write(part)
 
-    def _cancel(self, number: int) -> None:
-        """Have the other core end a request that waits, because its client has left."""
-        if number in self.calls:
-            self._cancelled.append(number)
+    def cancel(self, number: int) -> None:
+        """Have the other core end a request that waits, or a stream, whose client has left."""
+        if number in self.calls or number in self.streams:
+            self._orders.append(RelayRow(number, CANCEL, b"", b""))
+            self._due()
+
+    def tell(self, number: int, code: int, body: bytes = b"") -> None:
+        """See `StreamAsker`."""
+        if number in self.streams:
+            self._orders.append(RelayRow(number, code, b"", body))
             self._due()
 
     def receive(self, data: memoryview) -> int:
@@ -309,9 +346,15 @@ class _Asked:
             self._note_begun(message.begun)
             if self._take_whole(message):
                 continue
+            block = Block(b"")
             for row in message.rows():
+                if row.number in self.streams:
+                    if row.code == CHUNK and (row.body or block.data is not row.head):
+                        block = Block(row.head or bytes(row.body))
+                    in_doubt += self._take_of_stream(row, block)
+                    continue
                 call = self.calls.get(row.number)
-                if call is None or WHOLE < row.code < STATUS_MIN:
+                if call is None or WHOLE < row.code < STATUS_MIN or row.code >= OPENS:
                     raise DamagedRelayError(f"{row.code} of request {row.number}, which waits for no such answer")
                 if row.code == WAITS and not isinstance(call, _PlainWrite):
                     self._wait(row.number, call)
@@ -319,6 +362,33 @@ class _Asked:
                 del self.calls[row.number]
                 in_doubt += self._end(call, row)
         return in_doubt
+
+    def _take_of_stream(self, row: RelayRow, block: Block) -> bool:
+        """Take a row of a stream, in turns. Return whether it ends in doubt.
+
+        block: the chunk. Raises: DamagedRelayError.
+        """
+        number, code, head, body = row
+        stream = self.streams[number]
+        content_type, _, headers = head.partition(b"\0")
+        is_in_doubt = code == NONE and not stream.has_ended
+        if code >= OPENS + STATUS_MIN and not stream.is_open:
+            stream.note_open()
+            self._turns.answer(partial(stream.open, code - OPENS, content_type, headers))
+        elif code == CHUNK and stream.is_open and block.data:
+            self._turns.answer(partial(stream.write, block))
+        elif code == END and stream.is_open:
+            del self.streams[number]
+            self._turns.answer(stream.end)
+        elif code == NONE:
+            del self.streams[number]
+            self._turns.answer(stream.drop)
+        elif STATUS_MIN <= code < OPENS and not stream.is_open:
+            del self.streams[number]
+            stream.refuse(code, bytes(body), content_type, headers)
+        else:
+            raise DamagedRelayError(f"{code} of stream {number}")
+        return is_in_doubt
 
     def _take_whole(self, message: Message) -> bool:
         """Pass on a message of answers to plain writes of the lane. False: it has others."""
@@ -361,9 +431,9 @@ class _Asked:
 
     def _wait(self, number: int, call: Call) -> None:
         if call.answered:
-            self._cancel(number)
+            self.cancel(number)
         else:
-            call.on_disconnect = partial(self._cancel, number)
+            call.on_disconnect = partial(self.cancel, number)
             call.settle_wait()
 
     def _note_begun(self, begun: int) -> None:
@@ -392,6 +462,10 @@ class _Asked:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+def _nothing() -> None:
+    """Stand in for what ends a stream at the other core, as long as it was not asked for."""
 
 
 def _body_of(answer: bytes) -> bytes:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 from topics.errors import RequestError
 from topics.http.lane.plain_writes import LaneTables
@@ -16,8 +16,16 @@ from topics.http.plan.service import Service
 from topics.http.relay.asked_core import ASK, CANCEL, NONE, WAITS, WHOLE
 from topics.http.relay.relay_message import (
     ANSWERS,
+    CHUNK,
+    COUNT,
+    END,
+    KEY_GONE,
+    OPENS,
     REQUESTS,
     ROWS_MAX,
+    SEPARATE_BYTES,
+    STOP,
+    TAKEN,
     DamagedRelayError,
     Message,
     Part,
@@ -28,11 +36,15 @@ from topics.http.relay.relay_message import (
     encoded_row,
 )
 from topics.http.relay.relayed_head import RelayedPlan, RelayedPlans
+from topics.http.relay.relayed_stream import RelayedStream
 from topics.http.relay.relayed_writes import RelayedWrites, Waiting
+from topics.http.streams.stream_slots import Slot
 from topics.http.wire.error_answers import ElsewhereError, envelope, extra_headers, status_of
 from topics.http.wire.response import JSON
 from topics.http.wire.stream import Stream
 from topics.http.wire.upgrade import OpenUpgraded
+
+_ORDERS = {CANCEL, TAKEN, KEY_GONE, STOP}
 
 MESSAGE_BYTES = 1 << 20
 """Bodies of answers after which a message ends, and another one begins."""
@@ -56,7 +68,23 @@ class AnsweringPair(Protocol):
 class RelayedCall(Call):
     """A call of another core's connection, which writes the access log."""
 
-    __slots__ = ()
+    __slots__ = ("_slot",)
+
+    def __init__(self, *values: Any) -> None:
+        super().__init__(*values)
+        self._slot: Slot | None = None
+
+    def take_slot(self, key_id: int | None) -> Slot:
+        if self.body:  # why the core of its client has none
+            raise RequestError("throttled", bytes(self.body).decode())
+        slot = self._slot = super().take_slot(key_id)
+        return slot
+
+    def open_stream(self, *values: Any, **named: Any) -> Stream:
+        stream = super().open_stream(*values, **named)
+        assert isinstance(stream, RelayedStream), "a stream of another core's connection"
+        stream.slot, self._slot = self._slot, None
+        return stream
 
     def _head_ready(self, status: int, size: int | None = None) -> None:
         self._exchange = self.on_disconnect = None
@@ -96,8 +124,9 @@ class RelayedExchange:
         headers: bytes,
         on_drained: Callable[[], None],
         on_disconnect: Callable[[], None],
-    ) -> Stream:
-        raise AssertionError("a stream is not relayed")
+    ) -> RelayedStream:
+        head = content_type + b"\0" + headers
+        return self._answering.open_stream(RelayRow(self._number, OPENS + status, head, b""), on_drained, on_disconnect)
 
     def upgrade(self, head: bytes, open_upgraded: OpenUpgraded) -> None:
         raise AssertionError("an upgrade is not relayed")
@@ -145,6 +174,13 @@ class AskingCore:
         self._left: deque[Waiting] = deque()
         """Requests before those that wait, for the general path."""
         self._calls: dict[int, Call] = {}
+        self._streams: dict[int, RelayedStream] = {}
+        self._held: dict[RelayedStream, None] = {}
+        """Streams that wait until it is not full any more."""
+        self._chunk_bytes = 0
+        """Bytes of chunks among the answers. A block that follows itself counts once."""
+        self._chunk = b""
+        """The last of them."""
         self._answers: deque[RelayRow] = deque()
         self._whole: list[tuple[bytes, bytes, bytes]] = []
         """Answers to plain writes: numbers, sizes, texts."""
@@ -194,30 +230,51 @@ class AskingCore:
         plans = [self._plans.plan(head) if head else None for head in message.heads]
         numbers, codes = message.numbers, message.codes
         asked = list(zip(numbers, [plans[head] for head in message.whose], message.bodies(), strict=True))
-        cancelled: list[int] = []
+        orders: list[RelayRow] = []
         if codes.count(ASK) < len(codes):
             asked = [row for row, code in zip(asked, codes, strict=True) if code == ASK]
-            for number, code in zip(numbers, codes, strict=True):
-                if code not in {ASK, CANCEL} or (code == CANCEL and not 0 < number <= self._received):
-                    raise DamagedRelayError(f"{code} of request {number}")
-            cancelled = [number for number, code in zip(numbers, codes, strict=True) if code == CANCEL]
+            orders = [row for row in message.rows() if row.code != ASK]
+            for order in orders:
+                is_whole = len(order.body) == (COUNT.size if order.code == TAKEN else 0)
+                if order.code not in _ORDERS or not is_whole or not 0 < order.number <= self._received:
+                    raise DamagedRelayError(f"{order.code} of request {order.number}")
         received = self._received + len(asked)
         if [row[0] for row in asked] != list(range(self._received + 1, received + 1)):
             raise DamagedRelayError(f"requests {numbers} follow {self._received}")
         waiting = [(number, plan, body) for number, plan, body in asked if plan is not None]
         if len(waiting) < len(asked):
             raise DamagedRelayError("a request without a head")
+        for order in orders:
+            self._take_order(order)
         self._received = received
         self._waiting += waiting
-        for number in cancelled:
+
+    def _take_order(self, order: RelayRow) -> None:
+        """Do what is asked about an earlier request, unless it has ended meanwhile.
+
+        Raises: DamagedRelayError.
+        """
+        number, code, _head, body = order
+        if code == CANCEL:
             self._cancel(number)
+        elif (stream := self._streams.get(number)) is not None:
+            turns = self._service.answer_turns
+            if code == TAKEN:
+                stream.take(COUNT.unpack(body)[0])
+                turns.answer(stream.settle)
+            else:
+                turns.answer(stream.on_key_gone if code == KEY_GONE else stream.shut_down)
 
     def _cancel(self, number: int) -> None:
         """End a request whose client has left, unless it was answered meanwhile."""
-        call = self._calls.pop(number, None)
+        call, stream = self._calls.pop(number, None), self._streams.pop(number, None)
         if call is not None:
             call.abandon()
             self.answer(RelayRow(number, NONE, b"", b""))
+        elif stream is not None:
+            stream.cut()
+            self.answer(RelayRow(number, NONE, b"", b""))
+            self._service.answer_turns.answer(stream.leave)
 
     def _work(self) -> None:
         """Begin requests, as far as the pass has time and the other core takes answers."""
@@ -277,6 +334,55 @@ class AskingCore:
             self._answers.append(row)
             self._due(self.flush)
 
+    def open_stream(
+        self, head: RelayRow, on_drained: Callable[[], None], on_disconnect: Callable[[], None]
+    ) -> RelayedStream:
+        """Answer with a stream. head: its first row. The pair may have ended meanwhile."""
+        number = head.number
+        stream = RelayedStream(self, number, self._service.config, on_drained, on_disconnect)
+        self.answer(head)
+        if self._has_ended:
+            self._end_stream(stream)
+        else:
+            self._streams[number] = stream
+        return stream
+
+    # --- what streams call -------------------------------------------------------------------------------------------
+    @property
+    def is_full(self) -> bool:
+        return self._chunk_bytes >= MESSAGE_BYTES or self._pair.over_high_water
+
+    def add_chunk(self, number: int, data: bytes) -> None:
+        if data is not self._chunk:
+            self._chunk = data
+            self._chunk_bytes += len(data)
+        is_large = len(data) >= SEPARATE_BYTES
+        self.answer(RelayRow(number, CHUNK, b"", data) if is_large else RelayRow(number, CHUNK, data, b""))
+
+    def hold(self, stream: RelayedStream) -> None:
+        self._held[stream] = None
+
+    def end_stream(self, number: int, *, is_whole: bool) -> None:
+        self._streams.pop(number, None)
+        self.answer(RelayRow(number, END if is_whole else NONE, b"", b""))
+
+    def _end_stream(self, stream: RelayedStream) -> None:
+        """Report to the writer of a stream, in a turn, that its client is not there any more."""
+        stream.cut()
+        self._service.answer_turns.wait(stream.leave)
+
+    def _resume_held(self) -> None:
+        """Have the streams continue that have waited, in turns, for as long as there is room."""
+        if self._held and not self._has_ended:
+            self._service.answer_turns.answer_each(self._resumed())
+
+    def _resumed(self) -> Iterator[Callable[[], None]]:
+        held = self._held
+        while held and not self.is_full:
+            stream = next(iter(held))
+            del held[stream]
+            yield stream.resume
+
     def answer_whole(self, numbers: bytes, sizes: bytes, text: bytes) -> None:
         """Add answers of HTTP/1.1. The pair may have ended meanwhile."""
         if not self._has_ended:
@@ -308,10 +414,13 @@ class AskingCore:
             size = 0
             while answers and len(rows) < ROWS_MAX and size < MESSAGE_BYTES:
                 rows.append(answers.popleft())
-                size += len(rows[-1].body)
+                size += len(rows[-1].body) + len(rows[-1].head)
             self._told = self._begun
             for part in encoded(ANSWERS, self._begun, rows):
                 pair.write(part)
+        self._chunk, self._chunk_bytes = b"", 0
+        if self._held and not pair.over_high_water:
+            self._service.answer_turns.wait(self._resume_held)
 
     def _send_whole(self) -> None:
         """Send the answers to plain writes, in messages of their own."""
@@ -331,6 +440,7 @@ class AskingCore:
         if self._is_paused:
             self._is_paused = False
             self._pair.resume_reading()
+        self._resume_held()
         self._work()
 
     def lost(self, _pair: object) -> None:
@@ -339,6 +449,10 @@ class AskingCore:
         self._waiting.clear()
         self._left.clear()
         self._answers.clear()
+        self._held.clear()
+        streams, self._streams = list(self._streams.values()), {}
+        for stream in streams:
+            self._end_stream(stream)
         calls, self._calls = list(self._calls.values()), {}
         for call in calls:
             self._service.answer_turns.answer(call.abandon)

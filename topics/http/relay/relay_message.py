@@ -29,7 +29,7 @@ _SUM = struct.Struct("=Q")
 _ROW = struct.Struct("=QIHHI")
 """The columns of one row, and those of one head."""
 _MAGIC = b"TPRL"
-_FORMAT = 2
+_FORMAT = 3
 _ROW_BYTES = 8 + 4 + 2 + 2
 _SIZE_BYTES = 4
 _SUM_BYTES = _SUM.size
@@ -38,8 +38,25 @@ ANSWERS = 2
 ROWS_MAX = 1024
 TEXT_BYTES_MAX = 1 << 30
 """Most bytes of the texts of a message."""
-_SEPARATE_BYTES = 65_536
+SEPARATE_BYTES = 65_536
 """A body from this size on is not copied into its message."""
+
+# Codes of requests about a stream that is open.
+TAKEN = 3
+"""The client has taken more bytes of the stream. body: how many, `COUNT`."""
+KEY_GONE = 4
+"""The key of the client is not valid any more."""
+STOP = 5
+"""The core of the client stops."""
+
+# Codes of answers that are streams: first `OPENS`, then chunks, and one end.
+CHUNK = 3
+"""More of the stream: the head, so that streams which get the same share it, or a large body."""
+END = 4
+"""The end of the stream."""
+OPENS = 1000
+"""The stream opens, with this status and `OPENS` more."""
+COUNT = struct.Struct("=Q")
 
 Part = bytes | bytearray | memoryview
 
@@ -52,7 +69,8 @@ class RelayRow(NamedTuple):
     """One request, or what became of one.
 
     number: of the request, counted by the core that relays it, from 1 on for each pair. code: of a
-    request `ASK` or `CANCEL`; of an answer its status, `WAITS`, `NONE` or `WHOLE`.
+    request `ASK`, `CANCEL`, or one about its stream; of an answer its status, `WAITS`, `NONE`,
+    `WHOLE`, or one of a stream.
     """
 
     number: int
@@ -94,7 +112,7 @@ def encoded(kind: int, begun: int, rows: Sequence[RelayRow]) -> list[bytes | mem
 
     The caller has bounded the rows and their bytes.
     """
-    if len(rows) == 1 and len(rows[0].body) < _SEPARATE_BYTES:
+    if len(rows) == 1 and len(rows[0].body) < SEPARATE_BYTES:
         return [encoded_row(kind, begun, rows[0])]
     numbers, codes, heads, bodies = zip(*rows, strict=True) if rows else ((), (), (), ())
     places: dict[bytes, int] = {}
@@ -102,11 +120,11 @@ def encoded(kind: int, begun: int, rows: Sequence[RelayRow]) -> list[bytes | mem
     sizes = list(map(len, bodies))
     columns = (array("Q", numbers), array("I", sizes), array("H", codes), array("H", whose))
     small: list[Part] = [_start(kind, begun, columns, list(places), sum(sizes))]
-    if not sizes or max(sizes) < _SEPARATE_BYTES:
+    if not sizes or max(sizes) < SEPARATE_BYTES:
         return [b"".join((*small, *bodies))]
     parts: list[bytes | memoryview] = []
     for body in bodies:
-        if len(body) < _SEPARATE_BYTES:
+        if len(body) < SEPARATE_BYTES:
             small.append(body)
         else:
             parts += (b"".join(small), body if isinstance(body, bytes) else memoryview(body))

@@ -25,6 +25,8 @@ from topics.http.wire.request import Request
 
 FIELDS = (b"idempotency-key", b"prefer")
 """Fields that handlers of routes of one topic read, and the plan itself of strictness."""
+STREAM_FIELDS = (*FIELDS, b"accept", b"last-event-id")
+"""Fields that handlers of streams read."""
 _STRICT = b"handling=strict"
 _FLAGS_OF_SEQS = {"true": 0, "1": 0, "false": WITHOUT_SEQS, "0": WITHOUT_SEQS}
 """Flags of plain writes, by `return_seqs`."""
@@ -43,7 +45,7 @@ class RelayedRoute(Route[Handler]):
 def relayed_route(route: Route[Handler], handler: Handler) -> RelayedRoute:
     """Return a route with the same checks. handler: gets the call with its whole body."""
     relayed = RelayedRoute(route.method, route.pattern, route.scope, handler, route.body, access=route.access)
-    return replace(relayed, handler_there=route.handler)
+    return replace(relayed, handler_there=route.handler, stream=route.stream)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,8 +90,8 @@ _DECODER = msgspec.msgpack.Decoder(_Head)
 def head_there(plan: Plan) -> bytes:
     """Return what another core has to know of a request. The plan keeps it."""
     if not plan.head_there:
-        headers = plan.request.headers
-        fields = {name.decode(): headers[name] for name in FIELDS if name in headers}
+        headers, names = plan.request.headers, STREAM_FIELDS if plan.is_of_stream else FIELDS
+        fields = {name.decode(): headers[name] for name in names if name in headers}
         plan.head_there = _encoded(plan.request.method, plan.request.path, plan.query, fields, plan.principal)
     return plan.head_there
 
@@ -157,8 +159,8 @@ class RelayedPlans:
         plan = self._kept.get(head)
         if plan is None:
             plan = self._made(head)
-            may_come_again = not plan.is_portion and b"idempotency-key" not in plan.request.headers
-            if len(head) <= _KEPT_HEAD_BYTES and may_come_again:
+            comes_once = plan.is_portion or plan.is_of_stream or b"idempotency-key" in plan.request.headers
+            if len(head) <= _KEPT_HEAD_BYTES and not comes_once:
                 if len(self._kept) >= _KEPT_PLANS:
                     self._kept.clear()
                 self._kept[head] = plan
@@ -177,7 +179,7 @@ class RelayedPlans:
         portion = aim.route.portion if isinstance(aim.route, SpanningRoute) else None
         if portion is not None:
             aim.route = portion
-        elif aim.route is None or not aim.is_of_topic or aim.route.stream:
+        elif aim.route is None or not aim.is_of_topic:
             raise DamagedRelayError(f"{head.method} {head.path} is no request of one topic")
         verdict = AccessVerdict(Principal(None, scopes, tuple(head.prefixes)))
         return RelayedPlan(request, aim, verdict, is_portion=portion is not None)

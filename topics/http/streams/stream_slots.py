@@ -14,7 +14,7 @@ KEYS_GONE_A_PASS = 64
 class Slot:
     """The slot of one open stream. key_id: the key that it counts for; None without keys."""
 
-    __slots__ = ("_give_back", "key_id", "on_key_gone")
+    __slots__ = ("_give_back", "key_id", "on_key_gone", "on_shutdown")
 
     def __init__(self, give_back: Callable[[Slot], None], key_id: int | None) -> None:
         self._give_back = give_back
@@ -24,6 +24,8 @@ class Slot:
 
         The code that opens the stream sets it.
         """
+        self.on_shutdown: Callable[[], None] = _nothing
+        """Ends the stream as a stop of the server does, which another core may ask for."""
 
     def release(self) -> None:
         """Free the slot of a stream that has ended. Later calls do nothing."""
@@ -31,7 +33,7 @@ class Slot:
 
 
 def _nothing() -> None:
-    """Stand in for `on_key_gone` after the end of a stream.
+    """Stand in for the callbacks of a slot after the end of its stream.
 
     It breaks the cycle of stream and slot, so that neither waits for the garbage collector.
     """
@@ -71,7 +73,7 @@ class StreamSlots:
         if slot not in self._taken:
             return
         del self._taken[slot]
-        slot.on_key_gone = _nothing
+        slot.on_key_gone = slot.on_shutdown = _nothing
         if slot.key_id is not None:
             left = self._by_key[slot.key_id] - 1
             if left:

@@ -47,6 +47,9 @@ class Stream(Protocol):
     def end(self) -> None:
         """Complete the answer. The connection continues with its next request where it can."""
 
+    def drop(self) -> None:
+        """End without the end of the answer, as the client can see: the rest of it is unknown."""
+
 
 def chunked(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(data), data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -64,11 +64,12 @@ class Relays:
         ]
         """The cores, by number, its own among them, which is never asked."""
         loop.on_pass_end(self._flush, RELAY_ORDER)
+        service.streams.at_drain.append(self._end_streams)
 
     def relayed(self, plan: Plan) -> Plan:
-        """Return the plan with which another core answers; streams stay refused."""
+        """Return the plan with which another core answers."""
         route = plan.route
-        if plan.core is None or route is None or route.stream:
+        if plan.core is None or route is None:
             return plan
         if plan.relayed is None:
             relayed = self._routes.get(route)
@@ -85,6 +86,10 @@ class Relays:
         core = call.plan.core
         assert core is not None, "relayed to no core"
         self.asked[core].ask(call)
+
+    def _end_streams(self) -> Iterator[None]:
+        for asked in self.asked:
+            yield from asked.end_streams()
 
     def _connect(self, number: int) -> Connection | None:
         try:

@@ -1,0 +1,1 @@
+"""Servers that are the cores of one."""
