@@ -474,6 +474,10 @@ class Commitment:
         self.move_on(quick)
         return make_tuple(Commit, (None, file.stored.file_id, base, 0, 0, unsynced))
 
+    def on_write_raised(self, error: Exception) -> None:
+        """Note that a write in place raised: which of its bytes the disk has is unknown."""
+        self._on_failed(f"a write in place ended by {error!r}")
+
     def rest(self) -> Target:
         """Return the rest of a short write, as a commit of its own."""
         assert self._end.file is not None, "a file is left only when nothing is in flight"

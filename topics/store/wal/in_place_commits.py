@@ -35,10 +35,7 @@ _NEXT_BYTES_MAX = WINDOW_BYTES_MAX - 1
 
 
 class InPlaceCommits:
-    """The commits and syncs of one shard that the thread waits for.
-
-    on_failed(why): the contents of the disk are unknown.
-    """
+    """The commits and syncs of one shard that the thread waits for."""
 
     def __init__(
         self,
@@ -51,7 +48,6 @@ class InPlaceCommits:
         end: LogEnd,
         sync: BackgroundSync,
         commitment: Commitment,
-        on_failed: Callable[[str], None],
     ) -> None:
         self._files = loop.files
         self._clock = loop.clock
@@ -66,7 +62,6 @@ class InPlaceCommits:
         self._end = end
         self._sync = sync
         self._commitment = commitment
-        self._on_failed = on_failed
         self._next: tuple[TailBuffer, Primitive] | None = None
         """The chunk of the next lone write and how it is committed, as `next_place` has said."""
 
@@ -87,8 +82,7 @@ class InPlaceCommits:
             return self._files.write_now(fd, blocks, offset, dsync=dsync)
         except Exception as error:
             _log.exception("a write of the log failed by a bug of ours")
-            # Which of its bytes the disk has is unknown.
-            self._on_failed(f"a write in place ended by {error!r}")
+            self._commitment.on_write_raised(error)
             return -errno.EIO
 
     @property

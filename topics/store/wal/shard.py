@@ -125,7 +125,6 @@ class Shard:
             end=end,
             sync=sync,
             commitment=commitment,
-            on_failed=self._latch,
         )
 
     async def open(self) -> None:
