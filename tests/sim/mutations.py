@@ -463,7 +463,7 @@ MUTANTS = (
     _one(
         "a failed sync not noted",
         "store/store_start.py",
-        "self.log.admission.on_latch.append(latch_note.begin)",
+        "self.log.write_latch.on_latch.append(latch_note.begin)",
         "pass",
     ),
     _one(
@@ -503,7 +503,7 @@ MUTANTS = (
     _one(
         "no append refused for the length of the log",
         "store/wal/sharded_log.py",
-        "if not bound.is_reached(self.backlog_bytes) or self.admission.closed:",
+        "if not bound.is_reached(self.backlog_bytes) or self.write_latch.closed:",
         "if True:",
         "tests/contract/durability/test_log_bound.py",
     ),
@@ -1382,8 +1382,8 @@ MUTANTS = (
     _one(
         "a streak past what is staged",
         "store/wal/in_place_commits.py",
-        "following is None or self._admission.closed or commitment.is_busy or not staging.is_empty:",
-        "following is None or self._admission.closed or commitment.is_busy:",
+        "following is None or self._latch.closed or commitment.is_busy or not staging.is_empty:",
+        "following is None or self._latch.closed or commitment.is_busy:",
         "tests/engine/write/test_write_streak.py",
     ),
     _one(

@@ -159,7 +159,7 @@ class StoreStart:
                 await self._or_with_reserve(lambda: mark_losses(loop.files, directory, why))
             await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))
             await self._or_with_reserve(lambda: write_session(loop, directory, checkpointer.snapshot_number))
-            self.log.admission.on_latch.append(latch_note.begin)
+            self.log.write_latch.on_latch.append(latch_note.begin)
             if self.log.read_only:  # the latch came before the callback
                 latch_note.begin()
             checkpointer.start()

@@ -162,7 +162,7 @@ def test_an_io_error_latches_the_log_and_reads_go_on() -> None:
     """R-DUR-16."""
     world = RealWorld()
     world.append(1)
-    world.real_store.log.admission.latch("a test")
+    world.real_store.log.write_latch.latch("a test")
     answer = world.start_append(records(2))
     with pytest.raises(LogReadOnlyError):
         world.wait(answer)

@@ -286,7 +286,7 @@ class Checkpointer:
                 # For the next one. A read opens its file again.
                 await self._opener.close_idle()
             elif isinstance(error, OSError):
-                self._log.admission.latch(f"a checkpoint failed: {error}")
+                self._log.write_latch.latch(f"a checkpoint failed: {error}")
             raise
         finally:
             self._running = None

@@ -98,7 +98,7 @@ class RequestedCheckpoints:
         log = self._log
         try:
             if log.read_only:
-                raise log.admission.read_only_error()
+                raise log.write_latch.read_only_error()
             # After a full disk was found, the next checkpoint manages with little space; the one
             # after it is whole.
             for _ in range(2):
@@ -128,5 +128,5 @@ class RequestedCheckpoints:
         if lacks_space(error):
             return DiskFullError(f"no space left for a checkpoint: {error}")
         if self._log.read_only:
-            return self._log.admission.read_only_error()
+            return self._log.write_latch.read_only_error()
         return error if isinstance(error, StorageError) else StorageError(f"a checkpoint failed: {error}")

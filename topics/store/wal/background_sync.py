@@ -37,7 +37,7 @@ class BackgroundSync:
         self,
         loop: Loop,
         durable: Durability,
-        admission: WriteLatch,
+        latch: WriteLatch,
         counters: LogCounters,
         *,
         every_ns: int | None,
@@ -47,7 +47,7 @@ class BackgroundSync:
     ) -> None:
         self._loop = loop
         self._durable = durable
-        self._admission = admission
+        self._latch = latch
         self._counters = counters
         self._every_ns = every_ns
         self._current_fd = current_fd
@@ -77,7 +77,7 @@ class BackgroundSync:
         in_place: the thread waits for it.
         """
         durable = self._durable
-        if self.running or not durable.unsynced or self._admission.read_only:
+        if self.running or not durable.unsynced or self._latch.read_only:
             return
         if durable.sealed:
             sealed = durable.sealed[0]
@@ -111,8 +111,8 @@ class BackgroundSync:
         durable = self._durable
         if not durable.unsynced:
             done(None)
-        elif self._admission.read_only:
-            done(self._admission.read_only_error())
+        elif self._latch.read_only:
+            done(self._latch.read_only_error())
         else:
             self.owed.append((durable.written, done))
             if waited:
@@ -133,7 +133,7 @@ class BackgroundSync:
         """Report that nothing more is known to reach stable storage."""
         owed = self.owed
         while owed:
-            owed.popleft()[1](self._admission.read_only_error())
+            owed.popleft()[1](self._latch.read_only_error())
 
     def stop(self) -> None:
         """Schedule no more syncs; one in progress is completed."""

@@ -51,7 +51,7 @@ class InPlaceCommits:
     ) -> None:
         self._files = loop.files
         self._clock = loop.clock
-        self._admission = parts.admission
+        self._latch = parts.latch
         self._bound = parts.bound
         self._counters = parts.counters
         self._state = state
@@ -118,7 +118,7 @@ class InPlaceCommits:
         meets the same error, or finds the log latched.
         """
         staging = self._staging
-        if self._commitment.is_busy or not staging.is_empty or self._admission.closed or self._bound.pressed:
+        if self._commitment.is_busy or not staging.is_empty or self._latch.closed or self._bound.pressed:
             return None  # other batches come first, or the usual way reports why it is refused
         if carried is None:
             return self._write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync)
@@ -186,7 +186,7 @@ class InPlaceCommits:
         has: each would be committed by the same choice. Return None if it may not be made in place.
         """
         self._next = None
-        if self._commitment.is_busy or not self._staging.is_empty or self._admission.closed or self._bound.pressed:
+        if self._commitment.is_busy or not self._staging.is_empty or self._latch.closed or self._bound.pressed:
             return None
         if self._state.window_ns:
             return None  # each waits for it
@@ -208,7 +208,7 @@ class InPlaceCommits:
         Return None also if the place is not the next one any more.
         """
         staging, commitment, following = self._staging, self._commitment, self._next
-        if following is None or self._admission.closed or commitment.is_busy or not staging.is_empty:
+        if following is None or self._latch.closed or commitment.is_busy or not staging.is_empty:
             return None
         (chunk, primitive), file = following, self._end.file
         if file is None or file.position != chunk.start + at:

@@ -38,7 +38,7 @@ class Preallocation:
         directory: WalDirectory,
         *,
         space: DiskSpace,
-        admission: WriteLatch,
+        latch: WriteLatch,
         sizes: LogSizes,
         bound: LogBound,
         count: int,
@@ -49,7 +49,7 @@ class Preallocation:
         self._loop = loop
         self._directory = directory
         self._space = space
-        self._admission = admission
+        self._latch = latch
         self._sizes = sizes
         self._bound = bound
         self._count = max(1, count)
@@ -118,7 +118,7 @@ class Preallocation:
 
     def prepare(self) -> None:
         """Begin to prepare the missing files, unless that is running."""
-        if not (self.preparing or self._held_back or self._stopped or self._admission.read_only):
+        if not (self.preparing or self._held_back or self._stopped or self._latch.read_only):
             self.preparing = True
             self._loop.spawn(self._prepare(), "log file")
 
@@ -156,7 +156,7 @@ class Preallocation:
         """
         if self._wanted_bytes and (not self.ready or self.ready[0].size < self._wanted_bytes):
             return True
-        if len(self.ready) >= self._count or self._stopped or self._admission.disk_full:
+        if len(self.ready) >= self._count or self._stopped or self._latch.disk_full:
             return False
         self._is_withheld = self._bound.is_met_within(self._sizes.file)
         return not self._is_withheld
@@ -167,7 +167,7 @@ class Preallocation:
         On a full disk it is a part of the reserve, whose space may be free already.
         """
         part = self._space.part_bytes
-        size = min(self._sizes.file, part) if self._admission.disk_full and part else self._sizes.file
+        size = min(self._sizes.file, part) if self._latch.disk_full and part else self._sizes.file
         return max(size, self._wanted_bytes)
 
     def _on_passing_error(self, error: OSError) -> None:

@@ -58,7 +58,7 @@ class Shard:
         self._loop = loop
         self._files = loop.files
         self._clock = loop.clock
-        self._admission = admission = parts.admission
+        self._latch = latch = parts.latch
         self._space = parts.space
         self._counters = counters = parts.counters
         self._sizes = parts.sizes
@@ -75,25 +75,25 @@ class Shard:
             loop,
             directory,
             space=parts.space,
-            admission=admission,
+            latch=latch,
             sizes=parts.sizes,
             bound=parts.bound,
             count=settings.prepared_files,
             on_failed=self._on_no_file,
-            on_broken=self._latch,
+            on_broken=self._latch_log,
             on_ended=self._moved.set,
         )
-        self.staging = Staging(admission, parts.tail.kept_bytes)
+        self.staging = Staging(latch, parts.tail.kept_bytes)
         self._durable = durable = Durability(last_batch_no)
         self._end = end = LogEnd(loop.clock, directory, durable)
         self._sync = sync = BackgroundSync(
             loop,
             durable,
-            admission,
+            latch,
             counters,
             every_ns=settings.sync_every_ns,
             current_fd=self._fd_to_sync,
-            on_failed=self._latch,
+            on_failed=self._latch_log,
             on_ended=self._moved.set,
         )
         self._commitment = commitment = Commitment(
@@ -101,10 +101,10 @@ class Shard:
             end,
             durable,
             tail=parts.tail,
-            latch=admission,
+            latch=latch,
             counters=counters,
             bound=parts.bound,
-            on_failed=self._latch,
+            on_failed=self._latch_log,
         )
         self._owed = commitment.owed
         self.state = ShardState(
@@ -223,8 +223,8 @@ class Shard:
             self.in_place.start_due_sync()
 
     def _send_next(self) -> None:
-        if self._admission.read_only:
-            self._fail_staged(self._admission.read_only_error())
+        if self._latch.read_only:
+            self._fail_staged(self._latch.read_only_error())
             return
         batch = self.staging.head
         if not batch.frames:
@@ -322,7 +322,7 @@ class Shard:
         elif outcome is Verdict.FULL:
             self._on_write_full(batch)
         else:
-            self._fail(batch, self._admission.read_only_error())
+            self._fail(batch, self._latch.read_only_error())
 
     def _on_committed(self, batch: Batch, commit: Commit) -> None:
         commitment = self._commitment
@@ -406,19 +406,19 @@ class Shard:
         return self._end.file.stored.fd
 
     # --- failing -----------------------------------------------------------------------------------------------------
-    def _latch(self, reason: str) -> None:
+    def _latch_log(self, reason: str) -> None:
         """Make all shards read-only from here on.
 
         Commits in flight fail when their completions come.
         """
-        self._admission.latch(reason)
+        self._latch.latch(reason)
         self._moved.set()
 
     def on_latch(self) -> None:
         """Fail what is staged after a shard failed. A batch in flight is answered first."""
         self._moved.set()
         self._sync.on_latch()
-        self._fail_staged(self._admission.read_only_error())
+        self._fail_staged(self._latch.read_only_error())
 
     def _fail(self, batch: Batch, error: StorageError) -> None:
         """Fail a batch, and what is staged up to the last of its callbacks: it may build on it."""
@@ -444,7 +444,7 @@ class Shard:
         assert self._end.file is not None, "a file is left only when nothing is in flight"
         self._space.note_full()
         self._leave(self._end.file)
-        self._fail(batch, self._admission.disk_full_error())
+        self._fail(batch, self._latch.disk_full_error())
 
     # --- from file to file -------------------------------------------------------------------------------------------
     def request_rotation(self) -> None:
@@ -485,7 +485,7 @@ class Shard:
 
     async def when_synced(self, stored: StoredFile) -> None:
         """Wait until every file that the log has left is synced, or the log is read-only."""
-        while not self._admission.read_only and any(file.fd == stored.fd for file in self._durable.sealed):
+        while not self._latch.read_only and any(file.fd == stored.fd for file in self._durable.sealed):
             self._sync.start()
             self._moved.clear()
             await self._moved.wait()
@@ -493,7 +493,7 @@ class Shard:
     # --- ending ------------------------------------------------------------------------------------------------------
     async def drain(self) -> None:
         """Return when all that was staged is on stable storage, or the log is read-only."""
-        while not self._admission.read_only:
+        while not self._latch.read_only:
             staged = not self.staging.is_empty or self._commitment.is_busy
             if not staged and not self._durable.unsynced:
                 return

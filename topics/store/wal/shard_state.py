@@ -28,7 +28,7 @@ class SharedParts(NamedTuple):
     """The parts of a log that all its shards use."""
 
     tail: HotTail
-    admission: WriteLatch
+    latch: WriteLatch
     space: DiskSpace
     counters: LogCounters
     bound: LogBound

@@ -64,7 +64,7 @@ class ShardedLog:
         self.counters = LogCounters()
         self.is_frozen = False
         """Whether the directory was opened to be read: nothing is ever written."""
-        self.admission = WriteLatch()
+        self.write_latch = WriteLatch()
         self.tail = HotTail(config.hot_tail_bytes)
         self.sizes = LogSizes(config, loop.ring.volume_bytes(config.data_dir))
         self.bound = LogBound(
@@ -92,7 +92,7 @@ class ShardedLog:
         """
         config, loop = self._config, self._loop
         self.space.on_change.append(self._on_space_change)
-        self.admission.on_latch.append(self._on_latch)
+        self.write_latch.on_latch.append(self._on_latch)
         for path in chain.from_iterable(start.spares for start in starts):
             self.sizes.on_found(loop.ring.file_size(path))
         loop.ring.make_directory(f"{config.data_dir}/wal")
@@ -109,13 +109,13 @@ class ShardedLog:
     def freeze(self) -> None:
         """Open the shards without a file to write to: every write is refused from here on."""
         self.is_frozen = True
-        self.admission.latch("the directory was opened with read_only")
+        self.write_latch.latch("the directory was opened with read_only")
         self._make_shards([])
         self.bound.on_emptied(self.held_bytes)
 
     def _make_shards(self, starts: list[ShardStart]) -> None:
         config, loop = self._config, self._loop
-        parts = SharedParts(self.tail, self.admission, self.space, self.counters, self.bound, self.sizes)
+        parts = SharedParts(self.tail, self.write_latch, self.space, self.counters, self.bound, self.sizes)
         settings = ShardSettings.of(config, self.sizes.shards)
         for shard in range(self.sizes.shards):
             path = f"{config.data_dir}/{shard_directory(shard)}"
@@ -215,7 +215,7 @@ class ShardedLog:
 
     def latch(self, reason: str) -> None:
         """Accept no write until a restart: what readers see is not what the log holds."""
-        self.admission.latch(reason)
+        self.write_latch.latch(reason)
 
     def write_lone(
         self,
@@ -339,15 +339,15 @@ class ShardedLog:
 
     def use_reserve(self) -> AbstractContextManager[None]:
         """Accept what is staged inside on a full disk, too, because it frees space."""
-        return self.admission.use_reserve()
+        return self.write_latch.use_reserve()
 
     def check_writable(self) -> None:
         """Check that the log takes writes.
 
         Raises LogReadOnlyError if not; a full disk is no reason.
         """
-        if self.admission.read_only:
-            raise self.admission.read_only_error()
+        if self.write_latch.read_only:
+            raise self.write_latch.read_only_error()
 
     def flush(self) -> None:
         """Start a commit for every idle shard with something to write; a pass-end hook."""
@@ -384,7 +384,7 @@ class ShardedLog:
         refusal.
         """
         bound = self.bound
-        if not bound.is_reached(self.backlog_bytes) or self.admission.closed:
+        if not bound.is_reached(self.backlog_bytes) or self.write_latch.closed:
             return 0
         return bound.retry_after_ms
 
@@ -395,7 +395,7 @@ class ShardedLog:
         topic_id: None if it is not known. promised: bytes of appends that come before it. Any
         thread may ask.
         """
-        if self.admission.closed:
+        if self.write_latch.closed:
             return ""  # it fails at once
         before = self.backlog_bytes + promised
         if before and before + size > self._config.max_backlog_bytes:
@@ -456,7 +456,7 @@ class ShardedLog:
     @property
     def read_only(self) -> str:
         """The reason why the log takes no writes any more; "" while it does."""
-        return self.admission.read_only
+        return self.write_latch.read_only
 
     @property
     def reserve_bytes(self) -> int:
@@ -465,10 +465,10 @@ class ShardedLog:
 
     @property
     def disk_full(self) -> bool:
-        return self.admission.disk_full
+        return self.write_latch.disk_full
 
     def _on_space_change(self) -> None:
-        self.admission.set_disk_full(self.space.full)
+        self.write_latch.set_disk_full(self.space.full)
         if not self.space.full:
             for wal in self._wals:
                 wal.on_space()

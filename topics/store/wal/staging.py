@@ -33,9 +33,9 @@ class Staging:
     hands it over.
     """
 
-    def __init__(self, admission: WriteLatch, kept_bytes: int = BATCH_ROLL_BYTES) -> None:
+    def __init__(self, latch: WriteLatch, kept_bytes: int = BATCH_ROLL_BYTES) -> None:
         """kept_bytes: most memory that stays with the filling batch after a lone write."""
-        self._admission = admission
+        self._latch = latch
         self._kept_bytes = max(BATCH_ROLL_BYTES, kept_bytes)
         self.filling = Batch(_BATCH_ROOM)
         self.batch_number = 0
@@ -64,8 +64,8 @@ class Staging:
 
         Raises LogReadOnlyError or DiskFullError; RequestError, they exceed a batch.
         """
-        if self._admission.closed:
-            self._admission.check()
+        if self._latch.closed:
+            self._latch.check()
         batch = self.filling
         buffer, spans, count, _size = rows
         length = len(buffer)
@@ -120,8 +120,8 @@ class Staging:
 
     def stage_topics(self, rows: TopicRows, *, fsync: bool) -> Framed:
         """Frame rows of several topics into the filling batch. Raises like `stage_records`."""
-        if self._admission.closed:
-            self._admission.check()
+        if self._latch.closed:
+            self._latch.check()
         batch = self.filling
         buffer, spans, ids, first_seqs, stamps, first_rows, counts = rows
         columns = (
@@ -162,8 +162,8 @@ class Staging:
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True
     ) -> None:
         """Stage one control frame in the filling batch. Raises like `stage_records`."""
-        if self._admission.closed:
-            self._admission.check()
+        if self._latch.closed:
+            self._latch.check()
         batch = self.filling
         while True:
             written = lib.tp_frame_control(
@@ -182,7 +182,7 @@ class Staging:
 
         Return their start in the body.
         """
-        self._admission.check()
+        self._latch.check()
         view = memoryview(frames).cast("B")
         batch = self.filling
         start = batch.used
@@ -199,7 +199,7 @@ class Staging:
         Raises like `stage_records`: control frames that the reserve admits come before records that
         it does not admit.
         """
-        self._admission.check()
+        self._latch.check()
         if self.filling.frames or self.filling.waiters:
             self._close_filling()
 
@@ -209,7 +209,7 @@ class Staging:
         The control frames come after the records, because they would have to be moved otherwise.
         Raises LogReadOnlyError or DiskFullError.
         """
-        self._admission.check()
+        self._latch.check()
         filling = self.filling
         frames.add_controls(memoryview(filling.memory)[BATCH_HEADER_BYTES : filling.used], filling.frames)
         batch = Batch(len(frames.memory), frames.memory)
