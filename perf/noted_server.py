@@ -166,39 +166,39 @@ def note_commits() -> None:
     reason = [""]
     held: dict[Any, tuple[int, str]] = {}
 
-    def note_commit(wal: Any, way: str) -> None:
-        commitment = wal._commitment
-        beside = ", beside a sync" if wal._sync.running else ""
+    def note_commit(shard: Any, way: str) -> None:
+        commitment = shard._commitment
+        beside = ", beside a sync" if shard._sync.running else ""
         label = f"commit {commitment.primitive.value}{way}{beside}"
         noted["commits"].append((commitment.submitted_ns, now_ns(), label, 0))
 
     @patched(Shard, "_on_results")
-    def on_results(original: Callable[..., None], wal: Any, *results: int) -> None:
-        note_commit(wal, "")
-        original(wal, *results)
+    def on_results(original: Callable[..., None], shard: Any, *results: int) -> None:
+        note_commit(shard, "")
+        original(shard, *results)
 
     @patched(InPlaceCommits, "commit")
-    def write_in_place(original: Callable[..., Any], wal: Any, *args: Any) -> Any:
-        outcome = original(wal, *args)
-        note_commit(wal, " in place")
+    def write_in_place(original: Callable[..., Any], shard: Any, *args: Any) -> Any:
+        outcome = original(shard, *args)
+        note_commit(shard, " in place")
         return outcome
 
     @patched(Shard, "_send_next")
-    def send_next(original: Callable[..., None], wal: Any) -> None:
+    def send_next(original: Callable[..., None], shard: Any) -> None:
         reason[0] = ""
-        original(wal)
-        if wal._commitment.batch is None and not wal.staging.is_empty:
-            held.setdefault(wal, (now_ns(), reason[0]))
-        elif wal in held:
-            began, why = held.pop(wal)
+        original(shard)
+        if shard._commitment.batch is None and not shard.staging.is_empty:
+            held.setdefault(shard, (now_ns(), reason[0]))
+        elif shard in held:
+            began, why = held.pop(shard)
             noted["holds"].append((began, now_ns(), f"held back: {why}", 0))
 
     @patched(Shard, "_on_held")
-    def on_held(original: Callable[..., bool], wal: Any, why: Any, batch: Any) -> bool:
-        goes_on = original(wal, why, batch)
+    def on_held(original: Callable[..., bool], shard: Any, why: Any, batch: Any) -> bool:
+        goes_on = original(shard, why, batch)
         if not goes_on:
             if why.until is Until.TIME:
-                reason[0] = "for the bound of the log" if wal.state._bound.pressed else "for a larger group"
+                reason[0] = "for the bound of the log" if shard.state._bound.pressed else "for a larger group"
             else:
                 reason[0] = f"until {why.until.value}"
         return goes_on

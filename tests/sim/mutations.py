@@ -490,7 +490,7 @@ MUTANTS = (
         (
             (
                 "store/wal/sharded_log.py",
-                "        for wal in self._wals:\n            await wal.when_synced(file)\n",
+                "        for shard in self._shards:\n            await shard.when_synced(file)\n",
                 "",
             ),
             (

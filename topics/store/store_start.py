@@ -331,11 +331,11 @@ class StoreStart:
             parts = await replay.tail()
             if not parts:
                 continue
-            wal = self.log.shards[shard]
+            staging = self.log.shards[shard].staging
             with self.log.use_reserve():
-                starts = [wal.staging.stage_frames(part.body, len(part.frames)) for part in parts]
+                starts = [staging.stage_frames(part.body, len(part.frames)) for part in parts]
             future: Future[Commit] = Future()
-            wal.staging.when_committed(True, future.set_result)
+            staging.when_committed(True, future.set_result)
             taken_over += replay.superseded(replay.synced_upto + 1)
             waits.append((parts, starts, future))
         for parts, starts, future in waits:

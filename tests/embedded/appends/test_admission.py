@@ -385,13 +385,13 @@ def test_appends_that_lose_their_room_while_they_wait_for_the_format_keep_their_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     log, ring = sim_log()
-    wal, asked = log._opened.log, []
+    store_log, asked = log._opened.log, []
 
     def retry_ms() -> int:
         asked.append(1)
         return 100 if 2 <= len(asked) <= 4 else 0  # The first one begins to wait; then none has room.
 
-    monkeypatch.setattr(wal, "append_retry_ms", retry_ms)
+    monkeypatch.setattr(store_log, "append_retry_ms", retry_ms)
     # The first one needs a newer format, and the others wait for it. With keys, none joins another.
     pending = [log.append_nowait("t", [value], key=str(value)) for value in (b"a", "b", "c")]
     for _ in range(100):
@@ -532,15 +532,15 @@ def test_a_log_that_is_as_long_as_it_may_be_refuses_with_rollover() -> None:
 def test_an_append_that_would_wait_for_a_log_file_is_refused_with_rollover() -> None:
     log, _ring = sim_log(disk_reserve_bytes=0)
     log.append("t", ["first"])
-    (wal,) = log._opened.log.shards
-    log._loop.run_until(lambda: not wal.preallocation.preparing)
-    room = wal.state.room
-    ready, wal.preallocation.ready = wal.preallocation.ready, type(wal.preallocation.ready)()
-    wal.preallocation.preparing = True
+    (shard,) = log._opened.log.shards
+    log._loop.run_until(lambda: not shard.preallocation.preparing)
+    room = shard.state.room
+    ready, shard.preallocation.ready = shard.preallocation.ready, type(shard.preallocation.ready)()
+    shard.preallocation.preparing = True
     with pytest.raises(topics.WouldBlockError, match="the next log file is not ready") as refused:
         log.append_nowait("t", ["x" * room])
     assert refused.value.reason == "rollover"
-    wal.preallocation.ready, wal.preallocation.preparing = ready, False
+    shard.preallocation.ready, shard.preallocation.preparing = ready, False
     assert log.append_nowait("t", ["x" * room]).result().first_seq == 2
     log.close()
 

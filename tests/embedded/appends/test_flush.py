@@ -298,12 +298,12 @@ def test_what_of_a_topic_is_synced_does_not_depend_on_other_topics() -> None:
 def test_the_only_caller_of_a_flush_makes_its_sync_and_others_leave_it_to_the_ring() -> None:
     log, ring = sim_log()
     log.append("a", [1])
-    (wal,) = log._opened.log.shards
+    (shard,) = log._opened.log.shards
     queued: list[int] = []
     queue_fsync = ring.queue_fsync
 
     def queue(user_data: int, fd: int, *, data_only: bool) -> None:
-        if fd == wal._end.file.stored.fd:  # type: ignore[union-attr]
+        if fd == shard._end.file.stored.fd:  # type: ignore[union-attr]
             queued.append(fd)
         queue_fsync(user_data, fd, data_only=data_only)
 
@@ -379,9 +379,9 @@ def test_a_flush_leaves_a_sync_of_many_bytes_to_the_ring_so_that_no_append_waits
     sync_now = ring.sync_now
     ring.sync_now = lambda fd: made.append(fd) or sync_now(fd)  # type: ignore[method-assign,func-returns-value]
     log.append("a", [b"x" * 30_000] * 12)
-    (wal,) = log._opened.log.shards
-    log._loop.run_until(lambda: not wal._durable.sealed)
-    assert wal.state.unsynced_bytes > 256 << 10
+    (shard,) = log._opened.log.shards
+    log._loop.run_until(lambda: not shard._durable.sealed)
+    assert shard.state.unsynced_bytes > 256 << 10
     log.flush()
     assert not made
     log.append("a", ["x"])

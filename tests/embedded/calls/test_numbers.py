@@ -80,17 +80,17 @@ def test_an_append_that_did_not_wait_is_counted_by_the_reason_it_was_refused_for
         log.append_nowait("t", [3])
     assert log.stats().pendings == 2
     assert [each.result().first_seq for each in pending] == [2, 3]
-    (wal,) = log._opened.log.shards
-    log._loop.run_until(lambda: not wal.preallocation.preparing)
-    ready, wal.preallocation.ready = wal.preallocation.ready, type(wal.preallocation.ready)()
-    wal.preallocation.preparing = True
+    (shard,) = log._opened.log.shards
+    log._loop.run_until(lambda: not shard.preallocation.preparing)
+    ready, shard.preallocation.ready = shard.preallocation.ready, type(shard.preallocation.ready)()
+    shard.preallocation.preparing = True
     for refused in (
-        lambda: log.append_nowait("t", ["x" * wal.state.room]),
-        lambda: log.append("t", ["x" * wal.state.room], timeout=0),
+        lambda: log.append_nowait("t", ["x" * shard.state.room]),
+        lambda: log.append("t", ["x" * shard.state.room], timeout=0),
     ):
         with pytest.raises(topics.WouldBlockError):
             refused()
-    wal.preallocation.ready, wal.preallocation.preparing = ready, False
+    shard.preallocation.ready, shard.preallocation.preparing = ready, False
     assert {reason: count for reason, count in log.stats().refusals.items() if count} == {"admission": 1, "rollover": 2}
     log.close()
 

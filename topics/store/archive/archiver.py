@@ -49,7 +49,7 @@ from topics.store.disk.whole_files import list_if_there, unlink_if_there
 from topics.store.format.file_table import StoredFile
 from topics.store.format.log_format import wal_file_no
 from topics.store.wal.sharded_log import ShardedLog
-from topics.store.wal.wal_files import place
+from topics.store.wal.wal_files import shard_and_number
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +159,7 @@ class Archiver:
     # --- what the log asks -------------------------------------------------------------------------------------------
     def may_go(self, file: StoredFile) -> bool:
         """Return whether a log file that is no longer needed may be reused."""
-        shard, number = place(file)
+        shard, number = shard_and_number(file)
         end = self._note.shards.get(shard)
         if end is not None and (number < end.file_no or (number == end.file_no and file.size <= end.size)):
             return True

@@ -16,7 +16,7 @@ from topics.store.format.file_table import StoredFile
 from topics.store.format.log_format import shard_directory, waiting_file_no
 from topics.store.recovery.log_replay import shards_of
 from topics.store.wal.sharded_log import ShardedLog
-from topics.store.wal.wal_files import place
+from topics.store.wal.wal_files import shard_and_number
 
 
 class LogSource(NamedTuple):
@@ -55,7 +55,7 @@ def take_ends(loop: Loop, log: ShardedLog, data_dir: str) -> LogEnds:
     for shard, path, number in waiting_files(loop.files, data_dir):
         found[shard, number] = LogSource(shard, number, loop.files.file_size(path), path, None, whole=True)
     for stored, size in log.files_to_ends():
-        shard, number = place(stored)
+        shard, number = shard_and_number(stored)
         stored.hold()
         found[shard, number] = LogSource(shard, number, size, stored.path, stored, whole=not stored.active)
     batch_nos = [shard.last_batch_no for shard in log.shards]

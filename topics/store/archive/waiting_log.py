@@ -13,7 +13,7 @@ from topics.store.archive.log_sources import waiting_files
 from topics.store.disk.whole_files import unlink_if_there
 from topics.store.format.file_table import StoredFile
 from topics.store.wal.sharded_log import ShardedLog
-from topics.store.wal.wal_files import place
+from topics.store.wal.wal_files import shard_and_number
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class WaitingLog:
         """Have a file wait. Return False if it is given up, with all others."""
         size = self._loop.ring.file_size(file.path)
         if self._log.disk_full or self.bytes + size > self._config.archive_keep_bytes:
-            shard, number = place(file)
+            shard, number = shard_and_number(file)
             is_first = not self.given_up
             self.given_up[shard] = number, file.size
             self._give_up(is_first)

@@ -12,7 +12,7 @@ from topics.store.checkpoint.low_space import LowSpace
 from topics.store.format.file_table import FileTable, StoredFile
 from topics.store.segments.manifest import ReplayStart
 from topics.store.wal.sharded_log import ShardedLog
-from topics.store.wal.wal_files import place
+from topics.store.wal.wal_files import shard_and_number
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ def _lower(cut: Cut, kept: list[StoredFile]) -> bool:
     """
     first: dict[int, int] = {}
     for file in kept:
-        shard, number = place(file)
+        shard, number = shard_and_number(file)
         first[shard] = min(first.get(shard, number), number)
     if not first.keys() <= cut.keys():
         return False
@@ -102,5 +102,5 @@ def _lower(cut: Cut, kept: list[StoredFile]) -> bool:
 
 def is_before(file: StoredFile, cut: Cut) -> bool:
     """Return whether a log file is below its shard's cut, or its shard is no longer written to."""
-    shard, number = place(file)
+    shard, number = shard_and_number(file)
     return shard not in cut or number < cut[shard].file_no

@@ -22,7 +22,7 @@ from topics.store.format.log_format import BLOCK_BYTES
 from topics.store.format.segment_format import INDEX_ROW_BYTES
 from topics.store.segments.manifest import Manifest
 from topics.store.wal.sharded_log import ShardedLog
-from topics.store.wal.wal_files import place
+from topics.store.wal.wal_files import shard_and_number
 
 _COPIES_PART = 75
 """Percent of the free space that copies may take at most; the rest is for the log."""
@@ -126,7 +126,7 @@ class LowSpace:
         ended: set[int] = set()
         has_pack = False
         for file in files:
-            shard, _ = place(file)
+            shard, _ = shard_and_number(file)
             cost = live[file.file_id] + (shared if not chosen else 0)
             begins_pack = file.file_id in packed and not has_pack
             cost += _PACK_BYTES if begins_pack else 0

@@ -34,7 +34,7 @@ from topics.store.wal.log_bound import LogBound
 from topics.store.wal.next_batch import NextPlace, QuickLog, WritePlace
 from topics.store.wal.shard import Shard
 from topics.store.wal.shard_state import ShardSettings, SharedParts
-from topics.store.wal.wal_files import WalDirectory, place
+from topics.store.wal.wal_files import WalDirectory, shard_and_number
 from topics.store.wal.write_batch import CarriedFrames, Done, LoneWritten, WriteNext
 from topics.store.wal.write_latch import WriteLatch
 
@@ -74,7 +74,7 @@ class ShardedLog:
             on_room=self._on_room,
         )
         self.space = DiskSpace(loop, config.data_dir, self.sizes)
-        self._wals: list[Shard] = []
+        self._shards: list[Shard] = []
         self._in_place: list[InPlaceCommits] = []
         """The commits in place of each shard."""
         self._waits_alone: Callable[[], bool] | None = None
@@ -96,13 +96,13 @@ class ShardedLog:
         for path in chain.from_iterable(start.spares for start in starts):
             self.sizes.on_found(loop.ring.file_size(path))
         loop.ring.make_directory(f"{config.data_dir}/wal")
-        for shard in range(self.sizes.shards):
-            loop.ring.make_directory(f"{config.data_dir}/{shard_directory(shard)}")
+        for number in range(self.sizes.shards):
+            loop.ring.make_directory(f"{config.data_dir}/{shard_directory(number)}")
         self._make_shards(starts)
         # Also if they existed: the process that created them may have been killed before it synced
         # them.
         syncs = (loop.files.sync_directory(path) for path in (f"{config.data_dir}/wal", config.data_dir))
-        opens = (wal.open() for wal in self._wals)
+        opens = (shard.open() for shard in self._shards)
         await self.space.open()  # without space for a reserve, log files are small
         await all_of(loop.spawn, chain(syncs, opens), _OPENS_AT_A_TIME)
 
@@ -117,28 +117,28 @@ class ShardedLog:
         config, loop = self._config, self._loop
         parts = SharedParts(self.tail, self.write_latch, self.space, self.counters, self.bound, self.sizes)
         settings = ShardSettings.of(config, self.sizes.shards)
-        for shard in range(self.sizes.shards):
-            path = f"{config.data_dir}/{shard_directory(shard)}"
-            start = starts[shard] if shard < len(starts) else ShardStart()
+        for number in range(self.sizes.shards):
+            path = f"{config.data_dir}/{shard_directory(number)}"
+            start = starts[number] if number < len(starts) else ShardStart()
             directory = WalDirectory(
                 loop,
                 self._table,
                 path,
-                shard=shard,
+                shard=number,
                 next_file_no=start.next_file_no,
                 sizes=self.sizes,
                 spares=list(start.spares),
             )
-            wal = Shard(loop, directory, parts, settings, last_batch_no=start.last_batch_no)
+            shard = Shard(loop, directory, parts, settings, last_batch_no=start.last_batch_no)
             self._directories.append(directory)
-            self._wals.append(wal)
-            self._in_place.append(wal.in_place)
+            self._shards.append(shard)
+            self._in_place.append(shard.in_place)
 
     def shard_of(self, topic_id: int) -> int:
-        wals = self._wals
-        if len(wals) == 1:
+        shards = self._shards
+        if len(shards) == 1:
             return 0
-        return xxhash.xxh3_64_intdigest(topic_id.to_bytes(8, "little")) % len(wals)
+        return xxhash.xxh3_64_intdigest(topic_id.to_bytes(8, "little")) % len(shards)
 
     # --- staging -----------------------------------------------------------------------------------------------------
     def stage_records(
@@ -161,7 +161,7 @@ class ShardedLog:
         routed: they get FLAG_ROUTED.
         Raises: LogReadOnlyError or DiskFullError; nothing was staged then.
         """
-        return self._wals[self.shard_of(topic_id)].staging.stage_records(
+        return self._shards[self.shard_of(topic_id)].staging.stage_records(
             topic_id,
             first_seq,
             ts_ms,
@@ -178,7 +178,7 @@ class ShardedLog:
 
         Raises: like `stage_records`.
         """
-        self._wals[self.shard_of(topic_id)].staging.begin_batch()
+        self._shards[self.shard_of(topic_id)].staging.begin_batch()
 
     def stage_prebuilt(
         self,
@@ -199,7 +199,7 @@ class ShardedLog:
         done: called with the batch's end, as by `when_committed`.
         Raises: like `stage_records`.
         """
-        staging = self._wals[self.shard_of(topic_id)].staging
+        staging = self._shards[self.shard_of(topic_id)].staging
         framed = frames.number(topic_id, first_seq, ts_ms, fsync=fsync)
         staging.stage_prebuilt(frames, synced, done)
         return framed
@@ -207,11 +207,11 @@ class ShardedLog:
     @property
     def is_one_shard(self) -> bool:
         """Whether all topics are in one shard; `stage_topics` requires it."""
-        return len(self._wals) == 1
+        return len(self._shards) == 1
 
     def stage_topics(self, rows: TopicRows, *, fsync: bool) -> Framed:
         """Frame rows of several topics, all in the only shard. Raises like `stage_records`."""
-        return self._wals[0].staging.stage_topics(rows, fsync=fsync)
+        return self._shards[0].staging.stage_topics(rows, fsync=fsync)
 
     def latch(self, reason: str) -> None:
         """Accept no write until a restart: what readers see is not what the log holds."""
@@ -239,35 +239,35 @@ class ShardedLog:
 
         Return None if one write is not enough, and nothing was done.
         """
-        shards = self._in_place
-        shard = shards[0] if len(shards) == 1 else shards[self.shard_of(topic_id)]
-        return shard.write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync, carried=carried)
+        all_shards = self._in_place
+        in_place = all_shards[0] if len(all_shards) == 1 else all_shards[self.shard_of(topic_id)]
+        return in_place.write_lone(topic_id, first_seq, ts_ms, rows, node, fsync=fsync, carried=carried)
 
     def next_place(self, topic_id: int, *, fsync: bool) -> tuple[NextPlace, bool, WriteNext] | None:
         """Return the place of a topic's next lone write, and the function that commits it there.
 
         The bool: whether it is synced then. See `InPlaceCommits.next_place`.
         """
-        shard = self._in_place[self.shard_of(topic_id)]
-        found = shard.next_place(fsync=fsync)
-        return None if found is None else (*found, shard.write_next)
+        in_place = self._in_place[self.shard_of(topic_id)]
+        found = in_place.next_place(fsync=fsync)
+        return None if found is None else (*found, in_place.write_next)
 
     def next_quick(self, topic_id: int, *, fsync: bool) -> tuple[NextPlace, WritePlace, QuickLog] | None:
         """Return where and how the next writes to a topic may be made that are counted later.
 
         Also what counts them then: see `InPlaceCommits.next_quick`.
         """
-        shard = self._in_place[self.shard_of(topic_id)]
-        found = shard.next_quick(fsync=fsync)
-        return None if found is None else (*found, shard)
+        in_place = self._in_place[self.shard_of(topic_id)]
+        found = in_place.next_quick(fsync=fsync)
+        return None if found is None else (*found, in_place)
 
     def sync_lone(self) -> bool:
         """Bring all there is to stable storage in this call, if one sync in place is all it takes.
 
         For a caller with exclusive use of the loop. Return False if it takes more, or failed.
         """
-        shards = self._in_place
-        return len(shards) == 1 and shards[0].sync_lone()
+        all_shards = self._in_place
+        return len(all_shards) == 1 and all_shards[0].sync_lone()
 
     def stage_control(
         self, topic_id: int, kind: int, seq: int, ts_ms: int, payload: bytes, *, counted: bool = True
@@ -276,7 +276,9 @@ class ShardedLog:
 
         Raises like `stage_records`.
         """
-        self._wals[self.shard_of(topic_id)].staging.stage_control(topic_id, kind, seq, ts_ms, payload, counted=counted)
+        self._shards[self.shard_of(topic_id)].staging.stage_control(
+            topic_id, kind, seq, ts_ms, payload, counted=counted
+        )
 
     def when_committed(self, topic_id: int, synced: bool, done: Done, parts: int = 1) -> None:
         """Call `done(Commit)` once the batch that the topic's shard is filling has ended.
@@ -285,18 +287,18 @@ class ShardedLog:
         before it have; with `synced`, when those are on stable storage.
         parts: callbacks that `done` counts as where they take turns.
         """
-        self._wals[self.shard_of(topic_id)].staging.when_committed(synced, done, parts)
+        self._shards[self.shard_of(topic_id)].staging.when_committed(synced, done, parts)
 
     def batch_number(self, topic_id: int) -> int:
         """Return a number that changes whenever the topic's shard fills another batch."""
-        return self._wals[self.shard_of(topic_id)].staging.batch_number
+        return self._shards[self.shard_of(topic_id)].staging.batch_number
 
     def when_durable(self, topic_id: int, done: Durable) -> None:
         """Call `done` once all that the topic's shard has committed is on stable storage.
 
         No commit waits for that. It gets the error if the log is latched first.
         """
-        self._wals[self.shard_of(topic_id)].when_durable(done)
+        self._shards[self.shard_of(topic_id)].when_durable(done)
 
     def when_flushed(self, topic_id: int | None, done: Durable) -> None:
         """Call `done` once all staged so far in the topic's shard is on stable storage.
@@ -305,24 +307,24 @@ class ShardedLog:
         in place (`sync_in_place`). It gets the error if the log is latched first. Frames in other
         shards that the topic's records share are included.
         """
-        wals = self._wals
-        if topic_id is None or len(wals) == 1:
-            _when_all([wal.when_flushed for wal in wals], done)
+        shards = self._shards
+        if topic_id is None or len(shards) == 1:
+            _when_all([shard.when_flushed for shard in shards], done)
             return
-        own = wals[self.shard_of(topic_id)]
+        own = shards[self.shard_of(topic_id)]
 
         def on_settled() -> None:
-            shared = [wal for wal in wals if wal is own or wal.unsynced_from(topic_id) is not None]
-            _when_all([partial(wal.when_durable, waited=True) for wal in shared], done)
+            shared = [shard for shard in shards if shard is own or shard.unsynced_from(topic_id) is not None]
+            _when_all([partial(shard.when_durable, waited=True) for shard in shared], done)
 
         own.when_settled(on_settled)
 
     def unsynced_from(self, topic_id: int) -> int | None:
         """Return the first visible seq of a topic that is not on stable storage; None: all are."""
-        wals = self._wals
-        if len(wals) == 1:
-            return wals[0].unsynced_from(topic_id)
-        found = [first for wal in wals if (first := wal.unsynced_from(topic_id)) is not None]
+        shards = self._shards
+        if len(shards) == 1:
+            return shards[0].unsynced_from(topic_id)
+        found = [first for shard in shards if (first := shard.unsynced_from(topic_id)) is not None]
         return min(found, default=None)
 
     def note_shared(
@@ -332,10 +334,10 @@ class ShardedLog:
 
         In the topic's own shard the frame of their step comes after them, and is synced after them.
         """
-        if len(self._wals) > 1:
-            shard, _ = place(self._table[file_id])
-            if shard != self.shard_of(topic_id):
-                self._wals[shard].note_shared(topic_id, first_seq, source_id, seqs)
+        if len(self._shards) > 1:
+            number, _ = shard_and_number(self._table[file_id])
+            if number != self.shard_of(topic_id):
+                self._shards[number].note_shared(topic_id, first_seq, source_id, seqs)
 
     def use_reserve(self) -> AbstractContextManager[None]:
         """Accept what is staged inside on a full disk, too, because it frees space."""
@@ -351,24 +353,24 @@ class ShardedLog:
 
     def flush(self) -> None:
         """Start a commit for every idle shard with something to write; a pass-end hook."""
-        for wal in self._wals:
-            wal.flush()
+        for shard in self._shards:
+            shard.flush()
 
     # --- state -------------------------------------------------------------------------------------------------------
     @property
     def shards(self) -> list[Shard]:
-        return self._wals
+        return self._shards
 
     @property
     def backlog_bytes(self) -> int:
         """Bytes staged or in flight, over all shards."""
-        wals = self._wals
-        return wals[0].backlog_bytes if len(wals) == 1 else sum([wal.backlog_bytes for wal in wals])
+        shards = self._shards
+        return shards[0].backlog_bytes if len(shards) == 1 else sum([shard.backlog_bytes for shard in shards])
 
     @property
     def unsynced_bytes(self) -> int:
         """Bytes of the log that are written and not on stable storage, over all shards."""
-        return sum(wal.state.unsynced_bytes for wal in self._wals)
+        return sum(shard.state.unsynced_bytes for shard in self._shards)
 
     def is_backlogged(self) -> bool:
         """Return whether a write should be refused for now; count the refusal."""
@@ -402,13 +404,13 @@ class ShardedLog:
             return "backlog"
         if self.bound.is_reached(before):
             return "log"
-        wals = self._wals if topic_id is None else [self._wals[self.shard_of(topic_id)]]
-        return next(filter(None, (wal.blocks(size, promised) for wal in wals)), "")
+        shards = self._shards if topic_id is None else [self._shards[self.shard_of(topic_id)]]
+        return next(filter(None, (shard.blocks(size, promised) for shard in shards)), "")
 
     def begin_sync(self) -> None:
         """Begin a sync of what is written and not synced."""
-        for wal in self._wals:
-            wal.begin_sync()
+        for shard in self._shards:
+            shard.begin_sync()
 
     @property
     def append_wait_ns(self) -> int:
@@ -423,8 +425,8 @@ class ShardedLog:
         For a caller that waits for nothing else. Callbacks run inside `flush`, which has the
         pass-end hooks run again.
         """
-        for wal in self._wals:
-            wal.state.commit_in_place()
+        for shard in self._shards:
+            shard.state.commit_in_place()
 
     def sync_in_place(self, waits_alone: Callable[[], bool]) -> None:
         """Let a small sync that a caller waits for block the thread, too, from here on.
@@ -432,26 +434,26 @@ class ShardedLog:
         waits_alone: returns whether no other call waits for the thread.
         """
         self._waits_alone = waits_alone
-        for wal in self._wals:
-            wal.state.sync_in_place(waits_alone)
+        for shard in self._shards:
+            shard.state.sync_in_place(waits_alone)
 
     def allow_in_place(self, allowed: bool) -> None:
         """Allow again, or forbid, what `commit_in_place` and `sync_in_place` have allowed."""
-        for wal in self._wals:
-            wal.state.set_exclusive(self._waits_alone if allowed else None)
+        for shard in self._shards:
+            shard.state.set_exclusive(self._waits_alone if allowed else None)
 
     def set_commit_window(self, ns: int) -> None:
         """Set the delay of a commit after the previous one, to gather more.
 
         It grows under pressure.
         """
-        for wal in self._wals:
-            wal.state.set_commit_window(ns)
+        for shard in self._shards:
+            shard.state.set_commit_window(ns)
 
     @property
     def queue_depth(self) -> int:
         """Number of submissions not yet committed."""
-        return sum(wal.queue_depth for wal in self._wals)
+        return sum(shard.queue_depth for shard in self._shards)
 
     @property
     def read_only(self) -> str:
@@ -470,22 +472,22 @@ class ShardedLog:
     def _on_space_change(self) -> None:
         self.write_latch.set_disk_full(self.space.full)
         if not self.space.full:
-            for wal in self._wals:
-                wal.on_space()
+            for shard in self._shards:
+                shard.on_space()
 
     def _on_room(self) -> None:
-        for wal in self._wals:
-            wal.preallocation.on_room()
+        for shard in self._shards:
+            shard.preallocation.on_room()
 
     def _on_latch(self) -> None:
-        for wal in self._wals:
-            wal.on_latch()
+        for shard in self._shards:
+            shard.on_latch()
 
     # --- files -------------------------------------------------------------------------------------------------------
     def request_rotation(self) -> None:
         """Have every shard open another file with its next batch."""
-        for wal in self._wals:
-            wal.request_rotation()
+        for shard in self._shards:
+            shard.request_rotation()
 
     def left_files(self) -> list[StoredFile]:
         """Return the non-empty WAL files no longer written to, oldest first, for a checkpoint."""
@@ -494,12 +496,12 @@ class ShardedLog:
     def files_to_ends(self) -> list[tuple[StoredFile, int]]:
         """Return all files with frames, oldest first, each with the end of its commits."""
         ends = [(file, file.size) for file in self.left_files()]
-        return ends + [end for wal in self._wals if (end := wal.current) is not None]
+        return ends + [end for shard in self._shards if (end := shard.current) is not None]
 
     @property
     def held_bytes(self) -> int:
         """Return the bytes of frames, dead or alive, that a checkpoint has not taken yet."""
-        return sum(file.size for file in self.left_files()) + sum(wal.end_bytes for wal in self._wals)
+        return sum(file.size for file in self.left_files()) + sum(shard.end_bytes for shard in self._shards)
 
     def ask_before_reuse(self, may_reuse: Callable[[StoredFile], bool]) -> None:
         """Have an archive say from here on which files may be reused; until then none may."""
@@ -509,11 +511,11 @@ class ShardedLog:
         """Recycle a left file after its rows were moved durably. Readers that hold it read on."""
         assert file.kind is FileKind.WAL, "only files of the log are recycled"
         self.tail.forget(file.file_id)
-        shard, _ = place(file)
+        number, _ = shard_and_number(file)
         # any directory, if its shard is no longer used
-        directory = self._directories[shard if shard < len(self._directories) else 0]
-        for wal in self._wals:
-            await wal.when_synced(file)
+        directory = self._directories[number if number < len(self._directories) else 0]
+        for shard in self._shards:
+            await shard.when_synced(file)
         if self._may_reuse(file):
             await directory.retire(file, keep=not self.disk_full)
         else:
@@ -527,15 +529,15 @@ class ShardedLog:
     # --- ending ------------------------------------------------------------------------------------------------------
     async def drain(self) -> None:
         """Return when all that was staged is on stable storage, or the log is read-only."""
-        for wal in self._wals:
-            await wal.drain()
+        for shard in self._shards:
+            await shard.drain()
 
     async def close(self) -> None:
         """Drain and end; nothing may be staged any more."""
         self.bound.let_go()
         self.space.close()
-        for wal in self._wals:
-            await wal.close()
+        for shard in self._shards:
+            await shard.close()
 
 
 def _always(_file: StoredFile) -> bool:

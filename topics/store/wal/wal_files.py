@@ -64,7 +64,7 @@ class WalFile:
         """Offset of the next batch."""
 
 
-def place(file: StoredFile) -> tuple[int, int]:
+def shard_and_number(file: StoredFile) -> tuple[int, int]:
     """Return (shard, number) of a log file."""
     directory, _, name = file.path.rpartition("/")
     number = wal_file_no(name)

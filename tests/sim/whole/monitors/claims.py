@@ -19,7 +19,7 @@ def unsynced_too_much(log: Any) -> str:
     is none.
     """
     bound = log._config.max_unsynced_bytes
-    unsynced = sum(wal._durable.unsynced_bytes for wal in log.shards)
+    unsynced = sum(shard._durable.unsynced_bytes for shard in log.shards)
     return f"{unsynced} bytes are not synced" if bound and unsynced > bound + len(log.shards) else ""
 
 
@@ -30,9 +30,9 @@ def claimed_too_much(root: SimDirectory, log: Any) -> str:
     The padding after the last batch is not compared: a large batch leaves the bytes of an earlier
     use of the file there, and the write of the next one puts zeros in their place.
     """
-    for wal in log.shards if not log.read_only else ():
-        current = wal._end.file
-        if current is None or wal._durable.unsynced or current.position == WAL_FIRST_BATCH_OFFSET:
+    for shard in log.shards if not log.read_only else ():
+        current = shard._end.file
+        if current is None or shard._durable.unsynced or current.position == WAL_FIRST_BATCH_OFFSET:
             continue
         path, end = current.stored.path, current.position
         file = find(root, path, durable=False)
