@@ -302,7 +302,7 @@ class Driver:
                 self._driving = None
                 self._driving_lock.release()
                 if self._asleep or self._inbox or self._due_ns < self.maintenance.sleeping_until_ns:
-                    self._hand_over()
+                    self._wake_next_driver()
         finally:
             signals.release()
 
@@ -474,7 +474,7 @@ class Driver:
             try:
                 if not call.answered:
                     call.left = True
-                    self._hand_over()
+                    self._wake_next_driver()
             finally:
                 signals.release()
 
@@ -641,7 +641,7 @@ class Driver:
         """Return what appends without a drive need of this driver."""
         loop, clock = self._loop, self._loop.clock
         queues = (self._inbox, self._asleep, self._line, loop.from_threads)
-        return Caller(self._driving_lock, self, clock.monotonic_ns, clock.now_ms, queues, self._hand_over)
+        return Caller(self._driving_lock, self, clock.monotonic_ns, clock.now_ms, queues, self._wake_next_driver)
 
     def append_held(self, append: Callable[[A, int], R | None], argument: A, thread: int) -> R | None:
         """Make an append of `quick` whose write runs code of Python, with signals held."""
@@ -662,9 +662,9 @@ class Driver:
 
     def _end_driving(self) -> None:
         self._release_driving()
-        self._hand_over()
+        self._wake_next_driver()
 
-    def _hand_over(self) -> None:
+    def _wake_next_driver(self) -> None:
         """Wake one waiting caller to drive, or the maintenance thread for other calls."""
         with contextlib.suppress(IndexError):  # other threads wake some, too
             while self._asleep:
