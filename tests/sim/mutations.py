@@ -260,8 +260,8 @@ MUTANTS = (
     _one(
         "batches claim to be synced when they are written",
         "store/wal/commitment.py",
-        "durable.written + 1, durable.synced, end.chain",
-        "durable.written + 1, durable.written, end.chain",
+        "batches.written + 1, batches.synced, end.chain",
+        "batches.written + 1, batches.written, end.chain",
     )._replace(places=2),
     _one(
         "a floor forgotten when a cap is raised",
@@ -768,7 +768,7 @@ MUTANTS = (
         "a sync of the file before taken for one of all that is written",
         "store/wal/background_sync.py",
         "fd, upto = sealed.fd, sealed.last_batch_no",
-        "fd, upto = sealed.fd, durable.written",
+        "fd, upto = sealed.fd, batches.written",
         "tests/store/wal/test_shard.py",
     ),
     # --- deletes -----------------------------------------------------------------------------------------------------
@@ -1977,8 +1977,8 @@ MUTANTS = (
     _one(
         "a flush in one step answered without its sync",
         "store/wal/in_place_commits.py",
-        "            self._start_waited_sync(in_place=True)\n        return not durable.unsynced\n",
-        "            return True\n        return not durable.unsynced\n",
+        "            self._start_waited_sync(in_place=True)\n        return not batches.unsynced\n",
+        "            return True\n        return not batches.unsynced\n",
         "library",
     ),
     _one(
@@ -1991,8 +1991,8 @@ MUTANTS = (
     _one(
         "a flush that forgets the file the log has left",
         "store/wal/background_sync.py",
-        "        if not durable.unsynced:\n            done(None)\n",
-        "        if not durable.unsynced or durable.sealed:\n            done(None)\n",
+        "        if not batches.unsynced:\n            done(None)\n",
+        "        if not batches.unsynced or batches.sealed:\n            done(None)\n",
         "library",
     ),
     _one(

@@ -380,7 +380,7 @@ def test_a_flush_leaves_a_sync_of_many_bytes_to_the_ring_so_that_no_append_waits
     ring.sync_now = lambda fd: made.append(fd) or sync_now(fd)  # type: ignore[method-assign,func-returns-value]
     log.append("a", [b"x" * 30_000] * 12)
     (shard,) = log._opened.log.shards
-    log._loop.run_until(lambda: not shard._durable.sealed)
+    log._loop.run_until(lambda: not shard._batches.sealed)
     assert shard.state.unsynced_bytes > 256 << 10
     log.flush()
     assert not made

@@ -39,10 +39,10 @@ def in_place(seed: int = 0, **options: object) -> LogWorld:
 
 def is_owed_a_pass(world: LogWorld) -> bool:
     """Return whether something is staged that only a pass without a cause would write."""
-    wal = world.log.shards[0]
-    commits = wal._commitment.batch is not None
-    held = commits or wal._window_timer is not None or wal._sync.running or wal.preallocation.preparing
-    return not wal.staging.is_empty and not held and world.loop.ns_until_work() != 0
+    shard = world.log.shards[0]
+    commits = shard._commitment.batch is not None
+    held = commits or shard._window_timer is not None or shard._sync.running or shard.preallocation.preparing
+    return not shard.staging.is_empty and not held and world.loop.ns_until_work() != 0
 
 
 def test_a_write_is_answered_within_the_pass_it_was_staged_for() -> None:

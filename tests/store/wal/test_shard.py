@@ -477,12 +477,12 @@ def test_bytes_that_are_not_synced_are_never_more_than_the_bound() -> None:
     """R-DUR-18."""
     for bound in (1, 3000, 40_000):
         world = LogWorld(config=lambda config, bound=bound: replace(config, max_unsynced_bytes=bound))
-        (wal,) = world.log.shards
+        (shard,) = world.log.shards
         for count in (1, 5, 3, 40, 1, 1, 30, 30, 2):
             write = world.write(count=count, bytes_each=400, fsync=False)
             world.settle(write)
             assert write.acked
-            assert wal.state.unsynced_bytes <= bound
+            assert shard.state.unsynced_bytes <= bound
         assert len(recover(world.crash()).seqs[1]) >= 113 - bound // 400
 
 
@@ -490,15 +490,15 @@ def test_a_sync_of_a_file_that_was_left_says_nothing_of_the_bytes_after_it() -> 
     """Also one that begins late, after another sync: the next file has batches by then."""
     world = LogWorld(config=lambda config: replace(config, sync_every_ms=1))
     world.ring.slow_ns["sync"] = 2_000_000
-    (wal,) = world.log.shards
+    (shard,) = world.log.shards
     seen: list[int] = []
     for _ in range(60):
         world.settle(world.write(count=20, bytes_each=1000, fsync=False))
-        left = len(wal._durable.sealed)
-        if left and wal._durable.written > wal._durable.sealed[-1].last_batch_no + 1:
-            world.loop.run_until(lambda: not wal._durable.sealed)
-            assert wal.state.unsynced, "there are batches in the next file"
-            seen.append(wal.state.unsynced_bytes)
+        left = len(shard._batches.sealed)
+        if left and shard._batches.written > shard._batches.sealed[-1].last_batch_no + 1:
+            world.loop.run_until(lambda: not shard._batches.sealed)
+            assert shard.state.unsynced, "there are batches in the next file"
+            seen.append(shard.state.unsynced_bytes)
     assert seen
     assert min(seen) > 20_000
 

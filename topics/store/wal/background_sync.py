@@ -14,13 +14,13 @@ from topics.errors import StorageError
 from topics.loop.loop import Loop
 from topics.loop.timers import Timer
 from topics.store.wal.counters import LogCounters
-from topics.store.wal.write_batch import Durability
+from topics.store.wal.write_batch import SyncedBatches
 from topics.store.wal.write_latch import WriteLatch
 
 COMMIT_SYNCS = -1
 """The value in place of a descriptor while the commit in flight syncs everything."""
 
-Durable = Callable[[StorageError | None], None]
+OnDurable = Callable[[StorageError | None], None]
 """Called once what it waits for is on stable storage, or with the error of the log."""
 
 
@@ -36,7 +36,7 @@ class BackgroundSync:
     def __init__(
         self,
         loop: Loop,
-        durable: Durability,
+        batches: SyncedBatches,
         latch: WriteLatch,
         counters: LogCounters,
         *,
@@ -46,7 +46,7 @@ class BackgroundSync:
         on_ended: Callable[[], None],
     ) -> None:
         self._loop = loop
-        self._durable = durable
+        self._batches = batches
         self._latch = latch
         self._counters = counters
         self._every_ns = every_ns
@@ -56,7 +56,7 @@ class BackgroundSync:
         self.running = False
         self.timer: Timer | None = None
         """The timer that will start a sync."""
-        self.owed: deque[tuple[int, Durable]] = deque()
+        self.owed: deque[tuple[int, OnDurable]] = deque()
         """(batch number, callback once that batch is on stable storage): see `when_durable`."""
         self.due = False
         """Whether a sync is to begin at the end of the pass, after its commits."""
@@ -76,19 +76,19 @@ class BackgroundSync:
 
         in_place: the thread waits for it.
         """
-        durable = self._durable
-        if self.running or not durable.unsynced or self._latch.read_only:
+        batches = self._batches
+        if self.running or not batches.unsynced or self._latch.read_only:
             return
-        if durable.sealed:
-            sealed = durable.sealed[0]
+        if batches.sealed:
+            sealed = batches.sealed[0]
             fd, upto = sealed.fd, sealed.last_batch_no
             size = sealed.bytes
         else:
-            fd, upto = self._current_fd(), durable.written
+            fd, upto = self._current_fd(), batches.written
             if fd == COMMIT_SYNCS:
                 return
-            durable.cover()
-            size = durable.bytes_written
+            batches.cover()
+            size = batches.bytes_written
         self.running = True
         began_ns = self._loop.clock.monotonic_ns()
         if in_place:
@@ -98,23 +98,23 @@ class BackgroundSync:
 
     def start_in_time(self, max_unsynced: int) -> None:
         """Begin a sync from half of the bound of unsynced bytes on, before commits wait for one."""
-        if 2 * self._durable.unsynced_bytes > max_unsynced:
+        if 2 * self._batches.unsynced_bytes > max_unsynced:
             self.start()
 
-    def when_durable(self, done: Durable, *, waited: bool = False) -> None:
+    def when_durable(self, done: OnDurable, *, waited: bool = False) -> None:
         """Call `done` once all batches committed so far are on stable storage, or cannot be.
 
         A background sync begins, or another one follows the running one. No commit waits for that,
         unless the shard makes it in place. waited: a caller waits. The sync begins at the end of
         this pass, so that those who ask in the same pass share it.
         """
-        durable = self._durable
-        if not durable.unsynced:
+        batches = self._batches
+        if not batches.unsynced:
             done(None)
         elif self._latch.read_only:
             done(self._latch.read_only_error())
         else:
-            self.owed.append((durable.written, done))
+            self.owed.append((batches.written, done))
             if waited:
                 self._start_at_pass_end()
             else:
@@ -125,7 +125,7 @@ class BackgroundSync:
 
         They may stage more; the pass-end hooks commit it, or the next pass does.
         """
-        owed, synced = self.owed, self._durable.synced
+        owed, synced = self.owed, self._batches.synced
         while owed and owed[0][0] <= synced:
             owed.popleft()[1](None)
 
@@ -154,13 +154,13 @@ class BackgroundSync:
         if res < 0:
             self._on_failed(f"a sync of the log failed (errno {-res})")
             return
-        self._durable.on_synced(upto, size)
+        self._batches.on_synced(upto, size)
         self._counters.count_sync(self._loop.clock.monotonic_ns() - submitted_ns)
         if self.owed:
             self.report()
-        if self._durable.sealed:
+        if self._batches.sealed:
             self.start()
         elif self.owed:
             self._start_at_pass_end()
-        elif self._durable.unsynced:
+        elif self._batches.unsynced:
             self.plan()

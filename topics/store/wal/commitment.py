@@ -37,9 +37,9 @@ from topics.store.wal.write_batch import (
     Batch,
     Commit,
     Done,
-    Durability,
     Prepared,
     Primitive,
+    SyncedBatches,
     Verdict,
     judge,
     rest_begins,
@@ -81,12 +81,12 @@ class Commitment:
 
     __slots__ = (
         "_attempts",
+        "_batches",
         "_blocks",
         "_bound",
         "_checksum",
         "_clock",
         "_counters",
-        "_durable",
         "_end",
         "_expected",
         "_latch",
@@ -106,7 +106,7 @@ class Commitment:
         self,
         clock: Clock,
         end: LogEnd,
-        durable: Durability,
+        batches: SyncedBatches,
         *,
         tail: HotTail,
         latch: WriteLatch,
@@ -116,7 +116,7 @@ class Commitment:
     ) -> None:
         self._clock = clock
         self._end = end
-        self._durable = durable
+        self._batches = batches
         self._tail = tail
         self._latch = latch
         self._counters = counters
@@ -166,8 +166,8 @@ class Commitment:
         end, used = self._end, batch.used
         file, header = end.file, end.header
         assert file is not None, "there is room in a file"
-        durable, size, now_ms = self._durable, used - BATCH_HEADER_BYTES, self._clock.now_ms()
-        sealed = batch.pointer, file.epoch, durable.written + 1, durable.synced, end.chain, size, batch.frames, now_ms
+        batches, size, now_ms = self._batches, used - BATCH_HEADER_BYTES, self._clock.now_ms()
+        sealed = batch.pointer, file.epoch, batches.written + 1, batches.synced, end.chain, size, batch.frames, now_ms
         if batch.prepared is None:
             self._checksum = lib.tp_seal_batch(*sealed)
             fresh = used
@@ -226,8 +226,8 @@ class Commitment:
         assert file is not None, "there is room in a file"
         if end.header or size > tail.large_bytes:
             return None
-        stored, position, durable = file.stored, file.position, self._durable
-        written, synced, chain = durable.written + 1, durable.synced, end.chain
+        stored, position, batches = file.stored, file.position, self._batches
+        written, synced, chain = batches.written + 1, batches.synced, end.chain
         chunk = tail.chunk_at(stored.file_id, position, size)
         at = position - chunk.start
         buffer, spans, count, _size = rows
@@ -283,7 +283,7 @@ class Commitment:
             base, took_ns = file.position + BATCH_HEADER_BYTES, ended_ns - began_ns
             if syncs:
                 return make_tuple(Commit, (None, stored.file_id, base, took_ns, took_ns, None))
-            return make_tuple(Commit, (None, stored.file_id, base, took_ns, 0, self._durable.topics))
+            return make_tuple(Commit, (None, stored.file_id, base, took_ns, 0, self._batches.topics))
         self.submitted_ns = began_ns
         return self._finish_sealed(batch, primitive, blocks, begin + start, res)
 
@@ -315,7 +315,7 @@ class Commitment:
 
         most, room: bytes of a batch, and of all from there on.
         """
-        end, durable = self._end, self._durable
+        end, batches = self._end, self._batches
         file = end.file
         if file is None or end.header or most <= 0:
             return None
@@ -330,8 +330,8 @@ class Commitment:
                 min(most, self._tail.large_bytes),
                 room,
                 file.epoch,
-                durable.written + 1,
-                durable.synced,
+                batches.written + 1,
+                batches.synced,
                 end.chain,
             ),
         )
@@ -362,7 +362,7 @@ class Commitment:
             return None
         if type(buffer) is not bytes:
             return None  # its owner may change it before it is written
-        stored, position, durable, clock = file.stored, file.position, self._durable, self._clock
+        stored, position, batches, clock = file.stored, file.position, self._batches, self._clock
         head, trailer = bytearray(BATCH_HEADER_BYTES + FRAME_HEADER_BYTES), bytearray(FRAME_TRAILER_BYTES)
         used: int = lib.tp_frame_apart(
             ffi.from_buffer(head),
@@ -375,8 +375,8 @@ class Commitment:
             ts_ms,
             FLAG_FSYNC if fsync else 0,
             file.epoch,
-            durable.written + 1,
-            durable.synced,
+            batches.written + 1,
+            batches.synced,
             end.chain,
             clock.now_ms(),
             placed,
@@ -412,7 +412,7 @@ class Commitment:
         self.batch = None
         end_of_batch, ended_ns = file.position + batch.used, self._clock.monotonic_ns()
         syncs, began_ns, base = primitive.syncs, self.submitted_ns, file.position + BATCH_HEADER_BYTES
-        sync_ns, unsynced = (ended_ns - began_ns, None) if syncs else (0, self._durable.topics)
+        sync_ns, unsynced = (ended_ns - began_ns, None) if syncs else (0, self._batches.topics)
         commit = make_tuple(Commit, (None, file.stored.file_id, base, ended_ns - began_ns, sync_ns, unsynced))
         self._written = file, batch.used, batch.frames, batch.uncounted, self._checksum, began_ns, ended_ns, syncs
         self.move_on()
@@ -433,22 +433,22 @@ class Commitment:
         self._written = None
         file, used, frames, uncounted, checksum, began_ns, ended_ns, synced = written
         took_ns = ended_ns - began_ns
-        end, durable, counters = self._end, self._durable, self._counters
+        end, batches, counters = self._end, self._batches, self._counters
         self.ended_ns = ended_ns
         if quick is None:
-            batches, size = 1, used
+            count, size = 1, used
             counters.commit.add(took_ns)
             if synced:
                 end.waited_syncs += 1
                 counters.count_sync(took_ns)
         else:
-            batches, size = quick.batches, quick.used
+            count, size = quick.batches, quick.used
             counters.commit.add_all(quick.writes)
             if synced:
-                end.waited_syncs += batches
+                end.waited_syncs += count
                 for sync_ns in quick.sync_ns:
                     counters.count_sync(sync_ns)
-        durable.on_written(synced=synced, size=size, batches=batches)
+        batches.on_written(synced=synced, size=size, batches=count)
         file.position = (file.position + used + BATCH_ALIGN - 1) & -BATCH_ALIGN
         end.chain = checksum
         end.header = b""
@@ -468,7 +468,7 @@ class Commitment:
         assert file is not None, "a file is left only when nothing is in flight"
         assert file.position == chunk.start + quick.begin, "other batches came after these"
         base, chunk.used = file.position + BATCH_HEADER_BYTES, quick.end
-        unsynced = None if synced else self._durable.topics
+        unsynced = None if synced else self._batches.topics
         span, ended_ns = quick.end - quick.begin, quick.ended_ns
         self._written = file, span, quick.rows, 0, quick.checksum, ended_ns, ended_ns, synced
         self.move_on(quick)

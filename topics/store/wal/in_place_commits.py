@@ -23,7 +23,7 @@ from topics.store.wal.log_end import LogEnd
 from topics.store.wal.next_batch import NextPlace, Unpublished, WritePlace
 from topics.store.wal.shard_state import ShardState, SharedParts
 from topics.store.wal.staging import BATCH_ROLL_BYTES, Staging
-from topics.store.wal.write_batch import CarriedFrames, Commit, Durability, LoneWritten, Primitive, Verdict
+from topics.store.wal.write_batch import CarriedFrames, Commit, LoneWritten, Primitive, SyncedBatches, Verdict
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class InPlaceCommits:
         state: ShardState,
         *,
         staging: Staging,
-        durable: Durability,
+        batches: SyncedBatches,
         end: LogEnd,
         sync: BackgroundSync,
         commitment: Commitment,
@@ -58,7 +58,7 @@ class InPlaceCommits:
         self._limit = state.limit
         self._max_unsynced = state.max_unsynced
         self._staging = staging
-        self._durable = durable
+        self._batches = batches
         self._end = end
         self._sync = sync
         self._commitment = commitment
@@ -192,7 +192,7 @@ class InPlaceCommits:
             return None  # each waits for it
         room = min(self._state.room, self._bound.room)
         if self._max_unsynced:
-            room = min(room, self._max_unsynced - self._durable.unsynced_bytes)
+            room = min(room, self._max_unsynced - self._batches.unsynced_bytes)
         most = min(room, _NEXT_BYTES_MAX)
         choice = choose(self._state, most, fsync=fsync, lone=True)
         found = self._commitment.next_place(most, room)
@@ -233,7 +233,7 @@ class InPlaceCommits:
             return None
         (place, syncs), (chunk, primitive), stored = found, self._next, self._end.file.stored
         if self._max_unsynced:
-            place = place._replace(room=min(place.room, self._max_unsynced // 2 - self._durable.unsynced_bytes))
+            place = place._replace(room=min(place.room, self._max_unsynced // 2 - self._batches.unsynced_bytes))
             if place.room <= 0:
                 return None
         fd = stored.direct_fd if primitive.is_direct else stored.fd
@@ -310,12 +310,12 @@ class InPlaceCommits:
         self._start_waited_sync(in_place=self._may_sync())
 
     def _may_sync(self) -> bool:
-        durable = self._durable
+        batches = self._batches
         return (
             self._state.waits_alone()
             and not self._commitment.is_busy
-            and not durable.sealed
-            and durable.unsynced_bytes <= DSYNC_BYTES_MAX
+            and not batches.sealed
+            and batches.unsynced_bytes <= DSYNC_BYTES_MAX
             and self._limit.allows()
         )
 
@@ -332,9 +332,9 @@ class InPlaceCommits:
 
         Return False if it takes more, or if the sync failed, which the usual way then reports.
         """
-        durable = self._durable
+        batches = self._batches
         if self._commitment.is_busy or not self._staging.is_empty:
             return False
-        if durable.unsynced and not self._sync.running and self._may_sync():
+        if batches.unsynced and not self._sync.running and self._may_sync():
             self._start_waited_sync(in_place=True)
-        return not durable.unsynced
+        return not batches.unsynced

@@ -5,16 +5,16 @@ from __future__ import annotations
 from topics.clock import Clock
 from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET
 from topics.store.wal.wal_files import WalDirectory, WalFile
-from topics.store.wal.write_batch import Durability
+from topics.store.wal.write_batch import SyncedBatches
 
 
 class LogEnd:
     """The end of one shard's log. `Commitment` places batches here and moves the end past them."""
 
-    def __init__(self, clock: Clock, directory: WalDirectory, durable: Durability) -> None:
+    def __init__(self, clock: Clock, directory: WalDirectory, batches: SyncedBatches) -> None:
         self._clock = clock
         self._directory = directory
-        self._durable = durable
+        self._batches = batches
         self.file: WalFile | None = None
         self.header = b""
         """The file header, until it is written with the first batch."""
@@ -46,7 +46,7 @@ class LogEnd:
         assert self.file is None, "the file before was not left"
         self.waited_syncs = 0
         self.file = file
-        header = self._directory.begin(file, self._durable.written + 1, self._clock.now_ms())
+        header = self._directory.begin(file, self._batches.written + 1, self._clock.now_ms())
         self.header = header.pack()
         self.chain = header.checksum
 
@@ -55,6 +55,6 @@ class LogEnd:
         stored = file.stored
         stored.active = False
         stored.size = file.position
-        self._durable.on_file_left(stored.file_id, stored.fd)
+        self._batches.on_file_left(stored.file_id, stored.fd)
         self.file = None
         self.leaves_file = False

@@ -26,7 +26,7 @@ from topics.loop.tasks import Event
 from topics.loop.timers import Timer
 from topics.store.format.file_table import StoredFile
 from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET
-from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync, Durable
+from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync, OnDurable
 from topics.store.wal.commit_choice import Choice, Held, Until, choose
 from topics.store.wal.commitment import AT_ONCE, Commitment, failed
 from topics.store.wal.in_place_commits import InPlaceCommits
@@ -36,7 +36,7 @@ from topics.store.wal.preallocation import Preallocation
 from topics.store.wal.shard_state import ShardSettings, ShardState, SharedParts
 from topics.store.wal.staging import Staging
 from topics.store.wal.wal_files import WalDirectory, WalFile
-from topics.store.wal.write_batch import Batch, Commit, Done, Durability, Primitive, Verdict
+from topics.store.wal.write_batch import Batch, Commit, Done, Primitive, SyncedBatches, Verdict
 
 _WAITED_SYNCS_FEW = 64
 """Number of syncs that callers waited for, below which a file has mostly unsynced writes.
@@ -84,11 +84,11 @@ class Shard:
             on_ended=self._moved.set,
         )
         self.staging = Staging(latch, parts.tail.kept_bytes)
-        self._durable = durable = Durability(last_batch_no)
-        self._end = end = LogEnd(loop.clock, directory, durable)
+        self._batches = batches = SyncedBatches(last_batch_no)
+        self._end = end = LogEnd(loop.clock, directory, batches)
         self._sync = sync = BackgroundSync(
             loop,
-            durable,
+            batches,
             latch,
             counters,
             every_ns=settings.sync_every_ns,
@@ -99,7 +99,7 @@ class Shard:
         self._commitment = commitment = Commitment(
             loop.clock,
             end,
-            durable,
+            batches,
             tail=parts.tail,
             latch=latch,
             counters=counters,
@@ -110,7 +110,7 @@ class Shard:
         self.state = ShardState(
             loop.clock,
             settings if directory.direct_works else settings._replace(commit=Primitive.LINK.value),
-            durable=durable,
+            batches=batches,
             end=end,
             sync=sync,
             bound=parts.bound,
@@ -121,7 +121,7 @@ class Shard:
             parts,
             self.state,
             staging=self.staging,
-            durable=durable,
+            batches=batches,
             end=end,
             sync=sync,
             commitment=commitment,
@@ -131,14 +131,14 @@ class Shard:
         """Prepare the first file, if there is space for one. Raises OSError."""
         await self.preallocation.open()
 
-    def when_durable(self, done: Durable, *, waited: bool = False) -> None:
+    def when_durable(self, done: OnDurable, *, waited: bool = False) -> None:
         """Call `done` once all that is committed so far is on stable storage, or cannot be.
 
         waited: a caller waits for it, within a pass.
         """
         self._sync.when_durable(done, waited=waited)
 
-    def when_flushed(self, done: Durable) -> None:
+    def when_flushed(self, done: OnDurable) -> None:
         """Call `done` once all that is staged so far is on stable storage, or cannot be.
 
         A batch that failed was reported to its writers. What is before it is waited for.
@@ -153,12 +153,12 @@ class Shard:
             self.staging.when_committed(False, lambda _commit: done())
 
     def note_shared(self, topic_id: int, first_seq: int, source_id: int, seqs: NDArray[np.uint64]) -> None:
-        """See `Durability`."""
-        self._durable.note_shared(topic_id, first_seq, source_id, seqs)
+        """See `SyncedBatches`."""
+        self._batches.note_shared(topic_id, first_seq, source_id, seqs)
 
     def unsynced_from(self, topic_id: int) -> int | None:
         """Return the first committed seq of a topic that no sync has covered; None: all are."""
-        return self._durable.unsynced_from(topic_id)
+        return self._batches.unsynced_from(topic_id)
 
     @property
     def backlog_bytes(self) -> int:
@@ -173,7 +173,7 @@ class Shard:
         past for all but the one that drives.
         """
         before = self.backlog_bytes + promised
-        unsynced = self._durable.unsynced_bytes + before
+        unsynced = self._batches.unsynced_bytes + before
         most = self.state.max_unsynced
         if most and unsynced and unsynced + size > most:
             return "unsynced"
@@ -193,7 +193,7 @@ class Shard:
     @property
     def last_batch_no(self) -> int:
         """Number of the last batch that was written."""
-        return self._durable.written
+        return self._batches.written
 
     @property
     def file_no(self) -> int:
@@ -290,7 +290,7 @@ class Shard:
 
     def _settle_empty(self, batch: Batch) -> None:
         """Answer callbacks with nothing staged: they wait for what was committed before."""
-        if batch.wants_sync and self._durable.unsynced:
+        if batch.wants_sync and self._batches.unsynced:
             self._sync.start()
             return
         self._answer(self.staging.take().waiters, AT_ONCE)
@@ -485,7 +485,7 @@ class Shard:
 
     async def when_synced(self, stored: StoredFile) -> None:
         """Wait until every file that the log has left is synced, or the log is read-only."""
-        while not self._latch.read_only and any(file.fd == stored.fd for file in self._durable.sealed):
+        while not self._latch.read_only and any(file.fd == stored.fd for file in self._batches.sealed):
             self._sync.start()
             self._moved.clear()
             await self._moved.wait()
@@ -495,7 +495,7 @@ class Shard:
         """Return when all that was staged is on stable storage, or the log is read-only."""
         while not self._latch.read_only:
             staged = not self.staging.is_empty or self._commitment.is_busy
-            if not staged and not self._durable.unsynced:
+            if not staged and not self._batches.unsynced:
                 return
             if not staged:
                 self._sync.start()

@@ -16,7 +16,7 @@ from topics.store.wal.commitment import Commitment
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.log_bound import LogBound
 from topics.store.wal.log_end import LogEnd
-from topics.store.wal.write_batch import Durability
+from topics.store.wal.write_batch import SyncedBatches
 from topics.store.wal.write_latch import WriteLatch
 
 _PAUSE_NS = 1_000_000_000
@@ -115,14 +115,14 @@ class ShardState:
         clock: Clock,
         settings: ShardSettings,
         *,
-        durable: Durability,
+        batches: SyncedBatches,
         end: LogEnd,
         sync: BackgroundSync,
         bound: LogBound,
         commitment: Commitment,
     ) -> None:
         self._clock = clock
-        self._durable = durable
+        self._batches = batches
         self._end = end
         self._sync = sync
         self._bound = bound
@@ -162,17 +162,17 @@ class ShardState:
     @property
     def unsynced(self) -> bool:
         """See `ShardView`."""
-        return self._durable.written > self._durable.synced
+        return self._batches.written > self._batches.synced
 
     @property
     def unsynced_bytes(self) -> int:
         """See `ShardView`."""
-        return self._durable.unsynced_bytes
+        return self._batches.unsynced_bytes
 
     @property
     def syncing(self) -> bool:
         """See `ShardView`."""
-        return self._sync.running or bool(self._durable.sealed)
+        return self._sync.running or bool(self._batches.sealed)
 
     @property
     def sync_planned(self) -> bool:

@@ -27,7 +27,7 @@ from topics.store.format.rows import Framed, Rows
 from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
-from topics.store.wal.background_sync import Durable
+from topics.store.wal.background_sync import OnDurable
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.in_place_commits import InPlaceCommits
 from topics.store.wal.log_bound import LogBound
@@ -293,14 +293,14 @@ class ShardedLog:
         """Return a number that changes whenever the topic's shard fills another batch."""
         return self._shards[self.shard_of(topic_id)].staging.batch_number
 
-    def when_durable(self, topic_id: int, done: Durable) -> None:
+    def when_durable(self, topic_id: int, done: OnDurable) -> None:
         """Call `done` once all that the topic's shard has committed is on stable storage.
 
         No commit waits for that. It gets the error if the log is latched first.
         """
         self._shards[self.shard_of(topic_id)].when_durable(done)
 
-    def when_flushed(self, topic_id: int | None, done: Durable) -> None:
+    def when_flushed(self, topic_id: int | None, done: OnDurable) -> None:
         """Call `done` once all staged so far in the topic's shard is on stable storage.
 
         topic_id: None for all shards. Callers share syncs; commits wait only for one that is made
@@ -548,7 +548,7 @@ def _never(_file: StoredFile) -> bool:
     return False
 
 
-def _when_all(waits: Sequence[Callable[[Durable], None]], done: Durable) -> None:
+def _when_all(waits: Sequence[Callable[[OnDurable], None]], done: OnDurable) -> None:
     """Call `done` once all of these have called theirs, with an error that one of them got."""
     left, failure = len(waits), None
 

@@ -30,7 +30,7 @@ _PREPARED_BYTES = 8 << 20
 
 TOPICS_NOTED = 1 << 14
 """Topics that one mapping of unsynced seqs takes, so that no mapping ever grows for long: see
-`Durability.topics`. Those of one more batch may be in it, too.
+`SyncedBatches.topics`. Those of one more batch may be in it, too.
 """
 
 _FULL = (-errno.ENOSPC, -errno.EDQUOT)
@@ -50,8 +50,8 @@ class Commit(NamedTuple):
     sync_ns: int = 0
     """Time from submission to the sync's completion; 0 for a batch that was not synced."""
     unsynced: dict[int, int] | None = None
-    """Where the topics of the batch are noted: see `Durability.unsynced_from`. None: nothing of it
-    waits for a sync.
+    """Where the topics of the batch are noted: see `SyncedBatches.unsynced_from`. None: nothing of
+    it waits for a sync.
     """
 
 
@@ -243,10 +243,10 @@ class SealedFile(NamedTuple):
     fd: int
     last_batch_no: int
     bytes: int
-    """`Durability.bytes_written` when it was left."""
+    """`SyncedBatches.bytes_written` when it was left."""
 
 
-class Durability:
+class SyncedBatches:
     """The written and the durable batches: a prefix each, over all files of the shard."""
 
     def __init__(self, last_batch_no: int) -> None:

@@ -19,7 +19,7 @@ def unsynced_too_much(log: Any) -> str:
     is none.
     """
     bound = log._config.max_unsynced_bytes
-    unsynced = sum(shard._durable.unsynced_bytes for shard in log.shards)
+    unsynced = sum(shard._batches.unsynced_bytes for shard in log.shards)
     return f"{unsynced} bytes are not synced" if bound and unsynced > bound + len(log.shards) else ""
 
 
@@ -32,7 +32,7 @@ def claimed_too_much(root: SimDirectory, log: Any) -> str:
     """
     for shard in log.shards if not log.read_only else ():
         current = shard._end.file
-        if current is None or shard._durable.unsynced or current.position == WAL_FIRST_BATCH_OFFSET:
+        if current is None or shard._batches.unsynced or current.position == WAL_FIRST_BATCH_OFFSET:
             continue
         path, end = current.stored.path, current.position
         file = find(root, path, durable=False)
