@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from topics.common import memory
 from topics.common.memory import GrowthWatch, MemoryReturns, let_go, note_held
 from topics.engine.read import shared_reads
 from topics.errors import RequestError
+from topics.store.read.render_json import JsonRenderer
 
 
 def _full(pass_read_bytes: int) -> Harness:
@@ -57,6 +60,72 @@ def test_a_very_large_read_uses_up_some_passes_and_no_more() -> None:
         h.engine.flush()
         passes += 1
     assert passes == 17
+
+
+def _long(monkeypatch: pytest.MonkeyPatch) -> tuple[Harness, list[int]]:
+    """24 records of 300 KB, and the bytes of frames that each call renders."""
+    h = Harness(pass_read_bytes=1 << 20, max_batch_bytes=16 << 20)
+    h.append(*("x" * 300_000 for _ in range(24)), tag="some")
+    rendered: list[int] = []
+    add = JsonRenderer.add
+
+    def counted(renderer: JsonRenderer, data: memoryview, base: int, *columns: Any) -> int:
+        rendered.append(int(columns[1].sum()))
+        return add(renderer, data, base, *columns)
+
+    monkeypatch.setattr(JsonRenderer, "add", counted)
+    return h, rendered
+
+
+def test_a_long_read_is_rendered_in_several_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of 8 MB took 18 to 27 ms in one pass."""
+    h, rendered = _long(monkeypatch)
+    answer = h.start_diff(max_batch_bytes=16 << 20)
+    passes = [sum(rendered)]
+    while not answer.given:
+        h.engine.flush()
+        passes.append(sum(rendered) - sum(passes))
+    assert max(passes) <= 2 << 20
+    assert sum(passes) > 24 * 300_000
+    result = answer.get()
+    assert (result.count, result.next_from_seq, result.scanned) == (24, 24, 24)
+    assert [record["$seq"] for record in json.loads(b"[%b]" % result.records)] == list(range(1, 25))
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [({"limit": 10}, 10), ({"limit": 24}, 24), ({"max_batch_bytes": 2_800_000}, 9), ({"max_batch_bytes": 1}, 1)],
+)
+def test_a_long_read_keeps_its_bounds(query: dict[str, int], count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    h, rendered = _long(monkeypatch)
+    answer = h.start_diff(1, **{"max_batch_bytes": 16 << 20, **query})
+    for _ in range(20):
+        h.engine.flush()
+    result = answer.get()
+    assert (result.count, result.next_from_seq) == (min(count, 23), 1 + min(count, 23))
+    assert sum(rendered) <= 300_100 * count
+
+
+@pytest.mark.parametrize("loss", [False, True])
+def test_what_goes_during_a_long_read_is_left_out_or_ends_it(loss: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    h, _rendered = _long(monkeypatch)
+    answer = h.start_diff(max_batch_bytes=16 << 20)
+    assert not answer.given
+    if loss:
+        h.put(cap_records=2)
+    else:
+        h.start_delete(before_seq=21)
+        h.engine.flush()
+        h.store.log.commit(None)
+    for _ in range(20):
+        h.engine.flush()
+    result = answer.get()
+    seqs = [record["$seq"] for record in json.loads(b"[%b]" % result.records)]
+    begun = [seq for seq in seqs if seq <= 20]
+    assert begun == list(range(1, len(begun) + 1))
+    assert 3 <= len(begun) <= 12
+    assert seqs[len(begun) :] == ([] if loss else [21, 22, 23, 24])
+    assert result.next_from_seq == seqs[-1]
 
 
 def test_no_read_begins_while_what_was_dropped_is_not_returned(monkeypatch: pytest.MonkeyPatch) -> None:

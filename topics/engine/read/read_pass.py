@@ -42,6 +42,8 @@ _LOOK_COST = 4
 _ROUND_SLOTS = 1024
 _ROUND_BYTES = 65_536
 """Least bytes read in a round with a filter, even with a smaller budget of the reader."""
+_LONG_BYTES = 1 << 20
+"""Most bytes of frames in a round without a filter, one record at least: some 2 ms."""
 
 
 class ReadCore(ExpiryCore, Protocol):
@@ -179,7 +181,7 @@ class ReadPass:
     def _round(self) -> None:
         """Make the next round: rows to deliver, up to the limit.
 
-        Without a node filter it is the only one.
+        Without a node filter it is the only one, unless the records are long.
         """
         query, topic = self._query, self._topic
         if topic.floors.lost > self._cursor:
@@ -187,7 +189,8 @@ class ReadPass:
             self._finish()
             return
         filtered = bool(query.nodes) and (query.only_nodes or topic.config.dedupe_node)
-        rows = self._next_rows(_ROUND_SLOTS if filtered else query.limit)
+        count, size = self._delivered
+        rows = self._next_rows(_ROUND_SLOTS if filtered else query.limit - count)
         if filtered and query.only_nodes:
             self._room -= len(rows.seqs)
             self._core.turns.spend(_LOOK_COST * len(rows.seqs))
@@ -200,33 +203,52 @@ class ReadPass:
         if filtered and is_first and not (rows.flags & FLAG_NODE).any() and len(rows.seqs) < _ROUND_SLOTS:
             filtered = False
             rows = self._cut(rows, query.limit)
-        budget = query.max_batch_bytes
         if filtered:
-            rows = self._cut(rows, fitting(rows.lengths, 2 * max(budget, _ROUND_BYTES)))
+            rows = self._cut(rows, fitting(rows.lengths, 2 * max(query.max_batch_bytes, _ROUND_BYTES)))
             cost = _RECORD_COST * len(rows.seqs)
             self._room -= cost
             self._core.turns.spend(cost)  # as if it rendered so many bytes
         elif len(rows.seqs) > 1:
-            rows = self._cut(rows, fitting(rows.sizes, budget))
-        if self._renderer is None:
-            self._renderer = JsonRenderer(
-                topic.id,
-                limit=query.limit,
-                budget=budget,
-                nodes=query.nodes if filtered else NO_NODES,
-                only_nodes=query.only_nodes,
-                include_tags=query.include_tags,
-                include_meta=query.include_meta,
-                include_data=query.include_data,
-                bytes_apart=query.bytes_apart,
-            )
-        read = self._frames(self._core.reader, topic, rows)
+            rows = self._cut(rows, fitting(rows.sizes, max(query.max_batch_bytes - size, 0)))
+        whole = rows
+        if not query.nodes and query.match is None and (is_first or isinstance(self._renderer, JsonRenderer)):
+            rows = self._cut(rows, fitting(rows.lengths, _LONG_BYTES))
+        if is_first:
+            self._renderer = self._json(query.nodes if filtered else NO_NODES, whole)
+        self._fetch(rows, filtered or len(rows.seqs) < len(whole.seqs))
+
+    @property
+    def _delivered(self) -> tuple[int, int]:
+        """Records of earlier rounds, and their bytes as the budget counts them."""
+        renderer = self._renderer
+        return (renderer.count, renderer.size) if isinstance(renderer, JsonRenderer) else (0, 0)
+
+    def _json(self, nodes: bytes, rows: SelectedRows) -> JsonRenderer:
+        """Return the renderer of a read that begins with these rows."""
+        query = self._query
+        renderer = JsonRenderer(
+            self._topic.id,
+            limit=query.limit,
+            budget=query.max_batch_bytes,
+            nodes=nodes,
+            only_nodes=query.only_nodes,
+            include_tags=query.include_tags,
+            include_meta=query.include_meta,
+            include_data=query.include_data,
+            bytes_apart=query.bytes_apart,
+        )
+        renderer.expect(int(rows.lengths.sum(dtype=np.uint64)))
+        return renderer
+
+    def _fetch(self, rows: SelectedRows, goes_on: bool) -> None:
+        """Fetch the rows of a round. goes_on: another one may come after it."""
+        read = self._frames(self._core.reader, self._topic, rows)
         self._core.turns.spend(read.size)
         if self._core.config.cold_dir:
             files, prefetched = self._core.files, self._core.reader.is_prefetched
             cold = [piece for piece in read.pieces if files[piece.file_id].cold]
             self._cold.update(piece.file_id for piece in cold if not prefetched(piece))
-        read.begin(lambda fetched: self._on_fetched(fetched, filtered))
+        read.begin(lambda fetched: self._on_fetched(fetched, goes_on))
 
     def _next_rows(self, most: int) -> SelectedRows:
         """Return the next rows whose tags match; note how far the search came."""
@@ -250,10 +272,10 @@ class ReadPass:
         self._through = int(rows.seqs[most - 1])
         return rows.rows(slice(most))
 
-    def _end_round(self, filtered: bool) -> None:
+    def _end_round(self, goes_on: bool) -> None:
         """Make another round if there may be more to deliver, and the filter may cost more."""
         is_full = self._renderer is not None and self._renderer.full
-        if filtered and not is_full and self._room > 0 and self._cursor < self._entry.stop:
+        if goes_on and not is_full and self._room > 0 and self._cursor < self._entry.stop:
             self._core.turns.take(self._on_turn)
         else:
             self._finish()
@@ -266,7 +288,7 @@ class ReadPass:
         else:
             self._read_on()
 
-    def _on_fetched(self, read: FrameRead | StorageError, filtered: bool) -> None:
+    def _on_fetched(self, read: FrameRead | StorageError, goes_on: bool) -> None:
         topic, renderer = self._topic, self._renderer
         if self._done is None or renderer is None:
             return
@@ -294,7 +316,7 @@ class ReadPass:
         except CorruptError as error:
             self._answer(with_topic(topic, error, read))
             return
-        self._end_round(filtered)
+        self._end_round(goes_on)
 
     def _begin_again(self) -> None:
         """Repeat the read as of now: losses are reported, and deleted records are left out."""

@@ -70,6 +70,7 @@ class JsonRenderer:
         self.payloads: list[Payload] = []
         self._taken = 0
         """Number of records that `take` has returned."""
+        self._expected = 0
         self._out: bytearray | mmap.mmap = bytearray()
 
     @property
@@ -152,8 +153,14 @@ class JsonRenderer:
             if state.reason != ScanStop.ROOM:
                 return done
 
+    def expect(self, frames: int) -> None:
+        """Note how many bytes of frames will be added: memory for all of them is got at once."""
+        self._expected = 0 if self._apart else frames
+
     def _grow(self, room: int) -> None:
         """Get memory for `room` bytes, with what was written."""
+        if self._expected > room:
+            room = self._expected + self._expected // 3
         before, written = self._out, int(self._state.written)
         # A page of large memory is made by its first use, and not filled with zeros before.
         self._out = page_aligned(room) if room >= LARGE_BYTES else bytearray(room)
