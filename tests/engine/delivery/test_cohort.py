@@ -10,6 +10,7 @@ from tests.engine.delivery.test_delivery import Reader
 from tests.engine.harness import Answer, Harness, records
 from topics.engine.delivery.reader_pass import BYTES_A_PASS
 from topics.engine.read.shared_reads import SharedReads
+from topics.engine.values.topic_config import make_config
 
 A_PASS = 10
 """Reads of a pass at most, when nothing else is charged for them."""
@@ -99,6 +100,25 @@ def test_what_is_written_while_a_cohort_waits_comes_with_its_turn(h: Harness) ->
         _pass(h)
     assert readers[0].take() == [("t", 0, 1, 1, [1]), ("t", "caught up", 1), ("t", 1, 2, 2, [2]), ("t", "caught up", 2)]
     assert readers[-1].take() == [("t", 0, 2, 2, [1, 2]), ("t", "caught up", 2)]
+    assert len(h.engine._core.turns) == 0
+
+
+def test_equal_readers_of_a_topic_that_is_deleted_hear_of_it_some_a_pass(h: Harness) -> None:
+    """All did in the pass of the delete. A topic that gets the name meanwhile is not followed."""
+    readers = _readers(h, names=0)
+    h.engine.delete_topic("t", if_empty=False, done=Answer())
+    h.engine.flush()
+    h.store.log.commit(None)
+    told = [sum(bool(reader.told) for reader in readers)]
+    h.engine.put_topic("t", make_config(), Answer())
+    h.engine.flush()
+    h.store.log.commit(None)
+    while told[-1] < MANY:
+        _pass(h)
+        told.append(sum(bool(reader.told) for reader in readers))
+        assert told[-1] - told[-2] <= 4 * A_PASS, "what is left of one budget, and the next"
+    assert told[0] <= 4 * A_PASS
+    assert all(reader.take() == [("t", "deleted")] for reader in readers)
     assert len(h.engine._core.turns) == 0
 
 

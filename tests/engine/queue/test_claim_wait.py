@@ -130,6 +130,23 @@ def test_claims_of_a_queue_that_goes_are_answered_some_a_pass() -> None:
             answer.get()
 
 
+def test_streams_of_a_queue_that_goes_end_some_a_pass() -> None:
+    h = queue(4)
+    sinks = [Sink() for _ in range(60)]
+    for number, sink in enumerate(sinks):
+        h.engine.open_push(ClaimRequest("q", f"w{number}", 1, None), sink).open()
+    h.engine.delete_topic("q", if_empty=False, done=Answer())
+    h.engine.flush()
+    h.store.log.commit(None)
+    ended = [sum(len(sink.ends) for sink in sinks)]
+    assert ended[0] <= 10
+    while ended[-1] < 60:
+        h.engine.flush()
+        ended.append(sum(len(sink.ends) for sink in sinks))
+        assert ended[-1] - ended[-2] <= 2 * 10
+    assert all(sink.ends == ["gone"] for sink in sinks)
+
+
 def test_a_stop_ends_those_whose_turn_has_not_come() -> None:
     h = queue(1)
     waiting, sink = [wait(h, f"w{number}") for number in range(5)], Sink()

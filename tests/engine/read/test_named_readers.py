@@ -451,6 +451,27 @@ def test_a_read_that_waits_is_answered_by_the_deletion_of_its_topic() -> None:
     assert refused(readers.start_read().get).code == "topic_not_found", "a later one is told the same"
 
 
+def test_reads_that_wait_are_answered_some_a_pass_when_their_topic_is_deleted() -> None:
+    """All were answered in the pass of the delete."""
+    harness = Harness(pass_read_bytes=10 * 8192)
+    harness.put()
+    readers = Readers(harness)
+    readers.put()
+    waiting = [readers.start_read(wait_ms=1000) for _ in range(60)]
+    harness.settle()
+    harness.engine.delete_topic("t", if_empty=False, done=Answer())
+    harness.engine.flush()
+    harness.store.log.commit(None)
+    given = [0, sum(answer.given for answer in waiting)]
+    waiting[-1].cancel()  # type: ignore[attr-defined]
+    while given[-1] < 59:
+        assert given[-1] - given[-2] <= 2 * 10
+        harness.engine.flush()
+        given.append(sum(answer.given for answer in waiting))
+    assert not waiting.pop().given
+    assert {refused(answer.get).code for answer in waiting} == {"topic_not_found"}
+
+
 def test_a_topic_made_again_has_no_readers_and_its_incarnation_tells_that() -> None:
     """R-READER-1: the end of the topic."""
     harness, readers = make()

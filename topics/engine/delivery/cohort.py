@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from topics.common.tuples import make_tuple
 from topics.engine.delivery.audience import AudienceRow, rows_of
 from topics.engine.delivery.frames import Burst
 from topics.engine.delivery.reader_pass import BYTES_A_PASS, Further, read_pass, take_apart, take_pass
 from topics.engine.delivery.subscription import NOTHING_SENT, Sent, Subscription
 from topics.engine.read.shared_reads import SharedReads
-from topics.engine.state.topic import Topic
+from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import CatchUpFirst
 from topics.engine.values.ports import TimersPort
 from topics.engine.values.results import DiffQuery, DiffResult
@@ -20,6 +22,10 @@ _BYTES_A_MEMBER = 128
 """Part of the loop's budget for reads that the send to a member takes."""
 _MANY = 2
 """Members from which one call for all costs less than one for each."""
+_ENDS_AT_ONCE, _BYTES_AN_END = 8, 8192
+"""Members that hear of a topic's end between two looks at the loop's budget for reads, and the part
+of it that each takes.
+"""
 
 
 class Cohort:
@@ -111,7 +117,19 @@ class Cohort:
         return True
 
     def on_topic_gone(self) -> None:
-        self._disband()
+        """Report the end to the members, some in a turn: a stream may end with its topic."""
+        self._cohorts.reads.turns.take(self._end_some)
+
+    def _end_some(self) -> None:
+        turns = self._cohorts.reads.turns
+        while self.members:
+            if turns.left <= 0:
+                turns.take(self._end_some)
+                return
+            for subscription in list(islice(self.members, _ENDS_AT_ONCE)):
+                turns.spend(_BYTES_AN_END)
+                self.remove(subscription)
+                subscription.feed.on_topic_gone(subscription)
 
     def on_shutdown(self) -> None:
         """Ignore the shutdown: the connections that opened the readers end them."""
@@ -168,7 +186,7 @@ class Cohort:
 
     def _on_read(self, result: DiffResult | TopicsError) -> None:
         self.reading = False
-        if not self.members:
+        if not self.members or self.topic.life is Life.GONE:
             return
         if isinstance(result, TopicsError):
             self._disband()

@@ -147,6 +147,17 @@ class Feed:
         """Read a subscription that left its cohort by itself, from its cursor on."""
         insort(self._behind, subscription.name)
 
+    def on_topic_gone(self, subscription: Subscription) -> None:
+        """Report that the topic of a subscription is gone. It has left its cohort.
+
+        Another topic may have its name by now, which a reader that takes records does not follow.
+        """
+        self.fall_behind(subscription)
+        if self.paused:
+            return
+        self._report_deleted(subscription)
+        self.read_on()
+
     def _leave_behind(self, name: str) -> None:
         """Remove a name by bisection: there may be as many names as topics."""
         del self._behind[bisect_left(self._behind, name)]

@@ -74,6 +74,9 @@ class OwningFeed(Protocol):
     def read_on(self) -> None:
         """Read lagging topics until all have caught up or a read has to wait."""
 
+    def on_topic_gone(self, subscription: Subscription) -> None:
+        """Report that the topic of a subscription is gone. It has left its cohort."""
+
     def give_up(self, subscription: Subscription, error: Exception) -> None:
         """Close the connection after an unexpected exception in delivery."""
 

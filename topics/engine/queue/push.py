@@ -14,13 +14,15 @@ from topics.engine.queue.claim import BYTES_A_LOOK, Claim, Claims, check_node
 from topics.engine.queue.lease_log import log_ended
 from topics.engine.queue.lookup import visible_queue
 from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
-from topics.engine.state.topic import Topic
+from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import wake
 from topics.engine.values.job import JobState, LeasedJob
 from topics.errors import CorruptError, RequestError, TopicsError
 
 _BITE = 16
 """Jobs claimed at once: few, for stalled clients hold them, and streams share them."""
+_BYTES_AN_END = 8192
+"""Share of a pass's budget for reads that the end of a stream of a queue that is gone takes."""
 _log = logging.getLogger(__name__)
 
 
@@ -126,11 +128,17 @@ class PushStream:
     def _on_turn(self) -> None:
         self._waits_for_turn = False
         self._core.turns.spend(BYTES_A_LOOK)
-        self._refill()
+        if self._is_open and self._topic.life is Life.GONE:
+            self._core.turns.spend(_BYTES_AN_END)
+            self._end_as_gone()
+        else:
+            self._refill()
 
     def on_topic_gone(self) -> None:
-        if not self._is_open:
-            return
+        """End in a turn, too."""
+        self.look_again()
+
+    def _end_as_gone(self) -> None:
         self.close()
         self._sink.on_gone()
 
@@ -166,7 +174,7 @@ class PushStream:
             _log.error("a job cannot be pushed: %s", result)
             wake(self._core, self._topic)
         elif isinstance(result, RequestError):
-            self.on_topic_gone()
+            self._end_as_gone()
         elif isinstance(result, TopicsError):
             self.close()
             self._sink.on_error(result)

@@ -24,6 +24,9 @@ from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.results import DiffQuery, DiffResult, Done
 from topics.errors import TopicsError
 
+_BYTES_AN_END = 8192
+"""Share of a pass's budget for reads that the answer of a topic that is gone takes."""
+
 
 class PageCore(ReadCore, PositionCore, PageWaitCore, Protocol):
     """The part of the core that a read of a named reader needs."""
@@ -305,4 +308,6 @@ class PageRead(LinedUp):
         wait.park(reader.next_deadline())
 
     def _on_topic_gone(self) -> None:
-        self._fail(refusal_of_gone(self._topic, self._reader))
+        if self._done is not None:
+            self._core.turns.spend(_BYTES_AN_END)
+            self._fail(refusal_of_gone(self._topic, self._reader))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from topics.clock import Clock
+from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.state.topic import Topic
 from topics.engine.values.ports import LoopPort, TimerPort
 
@@ -15,6 +16,7 @@ class PageWaitCore(Protocol):
 
     clock: Clock
     loop: LoopPort
+    turns: ReadTurns
 
 
 class PageWait:
@@ -63,7 +65,9 @@ class PageWait:
         self._again()
 
     def on_topic_gone(self) -> None:
-        self._gone()
+        """Answer in a turn of the pass's reads, because thousands may wait."""
+        self._unpark()
+        self._core.turns.take(self._gone)
 
     def on_shutdown(self) -> None:
         """Have the next page answered, at the deadline, too."""
