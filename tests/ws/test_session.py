@@ -21,6 +21,7 @@ from topics.engine.values.results import AppendResult
 from topics.engine.write.long_bodies import LongBodies
 from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError, StorageError
+from topics.http.plan.answer_turns import ANSWERS_A_PASS, AnswerTurns
 from topics.ws.frame_turns import FrameTurns
 from topics.ws.host import Host
 from topics.ws.session import HELD_BYTES, Rights, WebSocketSession
@@ -147,14 +148,18 @@ class Wire:
 
 
 class Peer:
-    def __init__(self, budget: int = 0, *, has_one_sender: bool = False) -> None:
+    def __init__(self, budget: int = 0, *, has_one_sender: bool = False, acks: AnswerTurns | None = None) -> None:
         self.engine = Engine()
         self.wire = Wire()
         self.released = 0
         self.passes = Passes()
         self.turns = FrameTurns(self.passes, budget)
         bodies = LongBodies(CONFIG, self.passes)
-        host = Host(CONFIG, lambda: 0, WriteScanner(CONFIG), self.engine, self.turns, bodies)  # type: ignore[arg-type]
+        if acks is None:
+            acks = AnswerTurns(self.passes)
+            acks.left = 1 << 62
+        scanner = WriteScanner(CONFIG)
+        host = Host(CONFIG, lambda: 0, scanner, self.engine, self.turns, bodies, acks)  # type: ignore[arg-type]
         host.has_one_sender = lambda: has_one_sender
         self.session = WebSocketSession(
             host, self.wire, Rights(True, True, True, lambda name: name != "secret"), self._release
@@ -188,6 +193,47 @@ def test_acks_wait_for_those_before_them_and_deliveries_for_all() -> None:
     codes = [(message["op"], message["request_id"], message.get("code")) for message in peer.wire.messages]
     assert codes == [("error", 0, "internal"), ("ack", 1, None), ("error", 2, "internal")]
     assert not peer.engine.feed.paused
+
+
+def test_acks_of_one_commit_take_turns_and_deliveries_wait_for_them() -> None:
+    """All acks of thousands of publishes were sent in the pass of their commit."""
+    passes = Passes()
+    acks = AnswerTurns(passes)
+    peers = [Peer(acks=acks) for _ in range(600)]
+    for number, peer in enumerate(peers):
+        peer.session.receive(publish(number))
+        peer.engine.feed.resume()
+    for peer in peers:
+        peer.answer()
+    sent = [0, sum(len(peer.wire.messages) for peer in peers)]
+    while sent[-1] < 600:
+        assert sent[-1] - sent[-2] <= 2 * ANSWERS_A_PASS
+        for number, peer in enumerate(peers):
+            assert bool(peer.wire.messages) == (number < sent[-1])
+            assert peer.engine.feed.paused == (number >= sent[-1]), "its records may not come before its ack"
+        passes.end(acks)
+        sent.append(sum(len(peer.wire.messages) for peer in peers))
+    assert len(sent) > 3
+    assert [peer.wire.messages[0]["request_id"] for peer in peers] == list(range(600))
+    assert not any(peer.engine.feed.paused for peer in peers)
+
+
+def test_a_session_that_ends_or_is_to_end_before_the_turn_of_its_ack() -> None:
+    passes = Passes()
+    acks = AnswerTurns(passes)
+    peers = [Peer(acks=acks) for _ in range(2)]
+    acks.left = 0
+    for peer in peers:
+        peer.session.receive(publish(1))
+        peer.answer()
+        assert peer.wire.messages == []
+    peers[0].session.lost()
+    peers[1].session.going_away()
+    assert not peers[1].wire.closed
+    passes.end(acks)
+    assert peers[0].wire.messages == []
+    assert [message["op"] for message in peers[1].wire.messages] == ["ack", "error"]
+    assert peers[1].wire.closed
 
 
 def test_a_publish_by_itself_of_the_only_sender_is_committed_within_the_call() -> None:

@@ -61,6 +61,7 @@ class WebSockets:
                 service.engine,
                 self.turns,
                 service.long_bodies,
+                service.answer_turns,
                 self._audience,
                 service.has_one_sender,
             )

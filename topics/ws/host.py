@@ -62,6 +62,17 @@ class WsEngine(Protocol):
     def topics_with(self, prefixes: Prefixes, within: Prefixes, most: int) -> list[str]: ...
 
 
+class AckTurns(Protocol):
+    """The part of `topics.http.plan.answer_turns.AnswerTurns` that acks need."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether `answer` sends at once."""
+
+    def answer(self, send: Callable[[], None]) -> None:
+        """Call `send` now, or in a later pass after those that wait. It must not raise."""
+
+
 @dataclass(slots=True)
 class Host:
     config: Config
@@ -70,6 +81,7 @@ class Host:
     engine: WsEngine
     turns: FrameTurns
     long_bodies: LongBodies
+    ack_turns: AckTurns
     audience: Audience | None = None
     """The audience of all WebSockets, if their connections share sends."""
     has_one_sender: Callable[[], bool] = lambda: False

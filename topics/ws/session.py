@@ -12,7 +12,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple, Protocol
+from functools import partial
+from typing import Any, Literal, NamedTuple, Protocol
 
 from topics.common.tuples import make_tuple
 from topics.engine.state.append_request import AppendRequest
@@ -137,7 +138,7 @@ class WebSocketSession:
         self._replies: deque[Reply] = deque()
         """Replies of the commands in progress, oldest first; the first one is not done."""
         self._withheld = 0
-        """How many replies are done, but wait for an earlier reply."""
+        """How many replies are decided, but wait for an earlier reply or for their turn."""
         self._next: Command | Received | None = None
         """The next command, parsed and waiting for the commands before it."""
         self._next_bytes = 0
@@ -383,8 +384,16 @@ class WebSocketSession:
             window_ns = host.engine.throttle_window_ns
             return replies.ack(request_id, topic, result, total_ns, window_ns, with_seqs=with_seqs, piece=piece)
 
-        def done(result: AppendResult | TopicsError) -> None:
+        def answer(result: AppendResult | TopicsError) -> None:
             self._on_done(reply, result if isinstance(result, TopicsError) else ack(result))
+
+        def done(result: AppendResult | TopicsError) -> None:
+            turns = host.ack_turns
+            if turns.is_free:
+                turns.answer(partial(answer, result))
+            else:
+                self._withhold()
+                turns.answer(partial(self._on_ack_turn, answer, result))
 
         may_create: RequestError | Literal[True] = True
         dead_letter = None if body.config is None else body.config.dead_letter
@@ -465,8 +474,7 @@ class WebSocketSession:
         reply.text = text
         waiting = self._replies
         if waiting[0] is not reply:
-            self._withheld += 1
-            self._subscriptions.pause()
+            self._withhold()
             return
         waiting.popleft()
         self._transport.write(text_frame(text))
@@ -475,6 +483,19 @@ class WebSocketSession:
             self._withheld -= 1
             self._transport.write(text_frame(said))
         self._on_answered()
+
+    def _withhold(self) -> None:
+        """Pause deliveries until a reply is sent whose records may be readable."""
+        self._withheld += 1
+        self._subscriptions.pause()
+
+    def _on_ack_turn(self, answer: Callable[[Any], None], result: object) -> None:
+        """Answer a publish, one of very many that a commit has decided."""
+        self._withheld -= 1
+        try:
+            answer(result)
+        except Exception:
+            self._on_bug()
 
     def _on_answered(self) -> None:
         if self._closing:

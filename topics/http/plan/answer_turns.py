@@ -27,9 +27,14 @@ class AnswerTurns(Turns):
     def __init__(self, timers: TimersPort) -> None:
         super().__init__(timers, ANSWERS_A_PASS, ANSWERS_A_PASS)
 
+    @property
+    def is_free(self) -> bool:
+        """Whether `answer` sends at once."""
+        return self.left > 0 and not self._waiting
+
     def answer(self, send: Callable[[], None]) -> None:
         """Call `send` now, or in a later pass after those that wait. It must not raise."""
-        if self.left > 0 and not self._waiting:
+        if self.is_free:
             self._count(send)
         else:
             self.wait(partial(self._count, send))
