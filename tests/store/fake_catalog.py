@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.store.format.catalog import NO_TAG, SEQ_MAX, Deletions, PackRows, RowColumns, SeqRange
+from topics.store.format.catalog import NO_TAG, SEQ_MAX, Deletions, FewRows, PackRows, RowColumns, SeqRange
 from topics.store.format.file_table import FileKind, FileTable
 from topics.store.format.log_format import FrameType, ProducerPart, StagedPiece
 from topics.store.format.row_columns import split
@@ -49,6 +49,8 @@ class FakeCatalog:
         self.files = FileTable()
         self.calls: list[str] = []
         self.power_lost: bool | None = None
+        self.few_together = True
+        """Topics with few rows are given together."""
 
     @property
     def checkpoints(self) -> FakeCatalog:
@@ -183,6 +185,45 @@ class FakeCatalog:
                 parts.setdefault(row.file_id, []).append((seq, row))
                 count += 1
         return [columns_of(file_id, rows) for file_id, rows in parts.items()]
+
+    def few_rows(self, topic_ids: Sequence[int], file_ids: NDArray[np.uint32], bytes_max: int) -> FewRows:
+        found = [
+            (topic_id, rows)
+            for topic_id in topic_ids
+            if self.few_together and (rows := self._few_of(topic_id, set(file_ids.tolist()), bytes_max))
+        ]
+        rows = [row for _, few in found for row in few.values()]
+        return FewRows(
+            np.array([topic_id for topic_id, _ in found], np.uint64),
+            np.array([min(few) for _, few in found], np.uint64),
+            np.array([len(few) for _, few in found], np.int64),
+            [b"".join(self.describe(topic_id)) for topic_id, _ in found],
+            np.array([row.file_id for row in rows], np.uint32),
+            np.array([row.offset for row in rows], np.uint32),
+            np.array([row.length for row in rows], np.uint32),
+        )
+
+    def _few_of(self, topic_id: int, file_ids: set[int], bytes_max: int) -> dict[int, Row]:
+        """The topic's rows in the log, if they are its last ones without holes, few, and in these files."""
+        rows = dict(sorted(self.topics[topic_id].rows.items())) if topic_id in self.topics else {}
+        few = {seq: row for seq, row in rows.items() if self.files[row.file_id].kind is FileKind.WAL}
+        is_whole = bool(few) and list(few) == list(range(min(few), max(rows) + 1))
+        is_small = sum(row.length for row in few.values()) < bytes_max
+        return few if is_whole and is_small and {row.file_id for row in few.values()} <= file_ids else {}
+
+    def moved_few(self, few: FewRows, file_id: int, offsets: NDArray[np.uint32]) -> list[int]:
+        changed: list[int] = []
+        ends = np.cumsum(few.counts).tolist()
+        for at, (topic_id, count, end) in enumerate(
+            zip(few.topic_ids.tolist(), few.counts.tolist(), ends, strict=True)
+        ):
+            seqs = few.seqs[end - count : end]
+            if topic_id in self.topics and all(seq in self.topics[topic_id].rows for seq in seqs.tolist()):
+                rows = slice(end - count, end)
+                assert not len(self.moved(topic_id, seqs, file_id, offsets[rows], few.lengths[rows]))
+            else:
+                changed.append(at)
+        return changed
 
     def last_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> int:
         return self.bytes_in_files(topic_id, file_ids).last_seq

@@ -17,6 +17,7 @@ from topics.store.checkpoint.copy_context import CopyContext
 from topics.store.checkpoint.evacuation import RUNS_MAX
 from topics.store.disk.whole_files import FileCalls
 from topics.store.format.file_table import FileKind
+from topics.store.format.log_format import FrameType
 
 _NEVER = {"checkpoint_wal_bytes": 1 << 30, "checkpoint_every_ms": 1 << 40}
 """No checkpoint begins by itself."""
@@ -117,6 +118,7 @@ def test_records_for_a_pack_are_read_some_in_a_pass() -> None:
     """Also in the last checkpoint, which rests for single passes: signals and a watchdog wait for it."""
     for clean in (False, True):
         world = StoreWorld(config=small_config(**_NEVER, checkpoint_us_per_pass=1000)).open()
+        world.catalog.few_together = False
         for topic_id in range(1, 301):
             world.create(topic_id)
             world.append(topic_id)
@@ -137,16 +139,18 @@ def test_records_for_a_pack_are_read_some_in_a_pass() -> None:
         assert max(looked_at.values()) <= pack_copy._READS_A_STEP
 
 
-def test_a_pack_ends_when_it_has_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("together", "packs"), [(False, 3), (True, 2)])
+def test_a_pack_ends_when_it_has_many_rows(together: bool, packs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its index, which has the tags of all of them, is made in one step."""
     monkeypatch.setattr(pack_copy, "_ROWS_PER_PACK", 10)
-    world = begun()
+    world = begun(checkpoint_topics_per_pass=2)
+    world.catalog.few_together = together
     for topic_id in range(3, 8):
         world.create(topic_id)
     for topic_id in range(1, 8):
         world.append(topic_id, 4, tag=b"t%d" % topic_id)
     world.checkpoint()
-    assert len(world.files("packs")) == 3
+    assert len(world.files("packs")) == packs
     world.check_every_record()
     world.next_life().check_every_record()
 
@@ -254,6 +258,7 @@ def test_records_whose_copies_found_no_space_are_read_in_the_log(path_part: str)
 def test_the_topics_of_a_pack_take_turns_with_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only what describes a topic was counted as time, so that a stop had passes of 65 ms."""
     world = StoreWorld(config=small_config(**_NEVER, checkpoint_us_per_pass=1000)).open()
+    world.catalog.few_together = False
     for topic_id in range(1, 41):
         world.create(topic_id)
         world.append(topic_id, 2)
@@ -277,4 +282,113 @@ def test_the_topics_of_a_pack_take_turns_with_other_work(monkeypatch: pytest.Mon
     assert checked.total() == announced.total() == 40
     assert max(checked.values()) <= 3
     assert max(announced.values()) <= 3
+    world.check_every_record()
+
+
+# --- topics with few rows ---------------------------------------------------------------------------------------------
+def few(count: int = 40, **changes: int) -> StoreWorld:
+    """Topics from 1 on, with one to three records each."""
+    world = StoreWorld(config=small_config(**{**_NEVER, **changes})).open()
+    for topic_id in range(1, count + 1):
+        world.create(topic_id)
+        world.append(topic_id, 1 + topic_id % 3, tag=b"t%d" % topic_id if topic_id % 4 == 0 else None)
+    return world
+
+
+def test_topics_with_few_rows_are_asked_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = few()
+    monkeypatch.setattr(world.catalog, "rows_in_files", None)
+    world.checkpoint()
+    assert world.store.checkpointer.counters.copied_rows == sum(1 + topic_id % 3 for topic_id in range(1, 41))
+    assert len(world.files("packs")) == 1
+    monkeypatch.undo()
+    world.check_every_record()
+    before = world.catalog.state()
+    world = world.next_life(power_cut=True)
+    assert world.catalog.state() == before
+    world.check_every_record()
+
+
+def test_topics_that_have_few_rows_and_others_share_a_pack(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = few(8)
+    world.delete(1, [1])
+    world.append(5, 5, size=1200)  # too many bytes
+    world.checkpoint()
+    for topic_id in (1, 2, 3):
+        world.append(topic_id, 2)
+    world.delete(3, [1])
+    world.append(6, 1, size=9000)  # a segment
+    world.checkpoint()
+    world.append(6, 1)
+    world.checkpoint()
+    assert kinds(world, 6)[-1] is FileKind.SEGMENT
+    world.check_every_record()
+    world.next_life(power_cut=True).check_every_record()
+
+
+def test_a_damaged_record_of_a_topic_with_few_rows_is_named() -> None:
+    world = few(hot_tail_bytes=0).next_life()
+    row = world.topic(20).rows[2]
+    world.ring.corrupt_file(world.store.files[row.file_id].path, row.offset + 60)
+    with pytest.raises(CorruptError, match="topic 20, seq 2"):
+        world.checkpoint()
+    assert not world.store.log.read_only
+
+
+def test_rows_far_apart_are_read_one_by_one() -> None:
+    world = few(3, hot_tail_bytes=0)
+    world.create(9)
+    for _ in range(4):
+        world.append(9, 8, size=900)
+    world.append(1)
+    sizes: list[int] = []
+    find = world.store.reader.find
+    world.store.reader.find = lambda piece: (sizes.append(piece.length), find(piece))[1]  # type: ignore[method-assign]
+    world.checkpoint()
+    assert max(sizes[:4]) < 500
+    world.check_every_record()
+
+
+@pytest.mark.parametrize("change", ["delete", "drop"])
+def test_a_topic_that_changes_while_it_is_copied_with_others_is_flagged(
+    change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = few()
+    announce = CopyContext.announce_few
+
+    def changed(*arguments: Any) -> None:
+        world.catalog.kill(7, [1]) if change == "delete" else world.catalog.drop_topic(7)
+        announce(*arguments)
+
+    monkeypatch.setattr(CopyContext, "announce_few", changed)
+    world.checkpoint()
+    monkeypatch.undo()
+    world.check_every_record()
+    if change == "delete":
+        world.control(7, FrameType.DELETE_RECORDS, 0, {"seqs": [1], "upto": 2})
+    world.next_life().check_every_record()
+
+
+def test_topics_with_few_rows_take_turns_with_other_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = few(1200, checkpoint_us_per_pass=1000)
+    checked: Counter[int] = Counter()
+    announced: Counter[int] = Counter()
+    check, announce = pack_copy.checked_runs, CopyContext.announce_few
+
+    def slow_check(some: Any, frames: Any) -> Any:
+        checked[world.loop.stats().passes] += len(some.counts)
+        world.ring.clock.advance_ns(1_000_000)
+        return check(some, frames)
+
+    def slow_announce(context: CopyContext, some: Any, *others: Any) -> None:
+        announced[world.loop.stats().passes] += len(some.counts)
+        world.ring.clock.advance_ns(1_000_000)
+        announce(context, some, *others)
+
+    monkeypatch.setattr(pack_copy, "checked_runs", slow_check)
+    monkeypatch.setattr(CopyContext, "announce_few", slow_announce)
+    world.checkpoint()
+    assert checked.total() == announced.total() == 1200
+    assert max(checked.values()) <= 256
+    assert max(announced.values()) <= 256
     world.check_every_record()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.store.segments.record_frames import DIRECTORY, Disk, record, records
 from topics.errors import CorruptError
 from topics.store.format import codec
-from topics.store.format.catalog import NO_TAG, PackRows
+from topics.store.format.catalog import NO_TAG, FewRows, PackRows
 from topics.store.format.row_columns import split
 from topics.store.segments import pack
 from topics.store.segments.manifest import Pack, PackRun
-from topics.store.segments.pack import PackIndex, PackWriter, read_pack, scan_pack, scan_runs
+from topics.store.segments.pack import FewRuns, PackIndex, PackWriter, read_pack, scan_pack, scan_runs
 
 EPOCH = 77
 TAGS = {1: b"red", 2: None, 3: b"blue"}
@@ -54,6 +55,32 @@ class Written:
     def without_index(self) -> bytes:
         """The file up to the end of its last run."""
         return self.data[: self.places[-1] + len(frames_of(3))]
+
+
+def test_runs_that_are_added_together_are_the_same_file() -> None:
+    one_by_one = Written()
+    writer = PackWriter(1, EPOCH, 50)
+    first = frames_of(1)
+    writer.add_run(codec.scan_frames(first), first, b"topic 1")
+    parts = [frames_of(2), frames_of(3)]
+    scan = codec.scan_frames(b"".join(parts))
+    seqs = [SEQS[topic_id] for topic_id in (2, 3)]
+    few = FewRows(
+        np.array([2, 3], np.uint64),
+        np.array([each[0] for each in seqs], np.uint64),
+        np.array([len(each) for each in seqs], np.int64),
+        [b"topic 2", b"topic 3"],
+        np.zeros(3, np.uint32),
+        np.zeros(3, np.uint32),
+        scan.frames["length"].copy(),
+    )
+    assert few.seqs.tolist() == [seq for each in seqs for seq in each]
+    sums = [codec.scan_frames(part).sum for part in parts]
+    ends = np.cumsum([len(part) for part in parts])
+    runs, offsets = writer.add_runs(FewRuns(few, scan.frames, b"".join(parts), ends, sums))
+    assert runs == one_by_one.runs[1:]
+    assert [offsets[0], offsets[1]] == one_by_one.places[1:]
+    assert writer.take() + writer.finish() == one_by_one.data
 
 
 def found(rows: PackRows) -> dict[int, list[tuple[int, bytes | None]]]:

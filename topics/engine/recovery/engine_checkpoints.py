@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.index.chunk import DEAD, Chunk
+from topics.engine.recovery.few_rows import few_rows, moved_few
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.shared.topic_snapshot import (
     LongImage,
@@ -26,7 +27,7 @@ from topics.engine.shared.topic_snapshot import (
 from topics.engine.state.router_frames import images_of
 from topics.engine.state.topic import Topic
 from topics.engine.values.ports import LoopPort
-from topics.store.format.catalog import NO_TAG, SEQ_MAX, Deletions, RowColumns, SeqRange
+from topics.store.format.catalog import NO_TAG, SEQ_MAX, Deletions, FewRows, RowColumns, SeqRange
 from topics.store.format.log_format import FLAG_COPY
 
 _READERS_A_STEP = 1000
@@ -86,6 +87,12 @@ class EngineCheckpoints:
                 found.append((file_id, []))
             found[-1][1].append((chunk, rows))
         return [self._columns(topic, file_id, parts) for file_id, parts in found]
+
+    def few_rows(self, topic_ids: Sequence[int], file_ids: NDArray[np.uint32], bytes_max: int) -> FewRows:
+        return few_rows(self._stored, topic_ids, file_ids, bytes_max)
+
+    def moved_few(self, few: FewRows, file_id: int, offsets: NDArray[np.uint32]) -> list[int]:
+        return moved_few(self._stored, few, file_id, offsets)
 
     def last_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> int:
         topic = self._topic(topic_id)

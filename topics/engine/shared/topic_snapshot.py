@@ -21,6 +21,7 @@ from topics.store.format.floors import Gap
 
 _KEYS_A_STEP = 1000
 _GAPS_A_STEP = 4096
+_ENCODER = msgspec.json.Encoder()
 
 
 class KeyRow(msgspec.Struct, array_like=True, gc=False):
@@ -71,6 +72,19 @@ class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
         return [Gap(*gap) for gap in self.gaps]
 
 
+class PlainDescription(msgspec.Struct, omit_defaults=True, gc=False):
+    """The `TopicImage` of a description that has nothing else (see `is_described_plainly`)."""
+
+    name: str
+    id: int
+    order: int
+    config: msgspec.Raw
+    head: int
+    last_ts: int
+    reserved: int
+    generation: int
+
+
 class PlainTopics(msgspec.Struct, gc=False):
     """Topics without further state in a snapshot (see `is_plain`), as columns.
 
@@ -109,12 +123,27 @@ class PlainTopics(msgspec.Struct, gc=False):
 
 def config_table(configs: Sequence[TopicConfig]) -> tuple[list[int], list[msgspec.Raw]]:
     """Return the index of each config among the distinct ones, and these as JSON."""
-    table = {config: number for number, config in enumerate(dict.fromkeys(configs))}
-    return [table[config] for config in configs], [msgspec.Raw(config.as_json()) for config in table]
+    # Most topics share one object, and a hash takes long.
+    by_id = {id(config): config for config in configs}
+    table = {config: number for number, config in enumerate(dict.fromkeys(by_id.values()))}
+    numbers = {key: table[config] for key, config in by_id.items()}
+    return [numbers[id(config)] for config in configs], [msgspec.Raw(config.as_json()) for config in table]
 
 
 def is_plain(topic: Topic) -> bool:
-    """Return whether it is a log on stable storage, without expiry, losses and hops."""
+    """Return whether it is a log on stable storage that has nothing but numbers.
+
+    It has no expiry, losses, hops, and no reservation.
+    """
+    return (topic.reserved == NO_RESERVATION or topic.reserved <= topic.head) and _is_plain_log(topic)
+
+
+def is_described_plainly(topic: Topic) -> bool:
+    """Return whether its description has only what `PlainDescription` has."""
+    return topic.producers is None and topic.readers is None and not topic.feeders and _is_plain_log(topic)
+
+
+def _is_plain_log(topic: Topic) -> bool:
     config, floors = topic.config, topic.floors
     return (
         config.durability in ("disk", "fsync")
@@ -125,8 +154,28 @@ def is_plain(topic: Topic) -> bool:
         and not floors.gaps
         and not topic.memory_through
         and topic.name != STAGING
-        and (topic.reserved == NO_RESERVATION or topic.reserved <= topic.head)
     )
+
+
+def plain_descriptions(topics: Sequence[Topic]) -> list[bytes]:
+    """Return the descriptions of topics that are described plainly, in a fifth of the time."""
+    numbers, configs = config_table([topic.config for topic in topics])
+    lines = _ENCODER.encode_lines(
+        [
+            PlainDescription(
+                topic.name,
+                topic.id,
+                topic.order,
+                configs[number],
+                topic.head,
+                topic.last_ts,
+                0 if topic.reserved == NO_RESERVATION else topic.reserved,
+                topic.generation,
+            )
+            for topic, number in zip(topics, numbers, strict=True)
+        ]
+    )
+    return lines.split(b"\n")[:-1]
 
 
 KeyRows = tuple[int, list[KeyRow]]

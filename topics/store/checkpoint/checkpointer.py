@@ -578,10 +578,9 @@ class Checkpointer:
                 if segment.last_seq < lowest or self._is_dead(topic_id, segment):
                     manifest.drop_segment(segment)
                     self._given_up.append(segment.file_id)
-            dead_runs = {
-                (pack.number, run.number) for pack, run in manifest.runs.get(topic_id, ()) if run.last_seq < lowest
-            }
-            if dead_runs:
+            runs = manifest.runs.get(topic_id)
+            if runs and runs[0][1].last_seq < lowest:  # They are in the order of their seqs.
+                dead_runs = {(pack.number, run.number) for pack, run in runs if run.last_seq < lowest}
                 manifest.drop_runs(topic_id, dead_runs)
         packs = [pack for pack in manifest.packs.values() if not pack.runs]
         for pack in packs:

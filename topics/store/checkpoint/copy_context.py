@@ -16,7 +16,7 @@ from topics.errors import StorageError
 from topics.loop.tasks import Future
 from topics.store.disk.time_slices import TimeSlices
 from topics.store.disk.whole_files import FileCalls, in_place
-from topics.store.format.catalog import CheckpointCatalog, Deletions, RowColumns
+from topics.store.format.catalog import CheckpointCatalog, Deletions, FewRows, RowColumns
 from topics.store.format.file_table import FileTable
 from topics.store.format.segment_format import DescriptionPieces
 from topics.store.read.file_range import FileRange
@@ -95,12 +95,26 @@ class CopyContext:
 
     def announce(self, placed: Placed, file_id: int) -> None:
         """Announce copies to the catalog; records deleted meanwhile are added to `dead`."""
-        died = self.catalog.moved(placed.topic_id, placed.seqs, file_id, placed.offsets, placed.lengths)
         self.copied_rows += len(placed.seqs)
         self.copied_bytes += int(np.add.reduce(placed.lengths, dtype=np.int64))
+        self._announce(placed, file_id)
+
+    def _announce(self, placed: Placed, file_id: int) -> None:
+        died = self.catalog.moved(placed.topic_id, placed.seqs, file_id, placed.offsets, placed.lengths)
         if len(died):
             at = np.searchsorted(placed.seqs, died)
             self.dead.append(Deletions(placed.topic_id, file_id, died, placed.offsets[at], placed.lengths[at]))
+
+    def announce_few(self, few: FewRows, file_id: int, offsets: NDArray[np.uint32]) -> None:
+        """Announce copies of topics with few rows, which are at these offsets."""
+        changed = self.catalog.moved_few(few, file_id, offsets)
+        self.copied_rows += len(few.lengths)
+        self.copied_bytes += int(np.add.reduce(few.lengths, dtype=np.int64))
+        ends = np.cumsum(few.counts)
+        for at in changed:
+            rows = slice(int(ends[at] - few.counts[at]), int(ends[at]))
+            placed = Placed(int(few.topic_ids[at]), few.seqs[rows], offsets[rows], few.lengths[rows])
+            self._announce(placed, file_id)
 
     async def description_of(self, topic_id: int, turns: TimeSlices) -> bytes:
         """Return the description of a topic with few records; as `described`."""

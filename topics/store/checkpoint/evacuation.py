@@ -35,7 +35,8 @@ log = logging.getLogger(__name__)
 
 RUNS_MAX = 8
 """A topic with this many runs in packs has them merged into one run or into its first segment."""
-"""Segments copied at a time, so that one has work while others wait for the disk or a pass."""
+_FEW_BYTES = 4096
+"""Topics with fewer bytes of frames to copy are copied together."""
 _SYNCS_IN_FLIGHT = 64
 _WINDOW_ROWS = 16_384
 
@@ -69,7 +70,7 @@ class Evacuation:
         self._turns = turns
         self._loop = loop
         self._budget = context.config.checkpoint_bytes_per_pass
-        self._topics_per_pass = max(1, context.config.checkpoint_topics_per_pass)
+        self._topics_a_step = max(1, min(context.config.checkpoint_topics_per_pass, self._budget // _FEW_BYTES))
         self._all_shared = all_shared
         self.packs = PackCopy(context, turns)
         self._readers = LiveFrameReaders(context, turns)
@@ -86,10 +87,14 @@ class Evacuation:
         """
         self._turns.resume()
         try:
-            for number, topic_id in enumerate(topic_ids):
-                if number % self._topics_per_pass == self._topics_per_pass - 1 or self._turns.over:
+            left = iter(topic_ids)
+            while some := list(islice(left, self._topics_a_step)):
+                for topic_id in await self._copy_few(some, from_files):
+                    await self._copy_topic(topic_id, from_files)
+                    if self._turns.over:
+                        await self._turns.rest()
+                if len(some) == self._topics_a_step:
                     await self._turns.rest()
-                await self._copy_topic(topic_id, from_files)
             await self._end()
             await self.packs.flush()
             await self.packs.finish()
@@ -98,6 +103,20 @@ class Evacuation:
         except Cancelled:
             await self._give_up()
             raise
+
+    async def _copy_few(self, topic_ids: list[int], from_files: NDArray[np.uint32]) -> list[int]:
+        """Copy topics with few rows and without segments into packs; return the other ones."""
+        if self._all_shared:
+            return topic_ids
+        segments, runs = self._manifest.segments, self._manifest.runs
+        await self._turns.turn()
+        with self._turns.working():
+            fit = [each for each in topic_ids if each not in segments and len(runs.get(each, ())) + 1 < RUNS_MAX]
+            few = self._catalog.few_rows(fit, from_files, min(_FEW_BYTES, self._config.pack_run_bytes))
+        if len(few.topic_ids):
+            await self.packs.add_few(few)
+        copied = set(few.topic_ids.tolist())
+        return [each for each in topic_ids if each not in copied]
 
     async def _copy_topic(self, topic_id: int, from_files: NDArray[np.uint32]) -> None:
         catalog = self._catalog

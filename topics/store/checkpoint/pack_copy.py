@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from topics.errors import CorruptError
 from topics.loop.tasks import Future
 from topics.store.checkpoint.copy_context import CopyContext, Placed, joined_frames
+from topics.store.checkpoint.few_frames import checked_runs, frames_of
 from topics.store.disk.time_slices import TimeSlices
 from topics.store.disk.whole_files import FileCalls, make_directories, unlink_if_there
 from topics.store.format import codec
-from topics.store.format.catalog import RowColumns
+from topics.store.format.catalog import FewRows, RowColumns
 from topics.store.format.file_table import FileKind
 from topics.store.format.row_columns import contiguous
 from topics.store.format.segment_format import PACK_DIRECTORY, pack_path
@@ -123,9 +124,7 @@ class PackCopy:
             merged = set()
             out_of_log = sum(len(contiguous(part.offsets, part.lengths)) for part in entry.rows)
             data, seqs, scan = _checked(entry.topic_id, entry.rows, views[len(views) - out_of_log :])
-        if self._file is None:
-            self._file = await _PackFile.create(context)
-        pack = self._file
+        pack = await self._begun_file()
         with self._turns.working():
             run, frames_at = pack.writer.add_run(scan, data, description)
             offsets = (scan.frames["offset"] + frames_at).astype(np.uint32)
@@ -133,10 +132,38 @@ class PackCopy:
             pack.placed.append(Placed(entry.topic_id, seqs, offsets, scan.frames["length"].copy()))
             pack.runs.append(run)
             pack.merged.append((entry.topic_id, merged))
-        if pack.writer.pending_bytes >= context.config.checkpoint_bytes_per_pass:
+        await self._end_if_full(pack)
+
+    async def add_few(self, few: FewRows) -> None:
+        """Read topics with few rows, and add them to the pack, all in a few steps.
+
+        Raises: StorageError.
+        """
+        frames = await frames_of(few, self._context, self._turns)
+        await self._turns.turn()
+        with self._turns.working():
+            runs = checked_runs(few, frames)
+        await self._turns.turn()
+        pack = await self._begun_file()
+        with self._turns.working():
+            added, offsets = pack.writer.add_runs(runs)
+            pack.rows += len(offsets)
+            pack.few.append((few, offsets))
+            pack.runs += added
+        await self._end_if_full(pack)
+
+    async def _begun_file(self) -> _PackFile:
+        if self._file is None:
+            self._file = await _PackFile.create(self._context)
+        return self._file
+
+    async def _end_if_full(self, pack: _PackFile) -> None:
+        """Write what was added if it is much, and complete the pack if it is full."""
+        config = self._context.config
+        if pack.writer.pending_bytes >= config.checkpoint_bytes_per_pass:
             await pack.write(pack.writer.take())
         is_full = len(pack.runs) >= _RUNS_PER_PACK or pack.rows >= _ROWS_PER_PACK
-        if is_full or pack.writer.position >= context.config.segment_max_bytes:
+        if is_full or pack.writer.position >= config.segment_max_bytes:
             await self.finish()
 
     async def finish(self) -> None:
@@ -162,6 +189,10 @@ class PackCopy:
         entry.file_id = stored.file_id
         stored.pack_records = pack.rows
         context.manifest.add_pack(entry)
+        for few, offsets in pack.few:
+            with self._turns.working():
+                context.announce_few(few, entry.file_id, offsets)
+            await self._turns.turn()
         for placed, (topic_id, merged) in zip(pack.placed, pack.merged, strict=True):
             with self._turns.working():
                 context.announce(placed, entry.file_id)
@@ -206,9 +237,12 @@ class _PackFile:
         self.fd = fd
         self.writer = writer
         self.placed: list[Placed] = []
+        """Topics that were added one by one; `merged` has the runs that each replaces."""
         self.rows = 0
         self.runs: list[PackRun] = []
         self.merged: list[tuple[int, set[tuple[int, int]]]] = []
+        self.few: list[tuple[FewRows, NDArray[np.uint32]]] = []
+        """Topics that were added together, and the offsets of their rows."""
         self._written = 0
 
     @classmethod

@@ -69,6 +69,32 @@ class PackRows(NamedTuple):
     """The rows of all runs, one run after the other; seqs increase within a run."""
 
 
+class FewRows(NamedTuple):
+    """All rows in the log of topics that have few of them, one topic after the other.
+
+    Topic i has `counts[i]` rows, at least one, with the seqs from `first_seqs[i]` on.
+    """
+
+    topic_ids: NDArray[np.uint64]
+    """Shape (topics,), as have the next two, and `descriptions`."""
+    first_seqs: NDArray[np.uint64]
+    counts: NDArray[np.int64]
+    descriptions: list[bytes]
+    """The description of each topic: see `CheckpointCatalog.describe`."""
+    file_ids: NDArray[np.uint32]
+    """Shape (rows,), as have the next two: see `RowColumns`. No row shares its frame."""
+    offsets: NDArray[np.uint32]
+    lengths: NDArray[np.uint32]
+
+    @property
+    def seqs(self) -> NDArray[np.uint64]:
+        """The seq of each row."""
+        begins = np.cumsum(self.counts) - self.counts
+        within = np.arange(len(self.lengths)) - np.repeat(begins, self.counts)
+        seqs: NDArray[np.uint64] = np.repeat(self.first_seqs, self.counts) + within.astype(np.uint64)
+        return seqs
+
+
 class SeqRange(NamedTuple):
     """A summary of rows in some files; first_seq is 0 if there are no rows."""
 
@@ -239,6 +265,20 @@ class CheckpointCatalog(Protocol):
         other shards, between other rows. The result ends near `rows_max` rows, at a seq that the
         catalog chooses; all rows left out are above those returned. It is empty if the topic is
         gone. The cost is that of the rows in these files, however many the topic has.
+        """
+
+    def few_rows(self, topic_ids: Sequence[int], file_ids: NDArray[np.uint32], bytes_max: int) -> FewRows:
+        """Return all rows in the log of those of these topics that have few, and little else.
+
+        Only topics whose frames in the log are in these files, less than `bytes_max` bytes
+        together. The others are asked for one by one.
+        """
+
+    def moved_few(self, few: FewRows, file_id: int, offsets: NDArray[np.uint32]) -> list[int]:
+        """Do what `moved` does for each topic of `few` that is as it was.
+
+        offsets: of the copies, by row.
+        Returns: the positions of the topics that have changed since, for `moved`.
         """
 
     def last_in_files(self, topic_id: int, file_ids: NDArray[np.uint32]) -> int:

@@ -12,11 +12,12 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from topics.errors import CorruptError, FormatError
 from topics.store.disk.whole_files import ReadCalls, read_file
 from topics.store.format import codec
-from topics.store.format.catalog import NO_TAG, PackRows
+from topics.store.format.catalog import NO_TAG, FewRows, PackRows
 from topics.store.format.codec import ScanStop
 from topics.store.format.log_format import BATCH_ALIGN, BLOCK_BYTES, FrameType, align_up
 from topics.store.format.row_columns import index_rows, joined_times, rows_of, select, tags_of, times_in
@@ -35,6 +36,22 @@ from topics.store.segments.manifest import Pack, PackRun
 
 _INDEXED_ROWS = 1024
 """Rows, of runs or of one that has more, from which on their index columns are made together."""
+
+
+_PADDING = [bytes(size) for size in range(BATCH_ALIGN)]
+
+
+class FewRuns(NamedTuple):
+    """Verified frames of topics with few rows."""
+
+    few: FewRows
+    frames: codec.Frames
+    """Frames at their offsets in `data`."""
+    data: bytes
+    byte_ends: NDArray[np.int64]
+    """The end in `data` of each topic's frames."""
+    sums: list[int]
+    """The running checksum over the checksums of each topic's frames."""
 
 
 class PackWriter:
@@ -83,6 +100,41 @@ class PackWriter:
             self._index_runs()
         self._runs.append((topic_id, first_seq, last_seq, start, len(frames)))
         return PackRun(topic_id, first_seq, last_seq, len(self._runs) - 1), frames_at
+
+    def add_runs(self, few: FewRuns) -> tuple[list[PackRun], NDArray[np.uint32]]:
+        """Add verified frames of several topics, as `add_run` does for each.
+
+        Return the runs and the offset of each frame in the file.
+        """
+        self._index_runs()
+        (topic_ids, first_seqs, counts, descriptions, *_), frames, data, byte_ends, sums = few
+        begins = byte_ends - np.diff(byte_ends, prepend=0)
+        described = np.fromiter(map(len, descriptions), np.int64, len(descriptions))
+        before_frames = RUN_HEADER_BYTES + described
+        sizes = before_frames + byte_ends - begins
+        pads = -sizes % BATCH_ALIGN
+        first = self.frames_offset
+        starts = first + np.cumsum(sizes + pads) - sizes - pads
+        last_seqs = first_seqs + counts.astype(np.uint64) - np.uint64(1)
+        columns = (topic_ids, first_seqs, last_seqs, starts, counts)
+        numbered = list(zip(*(column.tolist() for column in columns), strict=True))
+        bounds = zip(begins.tolist(), byte_ends.tolist(), pads.tolist(), strict=True)
+        self._put(bytes(first - self.position))
+        for run, description, total, (begin, end, pad) in zip(numbered, descriptions, sums, bounds, strict=True):
+            topic_id, first_seq, last_seq, _start, count = run
+            head = RunHeader(self.epoch, topic_id, first_seq, last_seq, count, end - begin, total, description)
+            self._parts += (head.pack(), data[begin:end], _PADDING[pad])
+        added = int(starts[-1] + sizes[-1] + pads[-1]) - self.position
+        self.position += added
+        self.pending_bytes += added
+        moves = np.repeat((starts + before_frames - begins).astype(np.uint32), counts)
+        columns_of = _columns_of(frames, data, np.repeat(first_seqs, counts))
+        offsets = columns_of.offsets + moves
+        self._columns.append(columns_of._replace(offsets=offsets))
+        number = len(self._runs)
+        self._runs += numbered
+        runs = [PackRun(run[0], run[1], run[2], at) for at, run in enumerate(numbered, number)]
+        return runs, offsets
 
     def _put(self, data: bytes | bytearray | memoryview) -> None:
         self._parts.append(data)
