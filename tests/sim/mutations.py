@@ -169,6 +169,20 @@ MUTANTS = (
         "tests/store/checkpoint/test_side_by_side.py",
     ),
     _one(
+        "topics copied together whose changes since are not noticed",
+        "engine/recovery/few_rows.py",
+        "    return chunk.live == chunk.count and chunk.first <= first and chunk.end == first + count\n",
+        "    return True\n",
+        "tests/engine/recovery/test_few_rows.py",
+    ),
+    _one(
+        "rows below those of the log that is emptied left in it",
+        "engine/recovery/few_rows.py",
+        "    odd = (in_log & ~wanted) | ",
+        "    odd = ",
+        "tests/engine/recovery/test_few_rows.py",
+    ),
+    _one(
         "the log recycled before the snapshot",
         "store/checkpoint/checkpointer.py",
         "        await self.take_snapshot(clean=clean)\n        self._remove()\n"
@@ -989,6 +1003,20 @@ MUTANTS = (
         "tests/engine/read/test_read_turns.py",
     ),
     _one(
+        "streams of a deleted topic ended in one pass",
+        "engine/delivery/cohort.py",
+        "            if turns.left <= 0:\n                turns.take(self._end_some)\n",
+        "            if False:\n                turns.take(self._end_some)\n",
+        "tests/engine/delivery/test_cohort.py",
+    ),
+    _one(
+        "a long read rendered in one pass",
+        "engine/read/read_pass.py",
+        "fitting(rows.lengths, _LONG_BYTES)",
+        "len(rows.seqs)",
+        "tests/engine/read/test_read_turns.py",
+    ),
+    _one(
         "woken claims that take no turns",
         "engine/queue/claim_wait.py",
         "            self._claims.core.turns.take(self._on_turn)\n",
@@ -1008,6 +1036,13 @@ MUTANTS = (
         "            service.answer_turns.answer(partial(answer, result))\n",
         "            answer(result)\n",
         "tests/http/plan/test_answer_turns.py",
+    ),
+    _one(
+        "deliveries that do not wait for the turn of an ack",
+        "ws/session.py",
+        "            turns = host.ack_turns\n            if turns.is_free:\n",
+        "            turns = host.ack_turns\n            if True:\n",
+        "tests/ws/test_session.py",
     ),
     _one(
         "all groups of a commit answered by the lane in one pass",
