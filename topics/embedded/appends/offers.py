@@ -26,20 +26,18 @@ from topics.engine.values.results import AppendResult, Done
 from topics.errors import RequestError, TopicsError, UsageError, WouldBlockError
 from topics.loop import Loop
 from topics.loop.timers import Timer
-from topics.store.format.log_format import BATCH_HEADER_BYTES
+from topics.store.format.log_format import BATCH_HEADER_BYTES, FRAME_ROOM_BYTES
 from topics.store.format.rows import NO_ROWS, Rows
 
 _ORDER = 5
 """Place among the hooks at the end of a pass: before the engine's."""
-_FRAME_BYTES = 128
-"""Bytes of a frame beside its record, unless tag or node are unusually long."""
 _ADMITTED_A_PASS = 100
 """Most appends that leave the line in a pass."""
 _NEVER_ADMITTED = 1 << 63
 
 
 def bytes_in_log(rows: Rows) -> int:
-    return rows.size + _FRAME_BYTES * rows.count + BATCH_HEADER_BYTES
+    return rows.size + FRAME_ROOM_BYTES * rows.count + BATCH_HEADER_BYTES
 
 
 class Offer:

@@ -284,6 +284,8 @@ XXH3-64 of [4, here), u8 deleted.
 FRAME_HEADER_BYTES = _FRAME_HEADER.size
 FRAME_TRAILER_BYTES = 9
 FRAME_MIN_BYTES = FRAME_HEADER_BYTES + FRAME_TRAILER_BYTES
+FRAME_ROOM_BYTES = 128
+"""Room for a frame beside its record: enough unless its tag or node is unusually long."""
 DELETED_LIVE = 0
 DELETED = 0xD5
 """The byte of a deleted frame, five bits from DELETED_LIVE.

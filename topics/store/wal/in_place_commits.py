@@ -14,6 +14,7 @@ from typing_extensions import Buffer
 from topics.common.tuples import make_tuple
 from topics.loop.loop import Loop
 from topics.store.format._codec import ffi
+from topics.store.format.log_format import FRAME_ROOM_BYTES
 from topics.store.format.rows import PLACED, Framed, Rows
 from topics.store.in_memory.hot_tail import TailBuffer
 from topics.store.wal.background_sync import BackgroundSync
@@ -27,8 +28,6 @@ from topics.store.wal.write_batch import CarriedFrames, Commit, LoneWritten, Pri
 
 _log = logging.getLogger(__name__)
 
-_FRAME_ROOM = 128
-"""Bytes of a frame beside its record's JSON, unless tag or node are unusually long."""
 _PLACED_BYTES = PLACED.size
 _NEXT_BYTES_MAX = WINDOW_BYTES_MAX - 1
 """The most bytes of a batch that is committed as the one before it: `choose` differs for more."""
@@ -142,7 +141,7 @@ class InPlaceCommits:
         """Commit a request, and what is staged for its batch. Return as `write_lone`."""
         staging = self._staging
         filling = staging.filling
-        size = filling.used + rows.size + rows.count * _FRAME_ROOM
+        size = filling.used + rows.size + rows.count * FRAME_ROOM_BYTES
         choice: Choice | Held | None = choose(self._state, size, fsync=fsync, lone=True)
         if isinstance(choice, Held):
             choice = self._choose_again(choice, size, fsync=fsync)
