@@ -28,6 +28,7 @@ class BackgroundSync:
     """The background syncs of one shard.
 
     every_ns: interval of the syncs by time; None: there are none.
+    max_unsynced: the bound of unsynced bytes; 0: there is none.
     current_fd: returns the file written to, or COMMIT_SYNCS.
     on_failed(why): a sync failed.
     on_ended: a sync ended, well or not.
@@ -41,6 +42,7 @@ class BackgroundSync:
         counters: LogCounters,
         *,
         every_ns: int | None,
+        max_unsynced: int,
         current_fd: Callable[[], int],
         on_failed: Callable[[str], None],
         on_ended: Callable[[], None],
@@ -50,6 +52,8 @@ class BackgroundSync:
         self._latch = latch
         self._counters = counters
         self._every_ns = every_ns
+        self._most_before_sync = max_unsynced // 2
+        """Unsynced bytes above which a sync begins, before commits wait for one."""
         self._current_fd = current_fd
         self._on_failed = on_failed
         self._on_ended = on_ended
@@ -96,9 +100,14 @@ class BackgroundSync:
         else:
             self._loop.files.fdatasync_nowait(fd, partial(self._on_sync, upto, size, began_ns))
 
-    def start_in_time(self, max_unsynced: int) -> None:
-        """Begin a sync from half of the bound of unsynced bytes on, before commits wait for one."""
-        if 2 * self._batches.unsynced_bytes > max_unsynced:
+    @property
+    def room_before_sync(self) -> int:
+        """Bytes that may be written until `start_before_bound` begins a sync; there is a bound."""
+        return self._most_before_sync - self._batches.unsynced_bytes
+
+    def start_before_bound(self) -> None:
+        """Begin a sync if more than half of the bound is used. A caller without one skips this."""
+        if self._batches.unsynced_bytes > self._most_before_sync:
             self.start()
 
     def when_durable(self, done: OnDurable, *, waited: bool = False) -> None:

@@ -232,7 +232,7 @@ class InPlaceCommits:
             return None
         (place, syncs), (chunk, primitive), stored = found, self._next, self._end.file.stored
         if self._max_unsynced:
-            place = place._replace(room=min(place.room, self._max_unsynced // 2 - self._batches.unsynced_bytes))
+            place = place._replace(room=min(place.room, self._sync.room_before_sync))
             if place.room <= 0:
                 return None
         fd = stored.direct_fd if primitive.is_direct else stored.fd
@@ -246,7 +246,7 @@ class InPlaceCommits:
         chunk, primitive = following
         commit = self._commitment.follow(chunk, quick, synced=primitive.syncs)
         if self._max_unsynced:
-            self._sync.start_in_time(self._max_unsynced)
+            self._sync.start_before_bound()
         return commit
 
     def take_back(self, expected: int, res: int) -> None:
@@ -260,7 +260,7 @@ class InPlaceCommits:
         if took_ns is not None and not self._state.exclusive:
             self._watch(took_ns)
         if self._max_unsynced:
-            self._sync.start_in_time(self._max_unsynced)
+            self._sync.start_before_bound()
 
     def _write_staged(  # noqa: PLR0917 - as `write_lone`
         self,

@@ -92,6 +92,7 @@ class Shard:
             latch,
             counters,
             every_ns=settings.sync_every_ns,
+            max_unsynced=settings.max_unsynced,
             current_fd=self._fd_to_sync,
             on_failed=self._latch_log,
             on_ended=self._moved.set,
@@ -329,7 +330,7 @@ class Shard:
         if not commitment.primitive.syncs:
             self._sync.plan()
             if self.state.max_unsynced:
-                self._sync.start_in_time(self.state.max_unsynced)
+                self._sync.start_before_bound()
         else:
             self.state.delay.note(batch.frames, commitment.submitted_ns, commitment.ended_ns)
             self._places.note(commit.write_ns)
