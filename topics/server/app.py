@@ -122,7 +122,7 @@ class Server:
         loop.on_pass_end(self.service.turns.next_pass, TURNS_ORDER)
         self.lane: Lane | None = None
         if table is not None:
-            self.lane = Lane(self.service, table, keyring, int.from_bytes(loop.ring.random_bytes(8), "little"))
+            self.lane = Lane(self.service, table, keyring, int.from_bytes(loop.random_bytes(8), "little"))
             loop.on_pass_end(self.lane.answers.flush, ANSWER_ORDER)
         self._handler = HttpHandler(self.service, self.lane)
         metrics = ServerMetrics(

@@ -105,7 +105,7 @@ def new_timeline(loop: Loop, others: Iterable[str]) -> str:
     It sorts after those of `others`, also if the clock was set back since they began.
     """
     newest_ms = max(map(time_of_name, others), default=-1000)
-    return f"{time_name(max(loop.clock.now_ms(), newest_ms + 1000))}-{loop.ring.random_bytes(4).hex()}"
+    return f"{time_name(max(loop.clock.now_ms(), newest_ms + 1000))}-{loop.random_bytes(4).hex()}"
 
 
 def timeline_names(files: FileCalls, archive: str) -> list[str]:

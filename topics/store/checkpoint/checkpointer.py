@@ -527,7 +527,7 @@ class Checkpointer:
             dead=self._unflagged,
             given_up=self._given_up,
             now_ms=self._loop.clock.now_ms(),
-            random_bytes=self._loop.ring.random_bytes,
+            random_bytes=self._loop.random_bytes,
             clock=self._loop.clock,
             counters=self.counters,
         )

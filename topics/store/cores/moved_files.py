@@ -173,7 +173,7 @@ class HandOver:
             new = None
         if new is None:
             manifest = self._cores[target].manifest
-            epoch = int.from_bytes(self._loop.ring.random_bytes(8), "little") | 1
+            epoch = int.from_bytes(self._loop.random_bytes(8), "little") | 1
             new = self._packs[target] = _NewPack(PackWriter(manifest.next_pack, epoch, self._loop.clock.now_ms()))
             manifest.next_pack += 1
         added, _frames_at = new.writer.add_run(scan, frames, header.description)

@@ -48,7 +48,7 @@ async def rewrite_pack(loop: Loop, path: str, number: int, runs: list[SalvagedRu
 
     created_ms: of the damaged pack. Raises OSError.
     """
-    epoch = int.from_bytes(loop.ring.random_bytes(8), "little") | 1
+    epoch = int.from_bytes(loop.random_bytes(8), "little") | 1
     data, written = pack_of(runs, number=number, epoch=epoch, created_ms=created_ms)
     await replace_file(loop.files, path, data)
     return Pack(number, epoch, len(data), {run.number: run for run in written})

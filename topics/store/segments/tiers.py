@@ -120,7 +120,7 @@ async def claim_cold(loop: Loop, tiers: Tiers, *, listed: bool, is_frozen: bool 
     if is_frozen:
         return
     if ours is None:
-        ours = _Mark(loop.ring.random_bytes(16).hex())
+        ours = _Mark(loop.random_bytes(16).hex())
         await replace_file(files, f"{tiers.hot}/{COLD_MARK_NAME}", msgspec.json.encode(ours))
     elif not ours.both:  # a process that was killed may not have synced the name of its mark
         await files.sync_directory(tiers.hot)

@@ -126,7 +126,7 @@ class WalDirectory:
         self._next_file_no = next_file_no
         self._sizes = sizes
         # Another name than an earlier run's, whose file may be removed while this one is written.
-        self._temporary = f"{path}/prepare-{loop.ring.random_bytes(4).hex()}.tmp"
+        self._temporary = f"{path}/prepare-{loop.random_bytes(4).hex()}.tmp"
         self.in_a_hurry = True
         """Whether a batch waits for the next file."""
         self._spares = deque(Spare(path, loop.ring.file_size(path)) for path in spares)
@@ -251,7 +251,7 @@ class WalDirectory:
 
     def begin(self, file: WalFile, first_batch_no: int, now_ms: int) -> WalHeader:
         """Take a prepared file into use; its header is written with its first batch."""
-        epoch = int.from_bytes(self._loop.ring.random_bytes(8), "little") | 1
+        epoch = int.from_bytes(self._loop.random_bytes(8), "little") | 1
         header = WalHeader(self._shard, file.number, epoch, first_batch_no, self._boot_id, now_ms)
         file.epoch = epoch
         file.stored.active = True
