@@ -18,7 +18,7 @@ from perf.figures import commit_id
 from perf.frame_costs import DATA
 from topics.clock import SystemClock
 from topics.config import Config
-from topics.loop import Loop
+from topics.loop import Loop, PassEnd
 from topics.loop.choose import open_ring
 from topics.store.format.file_table import FileTable
 from topics.store.format.rows import RowRecord, pack_rows
@@ -68,7 +68,7 @@ def measure(commit: str, seconds: float, directory: str, file_bytes: int) -> lis
     log = ShardedLog(loop, config, FileTable())
     try:
         loop.run_task(log.open([ShardStart()]))
-        loop.on_pass_end(log.flush, 20)
+        loop.on_pass_end(log.flush, PassEnd.LOG)
         cells = []
         for fsync in (True, False):
             writers = Writers(loop, log, fsync=fsync)

@@ -26,9 +26,8 @@ from topics.engine.values.topic_config import make_config
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.plan.service import Service
 from topics.http.route_table import route_table
-from topics.loop import Loop
+from topics.loop import Loop, PassEnd
 from topics.loop.choose import open_ring
-from topics.server.app import TURNS_ORDER
 
 
 class Transport:
@@ -66,7 +65,7 @@ def measure(options: argparse.Namespace, directory: str) -> list[float]:
     loop.run_until(lambda: bool(made))
     service = Service(config, route_table(), NoProbes(), loop)
     service.serve(engine)
-    loop.on_pass_end(service.answer_turns.next_pass, TURNS_ORDER)
+    loop.on_pass_end(service.answer_turns.next_pass, PassEnd.TURNS)
     transports = [Transport() for _ in range(options.connections)]
     connections = [HttpConnection(service, transport) for transport in transports]
     records = ",".join([f'{{"data":{PAYLOAD}}}'] * options.records)

@@ -12,7 +12,7 @@ from topics.config import Config, tiny_config
 from topics.engine.engine import Engine
 from topics.engine.recovery.engine_catalog import EngineCatalog
 from topics.engine.shared.stored_state import StoredState
-from topics.loop import Loop
+from topics.loop import Loop, PassEnd
 from topics.store.disk.data_directory import lock_directory
 from topics.store.disk.directory_format import NO_CORE
 from topics.store.store import Store
@@ -43,8 +43,8 @@ class RealWorld(Harness):
         opening = Store.open(self.real_loop, self.config, self.catalog, directory=directory)
         self.store = self.real_loop.run_task(opening)  # type: ignore[assignment]
         self.engine = Engine(self.loop, self.config, self.stored, self.store)
-        self.real_loop.on_pass_end(self.engine.flush, 10)
-        self.real_loop.on_pass_end(self.engine.look_again, 25)
+        self.real_loop.on_pass_end(self.engine.flush, PassEnd.ENGINE)
+        self.real_loop.on_pass_end(self.engine.look_again, PassEnd.LOOK)
 
     def settle(self, error: Any = None) -> None:
         """Passes until nothing staged is left undecided."""

@@ -13,7 +13,7 @@ from tests.sim.world.sim_file import SimFile
 from tests.sim.world.sim_ring import SimRing
 from topics.config import Config, tiny_config
 from topics.errors import StorageError, TopicsError
-from topics.loop import Loop
+from topics.loop import Loop, PassEnd
 from topics.store.format import codec
 from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import (
@@ -79,7 +79,7 @@ class LogWorld:
         self.ring.make_directory(DIRECTORY)
         self.log = ShardedLog(self.loop, self.config, self.table)
         self.reader = Reader(self.loop.files, self.table, self.log.tail)
-        self.loop.on_pass_end(self.log.flush, 20)
+        self.loop.on_pass_end(self.log.flush, PassEnd.LOG)
         self.writes: list[Write] = []
         self.worlds.append(self)
         self._acks = 0

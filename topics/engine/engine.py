@@ -91,10 +91,6 @@ from topics.errors import RequestError, TopicsError, WouldBlockError
 from topics.store.read.lender import Lender
 from topics.store.wal.next_batch import Caller
 
-FLUSH_ORDER = 10
-"""The engine's place among the hooks at the end of a pass: before the log's, which commits."""
-LOOK_ORDER = 25
-"""Its place after the log's."""
 _QUEUES_A_STEP = 1000
 
 
@@ -102,7 +98,7 @@ class Engine:
     """The operations on topics, from the end of recovery on.
 
     stored: what recovery has found. `flush` and `look_again` belong to the loop's hooks at the end
-    of a pass, at `FLUSH_ORDER` and `LOOK_ORDER` (stored_engine.py).
+    of a pass (stored_engine.py).
     """
 
     def __init__(self, loop: LoopPort, config: Config, stored: StoredState, store: StorePort) -> None:

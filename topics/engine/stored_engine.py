@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from topics.common.histograms import Distribution, Histogram
 from topics.config import Config
-from topics.engine.engine import FLUSH_ORDER, LOOK_ORDER, Engine
+from topics.engine.engine import Engine
 from topics.engine.recovery.engine_catalog import EngineCatalog
 from topics.engine.recovery.known_seqs import IdAndHead
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.shared.topic_registry import Registry
-from topics.loop.loop import Loop
+from topics.loop.loop import Loop, PassEnd
 from topics.loop.tasks import Future
 from topics.store.archive.archiver import NO_ARCHIVE, ArchiveStats
 from topics.store.backup.backup_counters import BackupCounters
@@ -106,8 +106,8 @@ class StoredEngine:
         engine = Engine(loop, config, stored, store)
         if store.log.is_frozen:
             engine.freeze()
-        loop.on_pass_end(engine.flush, FLUSH_ORDER)
-        loop.on_pass_end(engine.look_again, LOOK_ORDER)
+        loop.on_pass_end(engine.flush, PassEnd.ENGINE)
+        loop.on_pass_end(engine.look_again, PassEnd.LOOK)
         return cls(engine, store, stored.registry)
 
     @property

@@ -4,7 +4,7 @@ from topics.loop.connection import Connection
 from topics.loop.connection_table import ConnectionTable
 from topics.loop.doors.listener import Listener
 from topics.loop.files import Files
-from topics.loop.loop import Loop
+from topics.loop.loop import Loop, PassEnd
 from topics.loop.ring import Ring
 from topics.loop.streams import StreamHandler, StreamLimits
 from topics.loop.tasks import Cancelled, Event, Future, Task
@@ -19,6 +19,7 @@ __all__ = [
     "Future",
     "Listener",
     "Loop",
+    "PassEnd",
     "Ring",
     "StreamHandler",
     "StreamLimits",

@@ -14,6 +14,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Coroutine, Sized
+from enum import IntEnum
 from functools import partial
 from typing import Any, TypeVar
 
@@ -40,14 +41,33 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-SEND_ORDER = 30
-"""Position of the connections' sends among the hooks at the end of a pass."""
 _SAMPLED = 16
 _ROUNDS_MAX = 8
 """Rounds of the hooks in one pass."""
 _CLOSE_PASSES_MAX = 1000
 _CLOSE_WAIT_NS = 1_000_000
 _DEFAULT_LIMITS = StreamLimits()
+
+
+class PassEnd(IntEnum):
+    """Places of the hooks at the end of a pass, which run in ascending order."""
+
+    TURNS = 5
+    """Requests, answers and appends that have waited for their turn: they stage work."""
+    ENGINE = 10
+    """Waiters of changed topics look again, and the engine's batches take no more rows."""
+    LOG = 20
+    """The log commits what is staged. Commits in place have ended after this."""
+    LOOK = 25
+    """The engine has the pass end once more if the commits have woken readers or routers."""
+    ANSWERS = 28
+    """The lane writes the answers of the pass."""
+    RELAYS = 29
+    """Answers for other cores are relayed, once all are there."""
+    SENDS = 30
+    """The connections send: one gathered send each."""
+    LAST = 40
+    """The server looks at its heap, which no answer waits for."""
 
 
 class Loop:
@@ -79,7 +99,7 @@ class Loop:
         self._doors: list[Mailbox | Datagrams | SocketPolls] = []
         """They are closed with the loop."""
         self._hooks: list[Callable[[], None]] = [self._traffic.flush_sends]
-        self._orders = [SEND_ORDER]
+        self._orders: list[int] = [PassEnd.SENDS]
         """The order of each hook."""
         self._untimed = _SAMPLED - 1
         """Passes that leave nothing to the hooks until the next of them that is timed."""
@@ -310,10 +330,7 @@ class Loop:
         return future
 
     def on_pass_end(self, fn: Callable[[], None], order: int) -> None:
-        """Call `fn` at the end of every pass, in ascending order.
-
-        The connections' sends are at 30.
-        """
+        """Call `fn` at the end of every pass, in ascending order: see `PassEnd`."""
         at = bisect.bisect_right(self._orders, order)
         self._orders.insert(at, order)
         self._hooks.insert(at, fn)

@@ -23,7 +23,7 @@ from topics.loop.connection import Connection
 from topics.loop.connection_table import SHARED_BYTES_MAX
 from topics.loop.doors.listener import Listener
 from topics.loop.doors.mailbox import Mailbox
-from topics.loop.loop import Loop
+from topics.loop.loop import Loop, PassEnd
 from topics.loop.streams import StreamLimits
 from topics.loop.tasks import Cancelled, Task
 from topics.server.access_log_file import AccessLogFile
@@ -43,11 +43,6 @@ from topics.server.websocket import WebSockets
 from topics.ws import subscriptions
 
 _log = logging.getLogger("topics.server")
-
-ANSWER_ORDER = 28
-"""The order of the lane's answers among the pass-end hooks: before the connections' sends."""
-TURNS_ORDER = 5
-"""The order of requests, answers and WebSockets that waited for their turn: before the engine."""
 
 
 class Server:
@@ -117,13 +112,13 @@ class Server:
         self._recovery: Task[None] | None = None
         self._stopping = False
         self._started_ns, self._started_ms = loop.clock.monotonic_ns(), loop.clock.now_ms()
-        loop.on_pass_end(self._websockets.turns.next_pass, TURNS_ORDER)
-        loop.on_pass_end(self.service.answer_turns.next_pass, TURNS_ORDER)
-        loop.on_pass_end(self.service.turns.next_pass, TURNS_ORDER)
+        loop.on_pass_end(self._websockets.turns.next_pass, PassEnd.TURNS)
+        loop.on_pass_end(self.service.answer_turns.next_pass, PassEnd.TURNS)
+        loop.on_pass_end(self.service.turns.next_pass, PassEnd.TURNS)
         self.lane: Lane | None = None
         if table is not None:
             self.lane = Lane(self.service, table, keyring, int.from_bytes(loop.random_bytes(8), "little"))
-            loop.on_pass_end(self.lane.answers.flush, ANSWER_ORDER)
+            loop.on_pass_end(self.lane.answers.flush, PassEnd.ANSWERS)
         self._handler = HttpHandler(self.service, self.lane)
         metrics = ServerMetrics(
             loop, self.service, self._handler.requests, self.lane, self._snapshot, self.access_log, neighbours

@@ -18,7 +18,7 @@ import numpy as np
 
 from topics.config import Config
 from topics.errors import DiskFullError
-from topics.loop.loop import Loop
+from topics.loop.loop import Loop, PassEnd
 from topics.loop.tasks import Future
 from topics.store.archive.archive_note import mark_losses
 from topics.store.checkpoint.checkpointer import Checkpointer
@@ -49,9 +49,6 @@ from topics.store.wal.wal_files import name_spares, wait_to_be_archived
 from topics.store.wal.write_batch import Commit
 
 log = logging.getLogger(__name__)
-
-FLUSH_ORDER = 20
-"""The order of the log among the pass-end hooks."""
 
 
 class StoreParts(NamedTuple):
@@ -209,7 +206,7 @@ class StoreStart:
             for replay in found.shards.values():
                 await replay.sync_tail()
         await self.log.open(self._starts(found))
-        loop.on_pass_end(self.log.flush, FLUSH_ORDER)
+        loop.on_pass_end(self.log.flush, PassEnd.LOG)
         await self._rewrite_tails(found)
 
     async def _keep_for_archive(self, found: Recovered) -> None:

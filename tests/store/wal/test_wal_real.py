@@ -12,7 +12,7 @@ import pytest
 from topics.clock import SystemClock
 from topics.config import tiny_config
 from topics.errors import TopicsError
-from topics.loop import Loop
+from topics.loop import Loop, PassEnd
 from topics.loop.choose import open_ring
 from topics.store.format import codec
 from topics.store.format.file_table import FileTable
@@ -52,7 +52,7 @@ def test_records_lie_where_their_commits_say(directory: Path, io: str, commit: s
 
 def run(loop: Loop, directory: Path, log: ShardedLog, table: FileTable) -> None:
     loop.run_task(log.open([ShardStart()]))
-    loop.on_pass_end(log.flush, 20)
+    loop.on_pass_end(log.flush, PassEnd.LOG)
     rows = pack_rows([RowRecord(b'"%s"' % (b"x" * 700), tag=b"t") for _ in range(12)])
     places: list[FileRange] = []
     for number in range(60):

@@ -24,13 +24,11 @@ from topics.engine.state import refusals
 from topics.engine.state.append_request import PLAIN, AppendRequest
 from topics.engine.values.results import AppendResult, Done
 from topics.errors import RequestError, TopicsError, UsageError, WouldBlockError
-from topics.loop import Loop
+from topics.loop import Loop, PassEnd
 from topics.loop.timers import Timer
 from topics.store.format.log_format import BATCH_HEADER_BYTES, FRAME_ROOM_BYTES
 from topics.store.format.rows import NO_ROWS, Rows
 
-_ORDER = 5
-"""Place among the hooks at the end of a pass: before the engine's."""
 _ADMITTED_A_PASS = 100
 """Most appends that leave the line in a pass."""
 _NEVER_ADMITTED = 1 << 63
@@ -162,7 +160,7 @@ class Admission:
         """Number of appends that may still leave it in that pass."""
         self._turns = 0
         """Number of appends that were admitted."""
-        loop.on_pass_end(self._look, _ORDER)
+        loop.on_pass_end(self._look, PassEnd.TURNS)
 
     # --- any thread --------------------------------------------------------------------------------------------------
     def nowait(self, request: AppendRequest) -> Pending[AppendResult]:

@@ -19,12 +19,9 @@ from topics.http.relay.asking_core import AskingCore
 from topics.http.relay.relay_message import DamagedRelayError
 from topics.http.relay.relayed_head import RelayedPlans, RelayedRoute, relayed_route
 from topics.loop.connection import Connection, Row
-from topics.loop.loop import Loop
+from topics.loop.loop import Loop, PassEnd
 
 _log = logging.getLogger(__name__)
-
-RELAY_ORDER = 29
-"""Position among the hooks at the end of a pass: after all answers, before the sends."""
 
 
 class Relays:
@@ -63,7 +60,7 @@ class Relays:
             for number in range(len(mailboxes))
         ]
         """The cores, by number, its own among them, which is never asked."""
-        loop.on_pass_end(self._flush, RELAY_ORDER)
+        loop.on_pass_end(self._flush, PassEnd.RELAYS)
         service.streams.at_drain.append(self._end_streams)
 
     def relayed(self, plan: Plan) -> Plan:

@@ -16,7 +16,7 @@ from topics.clock import SystemClock
 from topics.config import Config
 from topics.engine.stored_engine import StoredEngine
 from topics.loop.choose import open_ring
-from topics.loop.loop import Loop
+from topics.loop.loop import Loop, PassEnd
 from topics.loop.signals import install_signal_handlers
 from topics.server.access_log_file import check_access_log
 from topics.server.app import Server
@@ -33,8 +33,6 @@ from topics.store.disk.data_directory import LockedDirectory, lock_directory
 _log = logging.getLogger("topics.server")
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-LAST_ORDER = 40
-"""Position among the hooks at the end of a pass, after the sends."""
 
 
 def serve(config: Config) -> int:
@@ -100,7 +98,7 @@ class ServerProcess:
         loop = self._loop
         uninstall = install_signal_handlers(loop, self._on_signal, (*STOP_SIGNALS, signal.SIGHUP))
         leave_heap = tend_heap()
-        loop.on_pass_end(HeapWatch(loop.clock.monotonic_ns).look, LAST_ORDER)
+        loop.on_pass_end(HeapWatch(loop.clock.monotonic_ns).look, PassEnd.LAST)
         try:
             self._server.start()
             if life >= 0:
