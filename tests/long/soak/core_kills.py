@@ -2,6 +2,7 @@
 
 Each client appends the next number to its topic with a key, on a connection that it changes now and then or lends to
 another topic, until it has an answer. In the end each topic has every number once, under the seq that was answered.
+Lists that they ask for meanwhile have the topics of all cores, or are refused.
 
     python -m tests.long.soak.core_kills --lives 50 --seed 1 --io portable
 """
@@ -18,6 +19,7 @@ import tempfile
 import threading
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from tests.server.service.cores_process import CoresProcesses
 
@@ -82,6 +84,8 @@ class Load:
                         connection = http.client.HTTPConnection(address, timeout=60)
                     if rng.random() < 0.1:
                         self._ask(connection, "GET", f"/v0/topics/{topic_of((number + 1) % _CLIENTS)}")
+                    if rng.random() < 0.1:
+                        self._list(connection)
                     self._append(connection, number)
                 except (ConnectionError, http.client.HTTPException) as error:
                     self._count(type(error).__name__)
@@ -107,10 +111,24 @@ class Load:
             self.written[number] = count + 1
             self._changed.notify_all()
 
+    def _list(self, connection: http.client.HTTPConnection) -> None:
+        """Compare a list with what was acknowledged before: it is whole, or refused."""
+        there = {topic_of(number) for number, count in enumerate(self.written) if count}
+        status, answer = self._ask(connection, "GET", "/v0/topics")
+        if status == 200:
+            found = [row["topic"] for row in answer["topics"]]
+            assert there <= set(found) <= set(map(topic_of, range(_CLIENTS))), (there, found)
+            assert found == sorted(set(found)), "in order, and each once"
+            self._count("lists")
+        else:
+            assert status == 503, answer
+            assert answer["error"]["code"] in {"not_ready", "shutting_down"}, answer
+            self._count("refused lists")
+
     @staticmethod
     def _ask(
         connection: http.client.HTTPConnection, method: str, path: str, body: object = None, key: str = ""
-    ) -> tuple[int, dict[str, dict[str, object]]]:
+    ) -> tuple[int, Any]:
         headers = {"Content-Type": "application/json"} | ({"Idempotency-Key": key} if key else {})
         connection.request(method, path, None if body is None else json.dumps(body), headers)
         answer = connection.getresponse()

@@ -15,3 +15,4 @@ def test_cores_that_are_killed_lose_and_double_nothing_also_with_another_number_
     counts = run(tmp_path, lives=3, seed=5, io=io)
     assert counts["killed cores"] > 2
     assert counts["writes"] > 100
+    assert counts["lists"] > 10
