@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,14 @@ from topics.config import Config
 from topics.errors import UsageError
 from topics.loop.loop import Loop
 from topics.server.port_file import shown_address, write_port_file
-from topics.server.startup import check_address, check_config, connection_limit, only_this_machine, wait_for_port
+from topics.server.startup import (
+    check_address,
+    check_config,
+    connection_limit,
+    only_this_machine,
+    wait_for_port,
+    wanted_cores,
+)
 from topics.uring.blocking import BlockingCalls
 
 
@@ -124,3 +132,27 @@ def test_a_directory_that_cannot_be_one_is_refused_before_a_start(
         Config(**{name: f"{file}{below}"})  # type: ignore[arg-type]
     assert str(caught.value) == f"{name} is '{file}{below}', {what.format(file)}: name a directory"
     Config(**{name: str(tmp_path / "new" / "newer")})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"archive_dir": "/a"}, "^archive_dir is set, and several cores make no backups yet"),
+        ({"backup_dir": "/a"}, "^backup_dir is set, and several cores make no backups yet"),
+        ({"access_log": "-"}, "^access_log is -, where lines of several cores would be mixed"),
+    ],
+)
+def test_what_several_cores_cannot_do_is_refused_by_the_settings_of_one(settings: dict[str, Any], said: str) -> None:
+    """13.6: as `topics config show` does, too; and not with one core."""
+    for cores in ("1", "2"):
+        config = Config(cores=cores, **settings)
+        if cores == "1":
+            check_config(config)
+        else:
+            with pytest.raises(UsageError, match=said):
+                check_config(config)
+
+
+def test_as_many_cores_as_cpus_are_wanted_if_the_settings_say_auto() -> None:
+    assert wanted_cores(Config(cores="3")) == 3
+    assert wanted_cores(Config(cores="auto")) == len(os.sched_getaffinity(0))

@@ -11,7 +11,7 @@ import typer
 
 from topics.cli.config_file import toml_text
 from topics.cli.environment import Settled, odd_variables, settled
-from topics.cli.exit_codes import start_or_refusal
+from topics.cli.exit_codes import options_named, start_or_refusal
 from topics.cli.serving.serve import ConfigFile, as_variables
 from topics.config import SECRET, Config
 from topics.errors import UsageError
@@ -42,7 +42,7 @@ def show(
         print(line)
     for sentence in odd_variables({**os.environ, **given}):
         print(f"topics: {sentence}", file=sys.stderr)
-    with start_or_refusal():
+    with start_or_refusal(), options_named(found.origins):
         check_config(found.config)
 
 

@@ -6,6 +6,7 @@ All functions raise errors whose message is printed. Source: wire contract, R-LI
 from __future__ import annotations
 
 import errno
+import os
 import resource
 import socket
 
@@ -14,6 +15,7 @@ from topics.errors import UsageError
 from topics.http.access.keyring import parse_keys
 from topics.http.access.origin import is_loopback
 from topics.loop.loop import Loop
+from topics.server.access_log_file import STANDARD_OUTPUT
 from topics.server.keys_file import with_keys_of_file
 
 _OTHER_DESCRIPTORS = 512
@@ -28,6 +30,25 @@ def check_config(config: Config) -> None:
     keys = parse_keys(with_keys_of_file(config).api_keys)
     if not (keys or config.allow_insecure_no_auth or only_this_machine(config.host)):
         raise _needs_keys(config.host)
+    check_offered(config, wanted_cores(config))
+
+
+def wanted_cores(config: Config) -> int:
+    """Return the number of cores that the settings ask for; with auto, that of the CPUs."""
+    return len(os.sched_getaffinity(0)) if config.cores == "auto" else int(config.cores)
+
+
+def check_offered(config: Config, cores: int) -> None:
+    """Check that no setting asks for what several cores cannot do yet. Raises: UsageError."""
+    if cores == 1:
+        return
+    for name in ("archive_dir", "backup_dir"):
+        if getattr(config, name):
+            raise UsageError("is set, and several cores make no backups yet: unset it, or use one core", name)
+    if not hasattr(socket, "SO_REUSEPORT"):
+        raise UsageError("this system has no SO_REUSEPORT, by which several cores share a port: use one core")
+    if config.access_log == STANDARD_OUTPUT:
+        raise UsageError("is -, where lines of several cores would be mixed: name a file", "access_log")
 
 
 def check_address(config: Config, *, has_keys: bool, address: str) -> None:

@@ -72,7 +72,8 @@ def serve(  # noqa: PLR0917 - typer makes options of them
     # numpy's linear algebra starts threads that spin for a while; nothing here uses it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from topics.server.processes.composition import serve as run_server  # noqa: PLC0415 - `topics --help` should not load the server
-    from topics.server.processes.serve_cores import serve_cores, wanted_cores  # noqa: PLC0415 - likewise
+    from topics.server.processes.serve_cores import serve_cores  # noqa: PLC0415 - likewise
+    from topics.server.startup import wanted_cores  # noqa: PLC0415 - likewise
 
     options = {
         "CONFIG": config,

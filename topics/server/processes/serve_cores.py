@@ -10,7 +10,6 @@ import errno
 import logging
 import os
 import signal
-import socket
 import sys
 from dataclasses import replace
 from functools import partial
@@ -19,11 +18,10 @@ from topics import __version__
 from topics.clock import SystemClock
 from topics.config import Config
 from topics.engine.moves.set_cores import set_cores
-from topics.errors import UsageError
 from topics.loop.choose import open_ring
 from topics.loop.loop import Loop
 from topics.loop.signals import install_signal_handlers
-from topics.server.access_log_file import STANDARD_OUTPUT, check_access_log
+from topics.server.access_log_file import check_access_log
 from topics.server.cores.core_processes import ChildProcesses, CoreProgram
 from topics.server.cores.settings_file import write_settings
 from topics.server.cores.supervisor import Supervisor
@@ -33,7 +31,7 @@ from topics.server.port_file import shown_address, write_port_file
 from topics.server.processes.composition import STOP_SIGNALS, serve
 from topics.server.processes.core_locks import wait_for_cores
 from topics.server.service_manager import ServiceReports, service_manager_of
-from topics.server.startup import check_config, forbid_core_dumps, wait_for_port
+from topics.server.startup import check_config, check_offered, forbid_core_dumps, wait_for_port
 from topics.store.backup.free_places import check_places
 from topics.store.cores.core_directories import REPORTS_NAME, CoreDirectories, core_directory
 from topics.store.cores.slot_map import check_cores
@@ -51,11 +49,6 @@ _RECEIVE_BUFFERS = 4
 _SIGNALS = (*STOP_SIGNALS, signal.SIGHUP, signal.SIGCHLD)
 
 
-def wanted_cores(config: Config) -> int:
-    """Return the number of cores that the settings ask for; with auto, that of the CPUs."""
-    return len(os.sched_getaffinity(0)) if config.cores == "auto" else int(config.cores)
-
-
 def serve_cores(config: Config, cores: int, program: str) -> int:
     """Run a server of this many cores until SIGINT or SIGTERM. Return the exit code.
 
@@ -66,8 +59,7 @@ def serve_cores(config: Config, cores: int, program: str) -> int:
     check_cores(cores)
     check_config(config)
     check_places(config)
-    if cores > CORES:
-        _check_offered(config)
+    check_offered(config, cores)
     if not config.core_dumps:
         forbid_core_dumps()
     ring, _ = open_ring(replace(config, receive_buffers=_RECEIVE_BUFFERS, spin_us="0"), shared=False)
@@ -85,17 +77,6 @@ def serve_cores(config: Config, cores: int, program: str) -> int:
     finally:
         loop.close()
     return serve(config)
-
-
-def _check_offered(config: Config) -> None:
-    """Check that no setting asks for what several cores cannot do yet. Raises: UsageError."""
-    for name in ("archive_dir", "backup_dir"):
-        if getattr(config, name):
-            raise UsageError(f"{name} is set, and several cores make no backups yet: unset it, or use one core")
-    if not hasattr(socket, "SO_REUSEPORT"):
-        raise UsageError("this system has no SO_REUSEPORT, by which several cores share a port: use one core")
-    if config.access_log == STANDARD_OUTPUT:
-        raise UsageError("access_log is -, where lines of several cores would be mixed: name a file")
 
 
 async def _prepared(loop: Loop, config: Config, directory: LockedDirectory, cores: int) -> CoreDirectories | None:
