@@ -7,7 +7,7 @@ blocks of neighbours, and only a block is ever copied, sorted or listed at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Generic, TypeVar, overload
 
 IDS_A_BLOCK = 1 << 12
@@ -43,6 +43,14 @@ class IdSet:
             self.blocks[number >> _SHIFT].add(number)
         except KeyError:
             self.blocks[number >> _SHIFT] = {number}
+
+    def add_all(self, numbers: Sequence[int]) -> None:
+        """Add ids, at least one. Those of a pass to many topics are mostly of one block."""
+        first = min(numbers) >> _SHIFT
+        if first == max(numbers) >> _SHIFT:
+            self.blocks.setdefault(first, set()).update(numbers)
+        else:
+            self.update(numbers)
 
     def update(self, numbers: Iterable[int]) -> None:
         for number in numbers:

@@ -825,17 +825,18 @@ def extend_each(
     left: list[int] = []
     at = 0
     for index, first, count, size in zip(indexes, first_seqs, counts, sizes, strict=True):
-        chunks = index.chunks
-        chunk = chunks[-1] if chunks else None
-        if chunk is None or chunk.first + chunk.count != first or chunk.count + count > CHUNK_ROWS_MAX:
+        if (
+            not (chunks := index.chunks)
+            or (chunk := chunks[-1]).first + (row := chunk.count) != first
+            or (end := row + count) > CHUNK_ROWS_MAX
+        ):
             left.append(len(columns) + len(left))
         else:
-            row = chunk.count
-            if row + count > chunk.capacity:
+            if end > chunk.capacity:
                 chunk.reserve(count)
             if chunk.file_id != file_id and file_id not in chunk.files:
                 chunk.join(file_id)
-            chunk.count = row + count
+            chunk.count = end
             chunk.live += count
             chunk.bytes += size
             index.live += count

@@ -205,11 +205,14 @@ class Append(Operation[AppendCore]):
             self.topic.note_ends(*self.ends)
             core.quiet_until_ms = min(core.quiet_until_ms, min(self.ends[1]) + 1)
         publish_each(topics, first_seqs, self.counts, self.sizes, self.stamps)
-        for topic, first in zip(topics, first_seqs, strict=True):
-            if is_logged:
-                core.in_log.add(topic.id)
-            if unsynced is not None:
-                unsynced.setdefault(topic.id, first)
+        ids = [topic.id for topic in topics]
+        if is_logged:
+            core.in_log.add_all(ids)
+        if unsynced is not None:
+            for number, first in zip(ids, first_seqs, strict=True):
+                if number not in unsynced:
+                    unsynced[number] = first
+        for topic in topics:
             if topic.waiters or topic.routers:
                 notify(core, topic)
         size = sum(self.sizes)
