@@ -212,6 +212,7 @@ class Config:
     max_head_bytes: int = 65_536
     max_head_fields: int = 100
     send_high_water_bytes: int = 1 << 20
+    """Unsent bytes above which nothing more is read from a connection."""
     send_low_water_bytes: int = 1 << 18
     stream_high_water_bytes: int = 65_536
     """Unsent bytes above which nothing more is read for a stream's client."""

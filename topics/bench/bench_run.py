@@ -1,4 +1,4 @@
-"""A run of a workload: round after round, in each its cases by turns, in each of them its sides."""
+"""A run of a workload: in each round, every case is measured on every side."""
 
 from __future__ import annotations
 

@@ -149,6 +149,15 @@ def _without_core_ns(pid: int) -> int:
     return waited
 
 
+def accepts(port: int) -> bool:
+    """Return whether a server on loopback takes connections."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1):
+            return True
+    except OSError:
+        return False
+
+
 def free_port() -> int:
     """Return a port of loopback that is free now."""
     with socket.socket() as probe:

@@ -46,7 +46,7 @@ class BenchPeer(Side, Protocol):
     """A side that is not ours."""
 
     def at_hand(self) -> str:
-        """Return what a list of peers says of this one: nothing is built for it."""
+        """Return the line about this peer in `topics bench peers`. Builds nothing."""
 
 
 class ClientRun:

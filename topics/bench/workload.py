@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from topics.common.values.near_names import suggestion
-from topics.config import OPTIONAL, Config, checked
+from topics.config import DURABILITIES, OPTIONAL, Config, checked
 from topics.errors import UsageError
 
 KINDS = {
@@ -28,7 +28,6 @@ KINDS = {
     "append": "calls of the library in this process",
 }
 NETWORK_KINDS = frozenset(KINDS) - {"restart", "append"}
-CLASSES = ("ephemeral", "memory", "disk", "fsync")
 SYNCED = "fsync"
 _APPEND_FIELDS = ("name", "kind", "rate", "bytes", "batch", "call")
 """Fields of a load that calls of the library have."""
@@ -171,7 +170,7 @@ _SECTIONS: dict[str, dict[str, NumberRule | ChoiceRule | str]] = {
     },
     "topic": {
         "type": ChoiceRule(("log", "queue"), "type of the topic"),
-        "durability": ChoiceRule(CLASSES, "durability class"),
+        "durability": ChoiceRule(DURABILITIES, "durability class"),
         "cap_records": NumberRule(0, 1 << 40, "0: no cap"),
     },
     "fill": {

@@ -267,11 +267,11 @@ class Starts:
 
     def nacking(self, queue: str, node: str, jobs: Jobs, *, delay_ms: int, reason: str | None) -> Start[AckResult]:
         delay_ms = arguments.count("delay_ms", delay_ms)
-        arguments.encoded("reason", reason or "")
-        told = reason or ""
-        check_reason(self._config, told)
+        reason = reason or ""
+        arguments.encoded("reason", reason)
+        check_reason(self._config, reason)
         request = held_jobs(queue, node, jobs)
-        return lambda done: self._engine.nack(request, delay_ms, told, done)
+        return lambda done: self._engine.nack(request, delay_ms, reason, done)
 
     def listing_dead(self, queue: str, from_seq: int, limit: int) -> Start[UnreadPage]:
         query = DiffQuery(from_seq, limit, bytes_apart=True)
@@ -406,11 +406,11 @@ class Starts:
     @staticmethod
     def check_flush(topic: str | None, seq: int | None) -> None:
         if topic is not None:
-            topic = arguments.text("topic", topic)
+            arguments.text("topic", topic)
         elif seq is not None:
             raise UsageError(f"seq is {arguments.shown(seq)} without a topic: say whose record it is")
         if seq is not None:
-            seq = arguments.count("seq", seq)
+            arguments.count("seq", seq)
 
     def flush_lone(self, asked: tuple[str | None, int | None]) -> FlushResult | None:
         """Flush a topic up to a seq in this call, see `Engine.sync_lone`."""

@@ -234,13 +234,13 @@ class Traffic:
             self.ring.recycle(self.used)
             self.used.clear()
         for conn in resumed:
-            self._tell(conn.on_held_delivered, "end_of_stream")
+            self._call(conn.on_held_delivered, "end_of_stream")
         self.closed_some = False
         is_settled = 0 < inputs == settled and not (resumed or self.ended or self.rearm or self.benched or self.drained)
         if self.ended:
             ended, self.ended = self.ended, []
             for conn, error in ended:
-                self._tell(lambda conn=conn, error=error: conn.on_end(error), "end_of_stream")  # type: ignore[misc]
+                self._call(lambda conn=conn, error=error: conn.on_end(error), "end_of_stream")  # type: ignore[misc]
         if self.benched or self.rearm:
             waiting, self.benched = self.benched, []
             self.rearm, ready = [], self.rearm
@@ -249,7 +249,7 @@ class Traffic:
         if self.drained:
             drained, self.drained = self.drained, []
             for conn in drained:
-                self._tell(conn.drained, "drained")
+                self._call(conn.drained, "drained")
         return is_settled and not (self.sends or self.staged)
 
     def hold(self) -> None:
@@ -368,7 +368,7 @@ class Traffic:
                     self.rearm.remove(conn)
                     self.benched.append(conn)
 
-    def _tell(self, fn: Callable[[], None], what: str) -> None:
+    def _call(self, fn: Callable[[], None], what: str) -> None:
         try:
             fn()
         except Exception as error:

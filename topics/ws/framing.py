@@ -76,12 +76,12 @@ class Framing:
 
     __slots__ = (
         "_at",
-        "_behind",
-        "_behind_bytes",
         "_connection",
         "_events",
         "_fragmented",
         "_input",
+        "_later",
+        "_later_bytes",
         "_limits",
         "_long_bytes",
         "_missing",
@@ -105,9 +105,9 @@ class Framing:
         self._input = b""
         self._at = 0
         """Bytes of `_input` that are parsed."""
-        self._behind: deque[bytes] = deque()
+        self._later: deque[bytes] = deque()
         """Input that arrived while `_input` was not fully parsed."""
-        self._behind_bytes = 0
+        self._later_bytes = 0
         self._refusals: _Limits | None = None
         """The limits as a wsproto extension, created with its connection."""
         self._missing = 0
@@ -125,20 +125,20 @@ class Framing:
     @property
     def held_bytes(self) -> int:
         """Bytes held: of an incomplete message, and of input that is not parsed."""
-        return len(self._partial) + len(self._input) - self._at + self._behind_bytes
+        return len(self._partial) + len(self._input) - self._at + self._later_bytes
 
     @property
     def unread(self) -> bool:
         """Whether there is input that is not parsed, possibly less than a frame."""
-        return self._at < len(self._input) or bool(self._behind)
+        return self._at < len(self._input) or bool(self._later)
 
     def feed(self, data: bytes) -> None:
         """Add bytes of the peer. `take` returns the messages in them."""
         if self.closed:
             return
         if self.unread:
-            self._behind.append(data)
-            self._behind_bytes += len(data)
+            self._later.append(data)
+            self._later_bytes += len(data)
         else:
             self._input = data
             self._at = 0
@@ -154,10 +154,10 @@ class Framing:
                 # Parsed input is dropped, so that an idle connection does not hold its last input.
                 self._input = self._input[self._at :]
                 self._at = 0
-            if over or not self._behind:
+            if over or not self._later:
                 return None
-            piece = self._behind.popleft()
-            self._behind_bytes -= len(piece)
+            piece = self._later.popleft()
+            self._later_bytes -= len(piece)
             self._input += piece
         return received
 

@@ -16,7 +16,7 @@ Found = dict[str, Beginning]
 class LookUp:
     """Finds the cursor of one topic after the other; the first error is the result."""
 
-    __slots__ = ("_done", "_engine", "_error", "_found", "_lenient", "_missing", "_names", "_over", "_taken_in")
+    __slots__ = ("_done", "_engine", "_error", "_found", "_left", "_lenient", "_names", "_over", "_taken_in")
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class LookUp:
         self._found: Found = {}
         self._error: Exception | None = None
         self._taken_in = taken_in
-        self._missing = [*starts.items(), *taken_in.items()][::-1]
+        self._left = [*starts.items(), *taken_in.items()][::-1]
         self._names = Trampoline(self._ask)
         self._over = False
 
@@ -53,11 +53,11 @@ class LookUp:
     def _ask(self) -> bool:
         if self._over:
             return False
-        if self._error is not None or not self._missing:
+        if self._error is not None or not self._left:
             self._over = True
             self._done(self._found if self._error is None else self._error)
             return False
-        name, begin = self._missing.pop()
+        name, begin = self._left.pop()
         try:
             self._engine.begin(name, begin, lambda result: self._on_result(name, result))
         except Exception as error:

@@ -36,8 +36,8 @@ def pong(request_id: bytes) -> bytes:
 
 def unsubscribed(request_id: bytes, topics: list[str], prefixes: list[str]) -> bytes:
     """Build the reply of an unsubscribe. prefixes: not shown if there are none."""
-    shown = b',"prefixes":' + msgspec.json.encode(prefixes) if prefixes else b""
-    return b'{"op":"unsubscribed","request_id":%b,"topics":%b%b}' % (request_id, msgspec.json.encode(topics), shown)
+    names = msgspec.json.encode(topics)
+    return b'{"op":"unsubscribed","request_id":%b,"topics":%b%b}' % (request_id, names, _prefixes_member(prefixes))
 
 
 def subscribed(request_id: bytes, topics: dict[str, dict[str, int]], prefixes: list[str]) -> bytes:
@@ -45,8 +45,12 @@ def subscribed(request_id: bytes, topics: dict[str, dict[str, int]], prefixes: l
 
     prefixes: not shown if there are none.
     """
-    shown = b',"prefixes":' + msgspec.json.encode(prefixes) if prefixes else b""
-    return b'{"op":"subscribed","request_id":%b,"topics":%b%b}' % (request_id, msgspec.json.encode(topics), shown)
+    named = msgspec.json.encode(topics)
+    return b'{"op":"subscribed","request_id":%b,"topics":%b%b}' % (request_id, named, _prefixes_member(prefixes))
+
+
+def _prefixes_member(prefixes: list[str]) -> bytes:
+    return b',"prefixes":' + msgspec.json.encode(prefixes) if prefixes else b""
 
 
 def ack(

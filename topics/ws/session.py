@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -234,7 +234,7 @@ class WebSocketSession:
         """
         if not self._ended:
             message = "the key was taken away, or may do something else now: connect again"
-            self._part("unauthorized", message, POLICY_VIOLATION, "key gone")
+            self._close_with_error("unauthorized", message, POLICY_VIOLATION, "key gone")
 
     # --- commands ----------------------------------------------------------------------------------------------------
     def _pump(self) -> None:
@@ -442,8 +442,7 @@ class WebSocketSession:
             raise RequestError("forbidden", "subscribing needs the scope read")
         if command.violation is not None:
             raise command.violation
-        if not (command.starts or command.prefixes):
-            raise RequestError("invalid_request", "topic or topics is required: name at least one")
+        _refuse_nothing(command.starts, command.prefixes)
         for name in command.starts:
             self._check_name(name)
         self._subscriptions.begin(command, self._rights.within, lambda result: self._on_done(reply, result))
@@ -451,8 +450,7 @@ class WebSocketSession:
     def _unsubscribe(self, command: Unsubscribe, reply: Reply) -> None:
         if command.violation is not None:
             raise command.violation
-        if not (command.topics or command.prefixes):
-            raise RequestError("invalid_request", "topic or topics is required: name at least one")
+        _refuse_nothing(command.topics, command.prefixes)
         self._subscriptions.leave(command.topics, command.prefixes)
         self._on_done(reply, replies.unsubscribed(command.request_id, command.topics, command.prefixes))
 
@@ -528,9 +526,11 @@ class WebSocketSession:
         """Notify the client and close, once no command is in progress."""
         if self.busy:
             return
-        self._part("server_shutting_down", "the server is shutting down", GOING_AWAY, "server shutting down")
+        self._close_with_error(
+            "server_shutting_down", "the server is shutting down", GOING_AWAY, "server shutting down"
+        )
 
-    def _part(self, code: str, message: str, close_code: int, reason: str) -> None:
+    def _close_with_error(self, code: str, message: str, close_code: int, reason: str) -> None:
         """Send an error and a close frame, and close."""
         self._transport.write(text_frame(replies.error(None, code, message)))
         self._transport.write(self._framing.close(close_code, reason))
@@ -552,3 +552,8 @@ class WebSocketSession:
 
 def _nothing() -> None:
     """The `release` of an ended session, which thereby refers to nothing that refers to it."""
+
+
+def _refuse_nothing(topics: Collection[str], prefixes: Collection[str]) -> None:
+    if not (topics or prefixes):
+        raise RequestError("invalid_request", "topic, topics or prefixes is required: name at least one")

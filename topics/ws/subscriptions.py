@@ -130,7 +130,7 @@ class Subscriptions:
             followed += watch.add(command.prefixes, query, others)
         elif watch is not None:
             watch.fill_places()
-        self._keep(query)
+        self._count_held_bytes(query)
         topics = {name: found[name]._asdict() for name in followed}
         return replies.subscribed(command.request_id, topics, list(command.prefixes))
 
@@ -146,7 +146,7 @@ class Subscriptions:
         if len({*prefixes} if watch is None else {*prefixes, *watch.queries}) > most:
             raise limit_reached("max_prefixes", most)
 
-    def _keep(self, query: DiffQuery) -> None:
+    def _count_held_bytes(self, query: DiffQuery) -> None:
         """Count the bytes that the subscriptions of a command hold together."""
         self.held_bytes += len(query.nodes)
         if self.held_bytes > self._count_again:

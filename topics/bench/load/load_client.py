@@ -168,7 +168,8 @@ class LoadClient:
                 thread.join(every_seconds)
                 look(self)
         finally:
-            self.stop() if thread.is_alive() else None
+            if thread.is_alive():
+                self.stop()
             thread.join()
         if isinstance(result[0], BaseException):
             raise result[0]

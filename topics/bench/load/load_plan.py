@@ -114,6 +114,12 @@ def labelled_json(size: int) -> bytes:
     return bare if room < 0 else b"{" + LABEL + b',"x":"' + b"x" * room + b'"}'
 
 
+def write_body(size: int, count: int) -> bytes:
+    """Return the body of a write of `count` records, each `labelled_json`."""
+    rows = b",".join([b'{"data":' + labelled_json(size) + b"}"] * count)
+    return b'{"records":[' + rows + b"]}"
+
+
 def json_sizes(sizes: Collection[int]) -> list[int]:
     """Return what records of these sizes take: the smallest is its label."""
     return [len(labelled_json(size)) for size in sizes]

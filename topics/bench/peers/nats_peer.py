@@ -15,7 +15,7 @@ from topics.bench.load.load_client import LoadFigures
 from topics.bench.load.load_plan import AnswerEnd, LoadGroup, LoadMessage, labelled_json
 from topics.bench.outcome import BenchCheck
 from topics.bench.peers.network_peer import READY_SECONDS, NetworkPeer, stored_check
-from topics.bench.processes import BenchProcess, ProcessError, free_port, last_line, run_to_end, start_process
+from topics.bench.processes import BenchProcess, ProcessError, accepts, free_port, last_line, run_to_end, start_process
 from topics.bench.sides import HERE
 from topics.bench.workload import Case, LoadSpec
 
@@ -111,7 +111,7 @@ class NatsJetStream(NetworkPeer):
         settings.write_text(f"host: 127.0.0.1\nport: {port}\n{store}\n")
         process = start_process([program, "-c", str(settings)], scratch / "nats.log", "nats-server")
         try:
-            process.wait_until(lambda: _is_ready(port), READY_SECONDS)
+            process.wait_until(lambda: accepts(port), READY_SECONDS)
             if self.has_stream:
                 stored = case.workload.topic.durability in ("disk", "fsync")
                 config = {"name": "bench", "subjects": ["bench"], "storage": "file" if stored else "memory"}
@@ -179,14 +179,6 @@ class NatsCore(NatsJetStream):
 
     def checks(self, case: Case, port: int, scratch: Path, figures: LoadFigures) -> list[BenchCheck]:
         return []
-
-
-def _is_ready(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), 1):
-            return True
-    except OSError:
-        return False
 
 
 def _requested(port: int, subject: str, body: dict[str, Any] | None) -> dict[str, Any]:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import socket
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 
 from topics.bench.load.load_client import LoadFigures, count_labels
-from topics.bench.load.load_plan import AnswerEnd, LoadGroup, LoadMessage, http_request, labelled_json
+from topics.bench.load.load_plan import AnswerEnd, LoadGroup, LoadMessage, http_request, write_body
 from topics.bench.outcome import BenchCheck
 from topics.bench.peers.network_peer import READY_SECONDS, NetworkPeer
-from topics.bench.processes import BenchProcess, free_port, start_own_module
+from topics.bench.processes import BenchProcess, accepts, free_port, start_own_module
 from topics.bench.workload import Case, LoadSpec
 
 FILE = "bodies"
@@ -20,18 +19,9 @@ _HOW = {"fsync": "sync", "disk": "write"}
 """Class: what the server does with a body before it answers. Others stay in memory."""
 
 
-def _accepts(port: int) -> bool:
-    try:
-        with socket.create_connection(("127.0.0.1", port), 1):
-            return True
-    except OSError:
-        return False
-
-
 def write_request(spec: LoadSpec) -> bytes:
     """Return the request that a topics server gets for the same load."""
-    rows = b",".join([b'{"data":' + labelled_json(spec.bytes) + b"}"] * spec.batch)
-    return http_request("POST", "/v0/topics/bench?return_seqs=false", b'{"records":[' + rows + b"]}")
+    return http_request("POST", "/v0/topics/bench?return_seqs=false", write_body(spec.bytes, spec.batch))
 
 
 class AsyncioServer(NetworkPeer):
@@ -45,7 +35,7 @@ class AsyncioServer(NetworkPeer):
         how = _HOW.get(case.workload.topic.durability, "memory")
         module = ["topics.bench.peers.plain_server", str(port), str(scratch / FILE), how]
         process = start_own_module(module, scratch / "asyncio.log", "the asyncio server")
-        process.wait_until(lambda: _accepts(port), READY_SECONDS)
+        process.wait_until(lambda: accepts(port), READY_SECONDS)
         return process, port
 
     def group(self, case: Case, spec: LoadSpec) -> LoadGroup:
@@ -76,7 +66,7 @@ class EchoServer(NetworkPeer):
         port = free_port()
         module = ["topics.bench.peers.plain_echo", str(port)]
         process = start_own_module(module, scratch / "echo.log", "the echo server")
-        process.wait_until(lambda: _accepts(port), READY_SECONDS)
+        process.wait_until(lambda: accepts(port), READY_SECONDS)
         return process, port
 
     def group(self, case: Case, spec: LoadSpec) -> LoadGroup:

@@ -12,7 +12,7 @@ from topics.bench.load.load_plan import AnswerEnd, LoadGroup, LoadMessage, label
 from topics.bench.outcome import BenchCheck
 from topics.bench.peers.network_peer import READY_SECONDS, NetworkPeer, stored_check
 from topics.bench.processes import BenchProcess, ProcessError, free_port, run_to_end, start_process
-from topics.bench.topics_server.topics_loads import READ_PLACES
+from topics.bench.topics_server.topics_loads import read_places
 from topics.bench.workload import Case, LoadSpec
 
 KEY = b"bench"
@@ -80,8 +80,7 @@ class RedisStreams(NetworkPeer):
         if spec.kind == "poll":
             last = b"%d-0" % case.workload.fill.records
             return self._group(spec, [command(b"XREAD", b"COUNT", b"1", b"STREAMS", KEY, last)], 1)
-        most = case.workload.fill.records - spec.limit
-        places = sorted({most * place // READ_PLACES for place in range(READ_PLACES)})
+        places = read_places(case.workload.fill.records, spec.limit)
         reads = [command(b"XRANGE", KEY, b"%d-0" % (place + 1), b"+", b"COUNT", b"%d" % spec.limit) for place in places]
         group = self._group(spec, reads, 1 + LINES_OF_RECORD * spec.limit, hears=True, shares=True)
         asked_for = [

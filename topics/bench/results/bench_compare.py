@@ -1,4 +1,4 @@
-"""MetricComparison of two sets of rounds: a ratio, and whether the rounds show a difference at all.
+"""Comparison of two sets of rounds: a ratio, and whether the rounds show a difference at all.
 
 A difference is shown if each side has at least `ROUNDS_MIN` rounds and their ranges do not overlap.
 By chance that happens in fewer than 3 of 100 comparisons of equals. Anything else is said to be

@@ -16,11 +16,12 @@ from topics.bench.load.load_plan import (
     http_request,
     labelled_json,
     taking_request,
+    write_body,
 )
 from topics.bench.topics_server.topics_target import TopicsTarget
 from topics.bench.workload import LoadSpec, Workload
 
-READ_PLACES = 64
+_READ_PLACES = 64
 TAIL_WAIT_MS = 10_000
 TAIL_LIMIT = 1000
 CLAIM, ACK = "claim", "ack"
@@ -30,8 +31,14 @@ _HANDSHAKE = (
 )
 
 
+def read_places(records: int, limit: int) -> list[int]:
+    """Return from which records the reads of `limit` begin, all over a topic of so many records."""
+    most = records - limit
+    return sorted({most * place // _READ_PLACES for place in range(_READ_PLACES)})
+
+
 class TopicsLoads:
-    """Makes the groups of one workload. topic: the name; copy: that of the first destination."""
+    """The maker of a workload's groups. topic: name of the topic that they use."""
 
     def __init__(self, workload: Workload, target: TopicsTarget, topic: str) -> None:
         self.workload = workload
@@ -59,9 +66,8 @@ class TopicsLoads:
         return LoadMessage(http_request("POST", path, body, self.target.host, self.target.key))
 
     def _write(self, spec: LoadSpec) -> LoadGroup:
-        rows = b",".join([b'{"data":' + labelled_json(spec.bytes) + b"}"] * spec.batch)
         name = self.topic if spec.topics == 1 else f"{self.topic}-{TOPIC_NUMBER.decode()}"
-        message = self._request(f"/v0/topics/{name}?return_seqs=false", b'{"records":[' + rows + b"]}")
+        message = self._request(f"/v0/topics/{name}?return_seqs=false", write_body(spec.bytes, spec.batch))
         return LoadGroup(
             spec.name,
             spec.connections,
@@ -72,13 +78,11 @@ class TopicsLoads:
         )
 
     def _read(self, spec: LoadSpec) -> LoadGroup:
-        most = self.workload.fill.records - spec.limit
-        places = sorted({most * place // READ_PLACES for place in range(READ_PLACES)})
         # with a cap, a record's place is not its number
         asks = 0 if self.workload.topic.cap_records else spec.limit
         messages = [
             replace(self._diff(place, spec.limit), asks_from=place, asks=asks)
-            for place in (max(0, place) for place in places)
+            for place in read_places(self.workload.fill.records, spec.limit)
         ]
         return LoadGroup(
             spec.name, spec.connections, tuple(messages), rate=spec.rate, hears=True, shares=True, channel=1

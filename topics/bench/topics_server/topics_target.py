@@ -66,8 +66,8 @@ class TopicsTarget:
             raise UsageError(f"--url is {url!r}: {parts.hostname} has no address: {error}") from None
         return cls(address, port, key)
 
-    def rest(self) -> None:
-        """Close the connection, which a server ends if it is not used for long."""
+    def close(self) -> None:
+        """Close the connection. The next request opens another one."""
         self._link.close()
 
     def raw(self, method: str, path: str, body: bytes | None = None) -> bytes:
@@ -91,9 +91,6 @@ class TopicsTarget:
 
     def call(self, method: str, path: str, body: Any = None) -> Any:
         return json.loads(self.raw(method, path, None if body is None else json.dumps(body).encode()))
-
-    def close(self) -> None:
-        self._link.close()
 
     def is_ready(self) -> bool:
         try:

@@ -208,7 +208,7 @@ class Checkpointer:
         by_bytes |= self._log.bound.pressed
         since_ms = (self._loop.clock.monotonic_ns() - self._ended_ns) // 1_000_000
         by_time = since_ms >= self._config.checkpoint_every_ms and (
-            counters.frames + counters.uncounted_frames != self._frames_seen
+            counters.all_frames != self._frames_seen
             or self._compaction.waiting
             or any(pack.dropped for pack in self._manifest.packs.values())
         )
@@ -338,7 +338,7 @@ class Checkpointer:
             await self._log.drop_spares()
             scarce = not whole
         replay = await (self._cut_here() if scarce else self._cut())
-        frames_seen = counters.frames + counters.uncounted_frames
+        frames_seen = counters.all_frames
         if scarce:
             self._turns.resume()
             chosen = await self._files_to_empty.affordable(replay, self._least_bytes)

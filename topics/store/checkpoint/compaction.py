@@ -1,4 +1,4 @@
-"""The choice of sealed segments and packs to write anew: those of which little lives.
+"""The choice of sealed segments and packs to rewrite: those with few live records.
 
 A delete flags a record where it is, so its bytes stay until its file is removed. A file of which
 less than `compact_below` lives is due. If records of it were deleted since the last checkpoint,

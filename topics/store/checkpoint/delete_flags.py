@@ -6,6 +6,7 @@ parity. They are durable before the snapshot that lets the log drop the delete.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -74,7 +75,7 @@ class Writes:
             return
         self._in_flight -= 1
         if res != 1 and not self._error:
-            self._error = -res or 5
+            self._error = -res or errno.EIO
         if self._room is not None:
             room, self._room = self._room, None
             room.set_result(None)

@@ -36,7 +36,7 @@ class LiveFrames(NamedTuple):
 class LiveFrameReaders:
     """The readers of one checkpoint, one for each segment that is being filled.
 
-    Their memory is reused: pages that are new each time cost as much as context.
+    Their memory is reused: faulting in new pages costs as much as copying.
     """
 
     def __init__(self, context: CopyContext, turns: TimeSlices) -> None:
