@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from topics.bench.workload import CLASSES, KINDS, Workload, field_names, parse_workload
+from topics.bench.workload import KINDS, Workload, field_names, parse_workload
 from topics.bench.workload_files import built_in, find_workload
-from topics.config import Config
+from topics.config import DURABILITIES, Config
 from topics.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -45,8 +45,8 @@ def test_every_file_of_the_package_is_a_workload_with_a_title_a_question_and_a_f
 def test_writes_and_calls_of_the_library_are_measured_in_every_class() -> None:
     found = {one.name: one for one in built_in()}
     for name in ("write-lone", "write-64", "write-batch", "embedded-append", "embedded-batch"):
-        assert [case.value for case in found[name].cases()] == list(CLASSES), name
-    assert {found[f"write-open-{name}"].topic.durability for name in CLASSES[1:]} == set(CLASSES[1:])
+        assert [case.value for case in found[name].cases()] == list(DURABILITIES), name
+    assert {found[f"write-open-{name}"].topic.durability for name in DURABILITIES[1:]} == set(DURABILITIES[1:])
 
 
 def test_a_workload_is_found_by_its_name_or_by_a_path(tmp_path: Path) -> None:

@@ -352,7 +352,8 @@ class _Watcher(Client):
         self.cursors = event.cursors
         name = event.data["topic"]
         resumes = name in self.resumed
-        self.resumed.discard(name)
+        if event.name != "caught-up" or not self._may_be_another(name):
+            self.resumed.discard(name)
         if event.name == "topic-deleted":
             self.at.pop(name, None)
         elif event.name == "record":
@@ -364,6 +365,11 @@ class _Watcher(Client):
             self.at[name] = (0, 0)
         elif event.name == "left-out":
             raise self.machine.wrong(f"a watcher of few topics does not get all: {event}")
+
+    def _may_be_another(self, name: str) -> bool:
+        """Return whether the topic may have been created again and have the cursor as its head."""
+        known = next((topic for topic in self.shared.topics if topic.name == name), None)
+        return known is None or known.head is None or known.life != self.at.get(name, (0, 0))[0]
 
     def _records(self, name: str, data: Any, *, resumes: bool) -> None:
         begin, seqs = data["from_seq"], [row["$seq"] for row in data["records"]]
