@@ -210,6 +210,9 @@ class FakeCores:
             self.given.append(Given(core, unread, stayed))
         return self.gives
 
+    def owns(self, name: str) -> bool:
+        return self.elsewhere(name) is None
+
     def relayed(self, plan: Plan) -> Plan:
         if plan.core is None or plan.route is None or self._relay is None:
             return plan

@@ -3048,4 +3048,18 @@ MUTANTS = (
         "            pass\n",
         _STREAM_RELAYS,
     ),
+    _one(
+        "a session of a key open to all on another core",
+        "http/relay/relayed_head.py",
+        "plan.principal.mark if plan.is_of_stream or plan.is_of_session else",
+        "plan.principal.mark if plan.is_of_stream else",
+        _STREAM_RELAYS,
+    ),
+    _one(
+        "a session whose id leads to another core",
+        "http/streams/watch_sessions.py",
+        "self._owns is None or self._owns(wid)",
+        "True",
+        _STREAM_RELAYS,
+    ),
 )

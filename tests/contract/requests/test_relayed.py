@@ -35,6 +35,7 @@ from tests.contract.requests import (
     test_responses,
     test_strict,
 )
+from tests.contract.streams import test_prefixes, test_watch
 
 MODULES = (
     test_attempts,
@@ -63,6 +64,8 @@ MODULES = (
     test_requests,
     test_responses,
     test_strict,
+    test_prefixes,
+    test_watch,
 )
 
 
@@ -70,6 +73,8 @@ LATER = frozenset(module.__name__ for module in MODULES if module not in {test_l
 """Modules of which most is in others, too."""
 LEFT_OUT = {
     "test_checks_come_before_the_stream": "the one core counts each of its streams twice",
+    "test_streams_are_capped_and_give_their_place_back": "likewise",
+    "test_streams_per_key_are_capped_by_the_sessions_key": "likewise",
     "test_no_seq_names_two_records_of_one_incarnation": "it cuts the power in a pass that is another one here",
     "test_a_stop_says_goaway_and_answers_what_is_under_way": "it asks in a pass in which this connection has ended",
 }

@@ -45,7 +45,7 @@ class End:
 class LinkedCores:
     """Core 0, whose clients ask for topics of core 1, and core 1, whose handlers are those of `echo`.
 
-    keyring: of core 0. settings: of core 1. is_there: whether core 1 can be asked.
+    keyring: of both. settings: of core 1. is_there: whether core 1 can be asked.
     """
 
     def __init__(self, keyring: Keyring = NO_KEYS, **settings: Any) -> None:
@@ -58,7 +58,8 @@ class LinkedCores:
         cores.gives = False
         self.service = make_service(self.echo.routes(), keyring=keyring, loop=self.loop, cores=cores)
         self._owners_loop = FakeLoop()
-        self.owner = make_service(self.echo.routes(), loop=self._owners_loop, **settings)
+        there = Keyring([*keyring._entries])
+        self.owner = make_service(self.echo.routes(), keyring=there, loop=self._owners_loop, **settings)
         self.asked = AskedCore(1, self._connect, self._note_due, self.loop.call_later, self.service.answer_turns)
 
     def _ask(self, call: Call) -> None:
@@ -68,7 +69,8 @@ class LinkedCores:
         if not self.is_there:
             return None
         here, there = End(), End()
-        asking = AskingCore(self.owner, there, RelayedPlans(self.owner.routes), lambda _topic: None, self._note_due)
+        plans = RelayedPlans(self.owner.routes, self.owner.key_id_of)
+        asking = AskingCore(self.owner, there, plans, lambda _topic: None, self._note_due)
         self.ends.append((here, there, asking))
         return here
 

@@ -6,13 +6,14 @@ import pytest
 
 from tests.http.byte_stream import Echo, FakeCores, make_service
 from topics.http.access.guard import AccessVerdict
+from topics.http.access.keyring import parse_keys
 from topics.http.access.principal import Principal
 from topics.http.access.routes import Body, Route, RouteTable
 from topics.http.access.scope import Scope
 from topics.http.handlers import record_endpoints
 from topics.http.lane.group_answers import STRICT, WITHOUT_SEQS
 from topics.http.relay import relayed_head
-from topics.http.relay.relayed_head import RelayedPlans, head_there, plain_head
+from topics.http.relay.relayed_head import RelayedPlan, RelayedPlans, head_there, plain_head
 
 
 def head(path: str, *lines: str) -> bytes:
@@ -57,6 +58,29 @@ def test_the_head_of_a_request_is_kept_until_its_rights_change() -> None:
     other = plan.judged(AccessVerdict(Principal(None, Scope.READ, (b"mine-",))))
     assert other.relayed is None
     assert RelayedPlans(service.routes).plan(head_there(other)).principal.prefixes == ("mine-",)
+
+
+def test_a_stream_states_its_key_and_no_other_request_does() -> None:
+    keyring = parse_keys("first-first-first,second-second-second")
+    service = make_service(Echo().routes(), keyring=keyring, cores=FakeCores(lambda _call: None))
+    other = parse_keys("second-second-second")
+    plans = RelayedPlans(service.routes, other.key_id_of)
+
+    def there(path: str, secret: str) -> RelayedPlan:
+        text = f"GET /v0/topics/{path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {secret}\r\n\r\n"
+        data = head_there(service.planner.plan(text.encode()))
+        assert secret.encode() not in data
+        assert plans.plan(data) is not plans.plan(data) or not path.endswith("work"), "its number may change"
+        return plans.plan(data)
+
+    known = there("far/work", "second-second-second")
+    assert (known.principal.key_id, known.unauthorized) == (0, None), "its number on that core"
+    unknown = there("far/work", "first-first-first").unauthorized
+    assert unknown is not None
+    assert unknown.code == "unauthorized"
+    for secret in ("first-first-first", "second-second-second"):
+        plan = there("far", secret)
+        assert (plan.principal.key_id, plan.unauthorized) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ _SCOPES = {
     "rw": Scope.READ | Scope.WRITE,
 }
 
+_MARK_BYTES = 16
+
 
 class Keyring:
     """Digests of secrets and their principals.
@@ -77,6 +79,10 @@ class Keyring:
             if valid.get(digest) is not principal:
                 principal.is_valid, principal.successor = False, valid.get(digest)
 
+    def key_id_of(self, mark: bytes) -> int | None:
+        """Return the number of the key with this mark, which another core knows; None: none has."""
+        return next((principal.key_id for _, principal in self._entries if principal.mark == mark), None)
+
     def find(self, token: bytes) -> Principal | None:
         """Return the principal of a token; None for an unknown one.
 
@@ -110,7 +116,8 @@ def parse_keys(text: str, in_flight_max: int = 0, of: str = "TOPICS_API_KEYS") -
         found.pop(digest, None)
         found[digest] = _parse_scopes(number, of, scopes.strip()), _parse_prefixes(prefixes)
     limit = in_flight_max or NO_LIMIT
-    return Keyring([(digest, Principal(n, *rights, limit)) for n, (digest, rights) in enumerate(found.items())])
+    keys = enumerate(found.items())
+    return Keyring([(digest, Principal(n, *rights, limit, digest[:_MARK_BYTES])) for n, (digest, rights) in keys])
 
 
 def _parse_scopes(number: int, of: str, text: str) -> Scope:

@@ -16,15 +16,22 @@ class Principal:
     All requests of a key share one object, which lives as long as the server. key_id: the key's
     position among those configured, stable while the process lives; None without a key. in_flight:
     requests between their head and the head of their answer. in_flight_max: their cap. is_valid:
-    False once the key was removed or its rights changed; `successor` then has the new rights.
+    False once the key was removed or its rights changed; `successor` then has the new rights. mark:
+    the beginning of the digest of its secret, by which other cores know it; b"" without a key.
     """
 
-    __slots__ = ("_prefixes", "in_flight", "in_flight_max", "is_valid", "key_id", "scopes", "successor")
+    __slots__ = ("_prefixes", "in_flight", "in_flight_max", "is_valid", "key_id", "mark", "scopes", "successor")
 
     def __init__(
-        self, key_id: int | None, scopes: Scope, prefixes: tuple[bytes, ...] = (), in_flight_max: int = NO_LIMIT
+        self,
+        key_id: int | None,
+        scopes: Scope,
+        prefixes: tuple[bytes, ...] = (),
+        in_flight_max: int = NO_LIMIT,
+        mark: bytes = b"",
     ) -> None:
         self.key_id = key_id
+        self.mark = mark
         self.scopes = scopes
         self.in_flight = 0
         self.in_flight_max = in_flight_max

@@ -32,15 +32,20 @@ _HEARTBEAT_MS = 15_000
 _HEARTBEAT_MS_MIN, _HEARTBEAT_MS_MAX = 1000, 60_000
 
 
-def create_session(call: Call) -> None:
-    """Create a watch session. Answer its start cursor of every topic, and its wid (10.2)."""
-    fields, config = call.fields(), call.service.config
+def watched(fields: Fields, config: Config) -> tuple[dict[str, Begin], dict[str, Begin]]:
+    """Return the topics that a session is to have, and the prefixes. Raises: RequestError."""
     prefixes = _beginnings(fields, "prefixes", config.max_prefixes, config)
     for prefix in prefixes:
         check_prefix("prefixes", prefix)
     if not prefixes:
         fields.require("topics")
-    starts = _beginnings(fields, "topics", config.max_watch_topics, config)
+    return _beginnings(fields, "topics", config.max_watch_topics, config), prefixes
+
+
+def create_session(call: Call) -> None:
+    """Create a watch session. Answer its start cursor of every topic, and its wid (10.2)."""
+    fields, config = call.fields(), call.service.config
+    starts, prefixes = watched(fields, config)
     nodes, only_nodes, match = ReadFilter.of(fields, call.service.config)
     query = DiffQuery(
         limit=fields.u32("limit", 0),

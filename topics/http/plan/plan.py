@@ -52,6 +52,8 @@ _PREFLIGHT = Route("OPTIONS", "*", Scope.NONE, lambda call: call.reply(b"{}"), a
 _ASKS = b"access-control-request-method"
 _TOPIC = "/v0/topics/:topic"
 """The beginning of the patterns of routes whose name is that of a topic."""
+_SESSIONS = "/v0/watch"
+"""The beginning of those of sessions, whose name, if they have one, is a wid."""
 
 
 class Elsewhere(Protocol):
@@ -102,13 +104,15 @@ class Aim:
         return self
 
     @property
-    def is_of_topic(self) -> bool:
-        """Whether the path leads to a route of the one topic that it names."""
-        return self.missing is None and self.route is not None and self.route.pattern.startswith(_TOPIC)
+    def is_of_one_core(self) -> bool:
+        """Whether the path leads to a route of the one topic, or session, that it names."""
+        if self.missing is not None or self.route is None or not self.name:
+            return False
+        return self.route.pattern.startswith((_TOPIC, _SESSIONS))
 
     def look_elsewhere(self, elsewhere: Elsewhere) -> None:
-        """Set the refusal of a request for a topic that another core owns."""
-        if self.is_of_topic:
+        """Set the refusal of a request for a topic, or a session, that another core owns."""
+        if self.is_of_one_core:
             core = elsewhere.elsewhere(self.name)
             if core is not None:
                 self.missing = ElsewhereError(core)
@@ -238,6 +242,11 @@ class Plan:
     @property
     def query(self) -> Query:
         return self._aim.query
+
+    @property
+    def is_of_session(self) -> bool:
+        """Whether the request makes or follows a session, which belongs to a key."""
+        return self.route is not None and self.route.pattern.startswith(_SESSIONS)
 
     @property
     def is_of_stream(self) -> bool:

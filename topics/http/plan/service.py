@@ -77,6 +77,9 @@ class OtherCores(Elsewhere, Protocol):
         connection is lost, or `stayed(errno)` is called, because it could not be given.
         """
 
+    def owns(self, name: str) -> bool:
+        """Return whether this core has the slot of a name."""
+
     def far_topic(self, plan: Plan) -> FarTopic | None:
         """Return the topic of a relayed write, for plain writes with the rights of this one.
 
@@ -163,7 +166,8 @@ class Service:
         """
         self.config = config
         self.now_ns = loop.clock.monotonic_ns
-        self.streams = OpenStreams(config, loop, watch_audience)
+        self.streams = OpenStreams(config, loop, watch_audience, None if cores is None else cores.owns)
+        self.key_id_of = keyring.key_id_of
         self.turns = RequestTurns(loop, self.now_ns, config.pass_requests_us)
         self.answer_turns = AnswerTurns(loop)
         self.long_bodies = LongBodies(config, loop)

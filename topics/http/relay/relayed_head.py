@@ -7,11 +7,14 @@ parameters, the fields that handlers read, and the rights with which names in a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import msgspec
 
+from topics.errors import RequestError
 from topics.http.access.guard import AccessVerdict
+from topics.http.access.keyring import NO_KEYS
 from topics.http.access.principal import Principal
 from topics.http.access.routes import Route, RouteTable
 from topics.http.access.scope import Scope
@@ -30,6 +33,7 @@ STREAM_FIELDS = (*FIELDS, b"accept", b"last-event-id")
 _STRICT = b"handling=strict"
 _FLAGS_OF_SEQS = {"true": 0, "1": 0, "false": WITHOUT_SEQS, "0": WITHOUT_SEQS}
 """Flags of plain writes, by `return_seqs`."""
+_UNKNOWN_KEY = RequestError("unauthorized", "the core of the topic does not know the key yet, or not any more")
 _KEPT_PLANS = 1024
 _KEPT_HEAD_BYTES = 1024
 
@@ -81,6 +85,8 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
     fields: dict[str, bytes]
     scopes: int
     prefixes: list[bytes]
+    mark: bytes = b""
+    """That of the key, of streams and sessions: they are counted for it, and end with it."""
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -92,7 +98,8 @@ def head_there(plan: Plan) -> bytes:
     if not plan.head_there:
         headers, names = plan.request.headers, STREAM_FIELDS if plan.is_of_stream else FIELDS
         fields = {name.decode(): headers[name] for name in names if name in headers}
-        plan.head_there = _encoded(plan.request.method, plan.request.path, plan.query, fields, plan.principal)
+        request, mark = plan.request, plan.principal.mark if plan.is_of_stream or plan.is_of_session else b""
+        plan.head_there = _encoded(request.method, request.path, plan.query, fields, plan.principal, mark=mark)
     return plan.head_there
 
 
@@ -113,9 +120,11 @@ def plain_head(path: str, principal: Principal, flags: int) -> bytes:
     return _encoded("POST", path, query, {"prefer": _STRICT} if flags & STRICT else {}, principal)
 
 
-def _encoded(method: str, path: str, query: dict[str, str], fields: dict[str, bytes], principal: Principal) -> bytes:
+def _encoded(
+    method: str, path: str, query: dict[str, str], fields: dict[str, bytes], principal: Principal, *, mark: bytes = b""
+) -> bytes:
     prefixes = [prefix.encode("utf-8", "surrogateescape") for prefix in principal.prefixes]
-    return _ENCODER.encode(_Head(method, path, query, fields, principal.scopes.value, prefixes))
+    return _ENCODER.encode(_Head(method, path, query, fields, principal.scopes.value, prefixes, mark))
 
 
 class RelayedPlan(Plan):
@@ -147,8 +156,10 @@ def _flags_of(plan: Plan) -> int | None:
 class RelayedPlans:
     """Plans of heads that other cores have sent. Those that come again are kept."""
 
-    def __init__(self, routes: RouteTable) -> None:
+    def __init__(self, routes: RouteTable, key_id_of: Callable[[bytes], int | None] = NO_KEYS.key_id_of) -> None:
+        """key_id_of(mark): returns the number that a key has on this core; None: it has none."""
         self._routes = routes
+        self._key_id_of = key_id_of
         self._kept: dict[bytes, RelayedPlan] = {}
 
     def plan(self, head: bytes) -> RelayedPlan:
@@ -159,6 +170,7 @@ class RelayedPlans:
         plan = self._kept.get(head)
         if plan is None:
             plan = self._made(head)
+            # The key of a stream may have another number later.
             comes_once = plan.is_portion or plan.is_of_stream or b"idempotency-key" in plan.request.headers
             if len(head) <= _KEPT_HEAD_BYTES and not comes_once:
                 if len(self._kept) >= _KEPT_PLANS:
@@ -179,7 +191,10 @@ class RelayedPlans:
         portion = aim.route.portion if isinstance(aim.route, SpanningRoute) else None
         if portion is not None:
             aim.route = portion
-        elif aim.route is None or not aim.is_of_topic:
+        elif aim.route is None or not aim.is_of_one_core:
             raise DamagedRelayError(f"{head.method} {head.path} is no request of one topic")
-        verdict = AccessVerdict(Principal(None, scopes, tuple(head.prefixes)))
+        key_id = self._key_id_of(head.mark) if head.mark else None
+        principal = Principal(key_id, scopes, tuple(head.prefixes), mark=head.mark)
+        is_unknown = bool(head.mark) and key_id is None  # it has read them at another time
+        verdict = AccessVerdict(principal, unauthorized=_UNKNOWN_KEY if is_unknown else None)
         return RelayedPlan(request, aim, verdict, is_portion=portion is not None)

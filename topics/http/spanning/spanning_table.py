@@ -19,7 +19,13 @@ from topics.http.handlers import (
 )
 from topics.http.plan.call import Call, Handler
 from topics.http.relay.relayed_head import spanning_route
-from topics.http.spanning import spanning_lists, spanning_probes, spanning_routers, spanning_wait
+from topics.http.spanning import (
+    spanning_lists,
+    spanning_probes,
+    spanning_routers,
+    spanning_wait,
+    spanning_watch,
+)
 from topics.http.spanning.portions import AskedCores
 from topics.http.spanning.spanning_metrics import SpanningMetrics
 
@@ -30,10 +36,10 @@ _SPANNING: dict[Handler, Callable[[AskedCores, Call], None]] = {
     router_endpoints.get_router: spanning_routers.get_router,
     router_endpoints.delete_router: spanning_routers.delete_router,
     wait_endpoint.wait: spanning_wait.wait,
+    watch_endpoints.create_session: spanning_watch.create_session,
     probe_endpoints.ready: spanning_probes.ready,
 }
 _REFUSED: dict[Handler, str] = {
-    watch_endpoints.create_session: "a watch session",
     websocket_endpoint.open_websocket: "a WebSocket",
     checkpoint_endpoint.checkpoint: "a checkpoint by request",
 }

@@ -23,12 +23,18 @@ class StreamLoop(TimersPort, Protocol):
 class OpenStreams:
     """The state that all open streams of a server share."""
 
-    def __init__(self, config: Config, loop: StreamLoop, audience: Audience | None = None) -> None:
-        """audience: that of watch streams of one topic."""
+    def __init__(
+        self,
+        config: Config,
+        loop: StreamLoop,
+        audience: Audience | None = None,
+        owns: Callable[[str], bool] | None = None,
+    ) -> None:
+        """audience: that of watch streams of one topic. owns: see `Sessions`."""
         self._loop = loop
         self.heartbeats = Heartbeats(loop)
         limits = config.max_watch_sessions, config.max_watch_sessions_per_key, config.max_client_bytes
-        self.sessions = Sessions(loop.clock, loop.random_bytes, *limits)
+        self.sessions = Sessions(loop.clock, loop.random_bytes, *limits, owns=owns)
         self.slots = StreamSlots(config.max_sse_connections, config.max_sse_connections_per_key)
         """Slots of SSE streams and WebSockets together; an opener takes one first."""
         self.watches: dict[WatchStream, None] = {}

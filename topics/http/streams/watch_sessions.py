@@ -130,14 +130,23 @@ class WatchSession:
 class Sessions:
     """All sessions of a server. A limit of 0 is none.
 
-    most: sessions in all; most_of_key: sessions of one key; most_bytes: bytes of their names.
+    most: sessions in all; most_of_key: sessions of one key; most_bytes: bytes of their names. owns:
+    whether this core has the slot of a wid, which leads to its session; None: there are no others.
     """
 
     def __init__(
-        self, clock: Clock, random_bytes: Callable[[int], bytes], most: int, most_of_key: int, most_bytes: int
+        self,
+        clock: Clock,
+        random_bytes: Callable[[int], bytes],
+        most: int,
+        most_of_key: int,
+        most_bytes: int,
+        *,
+        owns: Callable[[str], bool] | None = None,
     ) -> None:
         self._clock = clock
         self._random_bytes = random_bytes
+        self._owns = owns
         self._most = most
         self._most_of_key = most_of_key
         self._most_bytes = most_bytes
@@ -165,11 +174,17 @@ class Sessions:
         if self._most_bytes and self._bytes + session.size > self._most_bytes:
             raise limit_reached("max_client_bytes", self._most_bytes)
         self._bytes += session.size
-        session.wid = "wid_" + base64.urlsafe_b64encode(self._random_bytes(16)).rstrip(b"=").decode()
+        session.wid = self._new_wid()
         session.used_ns = self._clock.monotonic_ns()
         self._by_wid[session.wid] = session
         self._idle[session] = None
         self._of_key[key_id] += 1
+
+    def _new_wid(self) -> str:
+        while True:  # as often as there are cores, on average
+            wid = "wid_" + base64.urlsafe_b64encode(self._random_bytes(16)).rstrip(b"=").decode()
+            if self._owns is None or self._owns(wid):
+                return wid
 
     def _forget(self, gone: list[WatchSession]) -> None:
         for session in gone:

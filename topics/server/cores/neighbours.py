@@ -67,6 +67,10 @@ class Neighbours:
     def count(self) -> int:
         return self._slots.cores
 
+    def owns(self, name: str) -> bool:
+        """Return whether this core has the slot of a name."""
+        return self._slots.core_of(name) == self._core
+
     def core_of(self, topic: str) -> int:
         """Return the core that owns a topic."""
         return self._slots.core_of(topic)

@@ -44,7 +44,7 @@ class Relays:
         self._mailboxes = mailboxes
         self._elsewhere = elsewhere
         self._tables = tables
-        self._plans = RelayedPlans(service.routes)
+        self._plans = RelayedPlans(service.routes, service.key_id_of)
         self._routes: dict[Route, RelayedRoute] = {}
         self._due: dict[Callable[[], None], None] = {}
         self._away: set[int] = set()

@@ -17,7 +17,7 @@ import pytest
 
 from tests.amount import seeds, stride
 from tests.http.http2.h2_peer import H2Client
-from tests.server.service.test_relays import PlainSession, Relayed, Session, Staying, all_done
+from tests.server.service.test_relays import JSON, PlainSession, Relayed, Session, Staying, all_done
 from tests.server.service.two_cores import TwoCores, request
 from tests.sim import SimClient
 from topics.http.wire.stream import LAST_CHUNK
@@ -167,6 +167,110 @@ class Http2Worker(Worker):
         return seen.body, seen.ended
 
 
+class Watcher:
+    """Follows a topic by a session, whose stream it opens again, and makes another one when that is gone."""
+
+    def __init__(self, world: TwoCores, topic: str) -> None:
+        self.world = world
+        self.topic = topic
+        self.records: dict[int, int] = {}
+        """The data of each record, by seq."""
+        self.sessions = 0
+        self.streams = 0
+        self._wid = ""
+        self._id = ""
+        self._tcp: SimClient | None = None
+        self._client = H2Client()
+        self._asked = 0
+        self._is_open = False
+        self._taken = 0
+
+    def act(self) -> None:
+        """Do what is possible now."""
+        if self._tcp is None or self._tcp.ended:
+            try:
+                self._tcp = self.world.rings[0].network.client(self.world.port)
+            except ConnectionRefusedError:
+                return
+            self._client = H2Client()
+            self._asked = 0
+        data = self._tcp.receive()
+        if data:
+            self._client.feed(data)
+        if self._asked:
+            self._look()
+        if not self._asked:
+            self._ask()
+        self._tcp.send(self._client.take())
+
+    def _ask(self) -> None:
+        if self._is_open and not self._id:
+            self._wid = ""  # its stream may have sent a frame that did not come, and no id leads back before it
+        self._is_open = bool(self._wid)
+        self._taken = 0
+        if self._wid:
+            self.streams += 1
+            last = {"Last-Event-ID": self._id} if self._id else {}
+            self._asked = self._client.begin("GET", f"/v0/watch/{self._wid}", None, last)
+        else:
+            self.sessions += 1
+            body = {"topics": {self.topic: {"from_seq": max(self.records, default=0)}}}
+            self._asked = self._client.begin("POST", "/v0/watch", json.dumps(body).encode(), JSON)
+
+    def _look(self) -> None:
+        seen = self._client.seen[self._asked]
+        if self._is_open and seen.status == 200:
+            for frame in seen.body[self._taken :].split(b"\n\n")[:-1]:
+                self._taken += len(frame) + 2
+                self._take(frame)
+        elif seen.ended:
+            answer = json.loads(seen.body)
+            if seen.status == 200:
+                self._wid, self._id = answer["wid"], ""
+            else:
+                assert seen.status in {404, 503}
+                self._wid = ""
+        if seen.ended or seen.reset is not None:
+            self._asked = 0
+
+    def _take(self, frame: bytes) -> None:
+        fields = dict(line.split(": ", 1) for line in frame.decode().split("\n"))
+        if "event" not in fields:
+            return
+        data = json.loads(fields["data"])
+        assert fields["event"] in {"record", "caught-up"}
+        assert data["topic"] == self.topic
+        for record in data.get("records", ()):
+            assert record["$seq"] == max(self.records, default=0) + 1, "a hole, or twice"
+            self.records[record["$seq"]] = record["data"]
+        self._id = fields["id"]
+
+
+class Watched(Relayed):
+    """Two topics, one of each core, with two watchers each, and clients that write."""
+
+    def __init__(self, seed: int, neighbours: type[Neighbours] = Staying, **settings: Any) -> None:
+        super().__init__(seed, neighbours, **settings)
+        self.topics = [self.topic_of(core, "t") for core in range(2)]
+        for topic in self.topics:
+            tcp = self.connect(self.slots.core_of(topic))
+            assert self.ask(tcp, request("PUT", f"/v0/topics/{topic}", {})).status == 201
+        self.watchers = [Watcher(self, topic) for topic in self.topics for _ in range(2)]
+        self.writers: list[Session] = [PlainSession(self, number + 1, self.topics, 6) for number in range(2)]
+
+    def work(self) -> bool:
+        """Return whether each watcher has all that is there for certain."""
+        for watcher in self.watchers:
+            watcher.act()
+        asked = [each for writer in self.writers for each in writer.asked if each.seq]
+        return all_done(self.writers) and all(
+            watcher.records.get(each.seq) == each.number
+            for watcher in self.watchers
+            for each in asked
+            if each.topic == watcher.topic
+        )
+
+
 class Streaming(Relayed):
     """Two queues, one of each core, with two workers each, and clients that write jobs."""
 
@@ -252,6 +356,76 @@ def test_a_core_may_be_killed_amid_streams(seed: int, neighbours: type[Neighbour
             assert effects > 1, "there was a run to cut short"
             return
     raise AssertionError("it never ran to its end")
+
+
+@pytest.mark.parametrize("settings", [{}, SMALL])
+@pytest.mark.parametrize("seed", seeds(12))
+def test_sessions_are_on_the_core_of_their_topic_and_relayed_there(seed: int, settings: dict[str, int]) -> None:
+    """R-CORE-6, R-WATCH-6, R-WATCH-16."""
+    world = Watched(seed, **settings)
+    world.run(world.work)
+    assert [(watcher.sessions, watcher.streams) for watcher in world.watchers] == [(1, 1)] * 4
+    assert [len(server.service.streams.sessions) for server in world.servers] == [2, 2]
+
+
+@pytest.mark.parametrize("dies", [0, 1])
+@pytest.mark.parametrize("seed", seeds(3))
+def test_a_core_may_be_killed_amid_watches(seed: int, dies: int) -> None:
+    """A watcher has got a prefix of its topic, and continues from there."""
+    for effects in range(1, 2000, stride(4)):
+        world = Watched(seed, lone=bool(seed % 2), **SMALL if effects % 3 else {})
+        ring = world.rings[dies]
+        ring.stop_at(ring.effects + effects)
+        world.run(world.work, dies)
+        world.rings[dies].stop_at(0)
+        world.run(partial(getattr, world, "is_ready"))
+        world.run(world.work)
+        world.check(world.writers)
+        for watcher in world.watchers:
+            assert watcher.records.items() <= dict(world.records(watcher.topic)).items()
+        if not world.killed:
+            assert effects > 1, "there was a run to cut short"
+            return
+    raise AssertionError("it never ran to its end")
+
+
+def test_a_session_belongs_to_its_key_on_another_core_too() -> None:
+    """R-WATCH-3, R-SSE-5."""
+    keys = "first-first-first,second-second-second"
+    world = Relayed(1, api_keys=keys, split=False, max_sse_connections_per_key=1)
+    topic = world.topic_of(1, "t")
+    mine, other = "Authorization: Bearer first-first-first", "Authorization: Bearer second-second-second"
+    assert world.ask(world.connect(1), request("PUT", f"/v0/topics/{topic}", {}, mine)).status == 201
+    made = world.ask(world.connect(0), request("POST", "/v0/watch", {"topics": {topic: {}}}, mine))
+    assert made.status == 200
+    assert world.relayed == [1, 0]
+    for core in range(2):
+        for lines in ((), (other,)):
+            answer = world.ask(world.connect(core), request("GET", made.json["stream_url"], {}, *lines))
+            assert (answer.status, answer.code) == (401, "unauthorized")
+    tcp, got = world.connect(0), bytearray()
+    tcp.send(request("GET", made.json["stream_url"], {}, mine))
+
+    def came() -> bool:
+        got.extend(tcp.receive())
+        return b"caught-up" in got
+
+    world.run(came)
+    assert got.startswith(b"HTTP/1.1 200 ")
+    again = world.ask(world.connect(1), request("GET", made.json["stream_url"], {}, mine))
+    assert again.code == "throttled", "it is open, of the same key"
+
+
+def test_a_session_of_topics_of_several_cores_is_refused_and_so_is_one_of_prefixes() -> None:
+    """R-CORE-6."""
+    world = Relayed(1, split=False)
+    topics = [world.topic_of(core, "t") for core in range(2)]
+    for topic in topics:
+        assert world.ask(world.connect(0), request("PUT", f"/v0/topics/{topic}", {})).status == 201
+    for body in ({"topics": {topic: {} for topic in topics}}, {"prefixes": {"t": {}}}):
+        answer = world.ask(world.connect(0), request("POST", "/v0/watch", body))
+        assert (answer.status, answer.code) == (400, "invalid_request")
+    assert [len(server.service.streams.sessions) for server in world.servers] == [0, 0]
 
 
 def opened(world: TwoCores, core: int, topic: str) -> tuple[SimClient, bytearray]:
