@@ -282,6 +282,20 @@ def test_what_cannot_be_backed_up_is_refused_with_the_remedy(tmp_path: Path) -> 
         log.backup(tmp_path / "backups")
 
 
+def test_a_directory_for_backups_does_not_have_the_name_of_one(tmp_path: Path) -> None:
+    """The next backup above removed one of such a name with all in it, or no restore found a backup."""
+    backups = tmp_path / "backups"
+    with topics.open(tmp_path / "data", **SMALL) as log:
+        log.append("t", [1])
+        log.backup(backups)
+        for name in ("2031-01-01T00-00-00Z.partial", "2031-01-01T00-00-00Z", "2031-01-01T00-00-00Z-5f3a9c01"):
+            with pytest.raises(UsageError, match=f"in {backups}/{name}, which has the name of a "):
+                log.backup(backups / name)
+    assert topics.verify_backup(backups).sound
+    with pytest.raises(UsageError, match="which has the name of a backup"):
+        topics.restore(backups, tmp_path / "2031-01-01T00-00-00Z")
+
+
 def test_a_backup_can_be_awaited(tmp_path: Path) -> None:
     async def back_up(log: topics.Log) -> BackupResult:
         await log.aio.append("t", [1])

@@ -79,3 +79,21 @@ def test_a_log_that_has_such_copies_already_is_opened_with_a_warning(
     (tmp_path / entry).touch()
     check_places(Config(data_dir=str(data), **{setting: str(tmp_path)}))  # type: ignore[arg-type]
     assert f"{data} is in {tmp_path}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        (BACKUP, "a backup"),
+        (f"{BACKUP}-2", "a backup"),
+        (f"{BACKUP}.partial", "a backup"),
+        (TIMELINE, "a part of an ar"),
+    ],
+)
+def test_a_directory_with_the_name_of_a_backup_or_a_timeline_is_refused(tmp_path: Path, name: str, found: str) -> None:
+    """The directory above would take it for one."""
+    for below in (tmp_path / name, tmp_path / name / "a"):
+        with pytest.raises(
+            UsageError, match=f"backup_dir is '{below}', in {tmp_path}/{name}, which has the name of {found}"
+        ):
+            check_places(Config(data_dir=str(tmp_path / "data"), backup_dir=str(below)))

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from topics.config import Config, is_in
 from topics.errors import UsageError
 from topics.store.backup.backup_files import NOTE_NAME, is_timeline_name
-from topics.store.backup.backup_manifest import MANIFEST_NAME, is_backup_name
+from topics.store.backup.backup_manifest import MANIFEST_NAME, is_backup_name, is_partial
 from topics.store.disk.data_directory import is_used
 from topics.store.disk.directory_format import SLOT_MAP_NAME
 from topics.store.format.segment_format import MARKER_NAME
@@ -84,8 +84,17 @@ def taken(
             return f"in {at}, which is {_ARCHIVE}"
         if use.is_apart and any(map(is_backup_name, names)):
             return f"in {at}, {_HAS_BACKUPS}"
+        if not kind and (named := _named(os.path.basename(at))):
+            return f"in {at}, which has the name of {named}"
         at = os.path.dirname(at)
     return ""
+
+
+def _named(name: str) -> str:
+    """Return what a directory of this name would be taken for beside others; "": for nothing."""
+    if is_backup_name(name) or is_partial(name):
+        return _BACKUP
+    return f"a part of {_ARCHIVE}" if is_timeline_name(name) else ""
 
 
 def check_places(config: Config) -> None:
