@@ -136,7 +136,11 @@ class Address:
         if port == 0:
             raise UsageError(f'is {arguments.shown(url)}: no server has port 0; use one like "{_EXAMPLE}"', "url")
         if parts.username is not None or parts.password is not None:
-            raise UsageError("has a user or a password: give the server's key by connect(url, key=...)", "url")
+            raise UsageError(
+                "has a user or a password: give the server's key by connect(url, key=...), or a "
+                "command's by --key-file or TOPICS_KEY",
+                "url",
+            )
         if parts.query or parts.fragment:
             raise UsageError(f'is {arguments.shown(url)}: leave out what follows the path, as in "{_EXAMPLE}"', "url")
         host, base = parts.hostname, parts.path.rstrip("/").removesuffix("/v0")

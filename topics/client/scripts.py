@@ -105,6 +105,11 @@ def backup(to: str | None) -> Script[BackupResult]:
     while progress.state == "running" and progress.number == number:
         yield _POLL_S
         progress = yield calls.backup_progress()
+    if progress.number > number:
+        raise StorageError(
+            "another backup was begun before the end of this one was read: `topics verify` of the directory, or of "
+            "this backup in it, shows whether it is complete"
+        )
     if progress.number != number or progress.result is None:
         raise StorageError(progress.error or "the server was started again before the backup was complete")
     return progress.result

@@ -8,8 +8,17 @@ from typing import Any
 
 import pytest
 
-from topics import DiskFullError, NoAnswerError, OutcomeUnknown, Producer, RequestError, UsageError, WouldBlockError
-from topics.client import server_calls
+from topics import (
+    DiskFullError,
+    NoAnswerError,
+    OutcomeUnknown,
+    Producer,
+    RequestError,
+    StorageError,
+    UsageError,
+    WouldBlockError,
+)
+from topics.client import scripts, server_calls
 from topics.client.attempts import Attempts, Lost, Send, ServerCall
 from topics.client.client_options import Address, ClientOptions, options_of
 from topics.client.exchange import BadAnswerError, ClientExchange, ServerAnswer, ServerRequest
@@ -17,6 +26,7 @@ from topics.client.parsing import HandedOut
 from topics.client.reader_script import HeldPage
 from topics.common.reader_tail import ReaderTail, tail_awaited_reader, tail_reader
 from topics.common.values.answers import ReaderState, Tombstone
+from topics.common.values.backup_result import BackupProgress
 from topics.common.values.configs import RouterConfig
 from topics.common.values.delivered import GapError, Page, Record
 from topics.common.values.reader_config import ReaderConfig, opening
@@ -408,3 +418,20 @@ def test_a_tail_of_a_reader_passes_a_gap_though_the_answer_was_lost() -> None:
 def test_a_wrong_address_or_setting_is_one_sentence(make: Callable[[], object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         make()
+
+
+def test_a_backup_after_which_another_was_begun_is_not_said_to_be_of_an_earlier_server() -> None:
+    """Its end was not read, because the server states the newest one only."""
+    waiting = scripts.backup(None)
+    next(waiting)
+    waiting.send(BackupProgress(3, "running"))
+    waiting.send(None)
+    with pytest.raises(
+        StorageError, match="another backup was begun before the end of this one was read: `topics veri"
+    ):
+        waiting.send(BackupProgress(4, "running"))
+
+
+def test_a_user_in_a_url_is_refused_with_what_a_command_has_for_it() -> None:
+    with pytest.raises(UsageError, match="or a command's by --key-file or TOPICS_KEY"):
+        Address.parse("http://user:word@host")
