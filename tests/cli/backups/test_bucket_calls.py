@@ -178,6 +178,7 @@ def test_the_endpoint_that_was_asked_is_named_by_what_gave_it(tmp_path: Path) ->
         (["restore", "--from", "s3://b", "--to", "n", "--part-bytes", "4096"], "No such option: --part-bytes"),
         (["copy-backup", "s3://b/p", "new", "--part-bytes", "4096"], "--part-bytes has no effect with FROM s3://b/p"),
         (["copy-backup", "", "s3://b/p"], "FROM is '', which is no path: name a directory"),
+        (["copy-backup", "none", "s3://b/p"], "FROM is 'none', and there is no backup and no archive in it: name the"),
         (["copy-backup", "s3://b/p", ""], "TO is '', which is no path: name a directory"),
         (["copy-backup", "/dev/null", "s3://b/p"], "FROM is '/dev/null', which is no directory: name a directory"),
         (["copy-backup", "s3://b/p", "gs://b"], "TO is 'gs://b', which is neither a directory nor a bucket: use a"),

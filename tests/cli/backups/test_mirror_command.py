@@ -322,6 +322,14 @@ def test_a_damaged_status_names_what_writes_it_again(tmp_path: Path) -> None:
     assert ran.err.endswith(": `topics mirror` writes it again when it runs\n"), ran
 
 
+def test_a_mirror_without_a_status_is_one_all_the_same(tmp_path: Path) -> None:
+    """As of a disk that was full from its start on."""
+    (tmp_path / "mirror.json").touch()
+    ran = run(["mirror", "--status", "--to", str(tmp_path)], tmp_path)
+    said = f"topics: {tmp_path}/status.json was not written yet: make room on its disk, and let `topics mirror` run\n"
+    assert (ran.code, ran.err) == (1, said)
+
+
 def test_a_mirror_does_not_begin_below_a_disk_that_is_not_mounted(tmp_path: Path) -> None:
     """It began anew in the directory below the mount point, and filled another disk."""
     table, disk = tmp_path / "fstab", tmp_path / "a disk"

@@ -452,6 +452,8 @@ def test_files_that_the_archive_removed_stay_in_the_bucket(
 
 
 def test_a_directory_without_a_backup_is_refused(tmp_path: Path, bucket: MemoryBucket) -> None:
-    with pytest.raises(UsageError, match="there is no backup and no archive in"):
+    with pytest.raises(
+        UsageError, match="is .*, and there is no backup and no archive in it: name the directory of one"
+    ):
         send(bucket, tmp_path)
     assert bucket.calls == []

@@ -11,7 +11,7 @@ import typer
 
 from topics.cli.backups.bucket_calls import OF_WRITES, check_no_effect, run_to_end, with_bucket
 from topics.cli.backups.given_paths import check_directory_path, check_given
-from topics.cli.exit_codes import report
+from topics.cli.exit_codes import options_named, report
 from topics.cli.output.printer import bytes_text, count_text
 from topics.common.values.time_texts import time_text
 from topics.embedded.bucket.bucket import BucketOptions, is_bucket_url, open_bucket
@@ -54,7 +54,8 @@ def copy_backup(
     if from_bucket:
         _check_apart(os.path.realpath(to))
     if to_bucket:
-        run_to_end(_send(source, to, options, every, rereads=reread))
+        with options_named({"source": "FROM"}):
+            run_to_end(_send(source, to, options, every, rereads=reread))
     else:
         run_to_end(_fetch(source, to, options))
 

@@ -11,8 +11,9 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from topics.cli.output.printer import bytes_text, count_text
 from topics.common.values.time_texts import time_text
-from topics.errors import CorruptError, TopicsError, UsageError
+from topics.errors import CorruptError, StorageError, TopicsError, UsageError
 from topics.loop.loop import Loop
+from topics.store.backup.free_places import FOLLOWED_NAME
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.whole_files import FileCalls, write_new_file
 
@@ -74,12 +75,16 @@ async def _overwrite(files: FileCalls, path: str, text: bytes) -> None:
 
 
 def read_status(mirror: str) -> MirrorStatus:
-    """Return the status of a mirror. Raises: UsageError, there is no mirror; CorruptError."""
+    """Return the status of a mirror. Raises: UsageError, there is no mirror; StorageError."""
     path = f"{mirror}/{STATUS_NAME}"
     try:
         with open(path, "rb") as file:
             return msgspec.json.decode(file.read(), type=MirrorStatus)
     except (FileNotFoundError, NotADirectoryError):
+        if os.path.lexists(f"{mirror}/{FOLLOWED_NAME}"):
+            raise StorageError(
+                f"{path} was not written yet: make room on its disk, and let `topics mirror` run"
+            ) from None
         raise UsageError(
             f"--to is {mirror!r}, and there is no mirror in it: name the directory of `topics mirror URL --to`"
         ) from None

@@ -100,7 +100,9 @@ def copied_trees(source: str) -> Iterator[Tree]:
         _check_one_log(source, backups)
         yield from (Tree([_backup(name, f"{source}/{name}")], None) for name in backups)
     else:
-        raise UsageError(f"there is no backup and no archive in {source}: name the directory of one")
+        raise UsageError(
+            f"is {source!r}, and there is no backup and no archive in it: name the directory of one", "source"
+        )
 
 
 def _check_one_log(source: str, names: list[str]) -> None:
