@@ -21,4 +21,5 @@ def own_loop(config: Config) -> Iterator[Loop]:
             if isinstance(error, TopicsError):
                 raise
             name = f"{error.filename}: " if error.filename else ""
-            raise StorageError(f"{name}{error.strerror or error}") from error
+            remedy = ": run this as a user who may read it" if isinstance(error, PermissionError) else ""
+            raise StorageError(f"{name}{error.strerror or error}{remedy}") from error

@@ -323,7 +323,7 @@ def test_a_damaged_status_names_what_writes_it_again(tmp_path: Path) -> None:
 
 
 def test_a_mirror_without_a_status_is_one_all_the_same(tmp_path: Path) -> None:
-    """As of a disk that was full from its start on."""
+    """Its disk was full from its start on."""
     (tmp_path / "mirror.json").touch()
     ran = run(["mirror", "--status", "--to", str(tmp_path)], tmp_path)
     said = f"topics: {tmp_path}/status.json was not written yet: make room on its disk, and let `topics mirror` run\n"

@@ -15,11 +15,14 @@ import pytest
 
 import topics
 from tests.cli.commands.command_runs import Ran, run, serving
-from topics import UsageError
+from topics import StorageError, UsageError
 from topics.cli import exit_codes
 from topics.cli.backups.given_paths import check_directory_path
 from topics.cli.backups.mirror_status import STATUS_NAME
 from topics.cli.exit_codes import USAGE
+from topics.cli.places.place import LogPlace, opened
+from topics.config import Config
+from topics.embedded.own_loop import own_loop
 
 
 @pytest.fixture
@@ -405,11 +408,17 @@ def test_a_directory_that_this_user_may_not_read_is_named_by_its_option(
     monkeypatch.setattr(os, "access", lambda _path, _mode: False)
     with pytest.raises(UsageError, match="--from is .*/bk', which this user may not read: name another directory, or"):
         check_directory_path("--from", str(tmp_path / "bk"))
+    place = LogPlace(data_dir=str(tmp_path / "bk"))
+    with pytest.raises(UsageError, match="--data-dir is .*/bk', which this user may not read: run this as the user of"):
+        opened(place, {}, writes=False, timeout=1).__enter__()
     denied = PermissionError(errno.EACCES, "Permission denied", "/nr/x")
     assert (
         exit_codes.sentence(denied)
         == "/nr/x: Permission denied: name another path, or run this as a user who may use it"
     )
+
+    with pytest.raises(StorageError, match="/nr/x: Permission denied: run this as a user who may"), own_loop(Config()):
+        raise denied
 
     def deny(_path: str) -> NoReturn:
         raise denied

@@ -122,6 +122,9 @@ def opened(
         return
     if not os.path.isdir(place.data_dir):
         raise UsageError(f"--data-dir is {place.data_dir!r}: name a directory that exists")
+    if not os.access(place.data_dir, os.R_OK | os.X_OK):
+        remedy = "run this as the user of the server"
+        raise UsageError(f"--data-dir is {place.data_dir!r}, which this user may not read: {remedy}")
     if not (writes and makes) and not os.path.exists(os.path.join(place.data_dir, "topics.json")):
         raise UsageError(f"--data-dir is {place.data_dir!r}, which has no log: name the data directory of a server")
     settings, origins = _settings(env)
