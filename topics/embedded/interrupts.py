@@ -30,6 +30,10 @@ _get_handler, _set_handler = _signal.getsignal, _signal.signal
 _get_ident, _getframe = threading.get_ident, sys._getframe
 
 
+def _nothing() -> None:
+    pass
+
+
 class HeldSignals:
     """The signals of this process. `hold` and `release` nest, and cost little in other threads.
 
@@ -62,9 +66,10 @@ class HeldSignals:
         self._handled: list[int] = []
         """Numbers with a handler in Python, when all were as in `_seen`; assigned before it."""
 
-    def hold(self, wake: Callable[[], None]) -> None:
+    def hold(self, wake: Callable[[], None] = _nothing) -> None:
         """Hold all handlers until `release`; a signal then calls `wake` of the outermost hold.
 
+        wake: ends what this thread waits for. Left out by a caller that waits for nothing.
         Raises: the exception of a handler that runs now.
         """
         if _get_ident() != self._main:
@@ -200,10 +205,6 @@ class HeldSignals:
         self._main = _get_ident()
         self._came.clear()
         self._give_up()
-
-
-def _nothing() -> None:
-    pass
 
 
 signals = HeldSignals()

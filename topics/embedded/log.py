@@ -143,7 +143,7 @@ class Log(ComposedCalls):
         self._closed_by: int | None = None
         """Id of the thread that closes the log."""
         self._ended = threading.Event()
-        signals.hold(_nothing)
+        signals.hold()
         try:
             parts = _open(config, ring, clock, is_frozen=self._starts_type.is_frozen)
             try:

@@ -170,7 +170,7 @@ class Admission:
         there.
         """
         inside, thread = self._driver.inside, threading.get_ident()
-        signals.hold(_ignore)
+        signals.hold()
         is_nested = thread in inside  # a finalizer runs in the midst of another append
         inside.add(thread)
         try:

@@ -117,7 +117,7 @@ class Gatherer:
         A record of the other kind ends the batch before it.
         """
         waits_for: PendingRecords | None = None
-        signals.hold(_nothing)
+        signals.hold()
         try:
             with self._lock:
                 batch = self._filling.get(topic)
@@ -152,7 +152,7 @@ class Gatherer:
         with self._lock:  # other threads may be handing some over
             if not self._filling:
                 return
-        signals.hold(_nothing)
+        signals.hold()
         try:
             with self._lock:
                 filling, self._filling = self._filling, {}
@@ -186,7 +186,7 @@ class Gatherer:
 
     def send_now(self, batch: PendingRecords, *, here: bool) -> None:
         """Write a batch that is still being filled. here: by this thread, if no other drives."""
-        signals.hold(_nothing)
+        signals.hold()
         try:
             with self._lock:
                 if not batch.sent:
@@ -229,7 +229,3 @@ class Gatherer:
     def _request_of(self, batch: PendingRecords, index: int) -> AppendRequest:
         """Return the request for one record of a batch, so that a bad one fails only itself."""
         return self._requests(batch.topic, [batch.texts[index]], are_json=batch.are_json)
-
-
-def _nothing() -> None:
-    pass
