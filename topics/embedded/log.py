@@ -112,7 +112,7 @@ def _abandon(loop: Loop, directory: LockedDirectory | None) -> None:
 def _run(loop: Loop, coro: Coroutine[Any, Any, R], name: str) -> R:
     """Run a coroutine as `Loop.run_task`, which an exception of a signal's handler may end."""
     task = loop.spawn(coro, name)
-    task.when_done(_nothing)  # observed: its exception is raised here, not reported
+    task.observe()
 
     def done() -> bool:
         signals.let_through()
@@ -710,10 +710,6 @@ class Log(ComposedCalls):
     def aio(self) -> AsyncLog:
         """The log's methods for asyncio: `await log.aio.append(...)`."""
         return self._aio_type(self, self._starts)
-
-
-def _nothing() -> None:
-    pass
 
 
 def _storage_error(what: str, error: OSError) -> StorageError:

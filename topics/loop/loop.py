@@ -131,7 +131,7 @@ class Loop:
     def run_task(self, coro: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine and its closes to the end; return its result (start-up, tests)."""
         task = self.spawn(coro)
-        task.when_done(lambda: None)  # observed: its exception is raised here, not reported
+        task.observe()
         self.run_until(lambda: task.done and not self.files.closing)
         return task.result()
 

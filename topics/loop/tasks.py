@@ -75,6 +75,10 @@ class Future(Generic[T]):
         else:
             self._waiters.append(fn)
 
+    def observe(self) -> None:
+        """Have an error raised by what asks for the result, and not reported before that."""
+        self.when_done(_nothing)
+
     def forget(self, fn: Callable[[], None]) -> None:
         """Undo `when_done`."""
         if fn in self._waiters:
@@ -207,3 +211,7 @@ class Event:
 
     async def wait(self) -> None:
         await self._future
+
+
+def _nothing() -> None:
+    pass

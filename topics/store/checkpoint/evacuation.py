@@ -195,7 +195,7 @@ class Evacuation:
         while some := list(islice(left, _SYNCS_IN_FLIGHT)):
             tasks = [self._loop.spawn(sync(path)) for path in some]
             for task in tasks:
-                task.when_done(_nothing)  # it may end before it is awaited, which raises its error
+                task.observe()  # it may end before it is awaited
             for task in tasks:
                 try:
                     await task
@@ -369,10 +369,6 @@ def _settle(begun: deque[SegmentCopy], turns: TimeSlices, writer: SegmentCopy) -
     begun.popleft()
     with turns.working():
         writer.settle()
-
-
-def _nothing() -> None:
-    pass
 
 
 def _bytes_of(rows: list[RowColumns]) -> int:

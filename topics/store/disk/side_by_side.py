@@ -46,7 +46,7 @@ class Line(Generic[T]):
             coro.close()
             raise
         task = self._spawn(coro)
-        task.when_done(_nothing)  # it may end before it is awaited, which raises its error
+        task.observe()  # it may end before it is awaited
         self._running.append(task)
 
     async def end(self) -> None:
@@ -114,7 +114,3 @@ def _gravity(error: Exception) -> int:
     if lacks_space(error) or (isinstance(error, OSError) and lacks_descriptors(error)):
         return 0
     return 1 if isinstance(error, StorageError) else 2
-
-
-def _nothing() -> None:
-    pass
