@@ -178,7 +178,7 @@ class AsyncLog(AwaitedComposedCalls):
             return await self._run(claim.begin)
         except asyncio.CancelledError:
             with contextlib.suppress(TopicsError):  # the log was closed, which ended the claim
-                self._log._driver.submit(claim.give_up, _nothing)
+                self._log._driver.submit(claim.give_up)
             raise
 
     async def put_router(
@@ -338,10 +338,6 @@ class AsyncLog(AwaitedComposedCalls):
 
         self._log._driver.submit(start, on_answer)
         return await future
-
-
-def _nothing(_outcome: object) -> None:
-    pass
 
 
 def _no_pause() -> bool:

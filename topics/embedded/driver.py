@@ -219,18 +219,18 @@ class Driver:
 
         self.call(start)
 
-    def submit(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> None:
+    def submit(self, start: Start[R], on_answer: Callable[[R | BaseException], None] | None = None) -> None:
         """Leave a call to the driving thread, or the maintenance thread; `on_answer` runs there."""
         signals.hold(self._loop.ring.wake)
         try:
             self.check()
-            self._post_owed(self._owed(start, on_answer))
+            self._post_owed(self._owed(start, on_answer or _ignore))
         finally:
             signals.release()
 
     def call_soon(self, do: Callable[[], None]) -> None:
         """Submit `do`, which is run on the loop, after the calls that were made before."""
-        self.submit(_doing(do), _ignore)
+        self.submit(_doing(do))
 
     def submit_soon(self, start: Start[R], on_answer: Callable[[R | BaseException], None]) -> None:
         """Submit a call for the next pass, or for one within a millisecond; several share it.
