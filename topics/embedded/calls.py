@@ -87,7 +87,7 @@ def snapshot_of(result: CheckpointResult, timeout: float | None) -> int:
 def flushed_of(result: FlushResult, timeout: float | None) -> int:
     """Return the seq up to which all is on stable storage.
 
-    Raises: TimeoutError if a record that was to be there is not.
+    Raises: TimeoutError, the sync has not reached the record in time.
     """
     if not result.done:
         raise arguments.timed_out("sync", timeout)

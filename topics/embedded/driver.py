@@ -309,9 +309,9 @@ class Driver:
     def _look(self) -> bool:
         """Make a pass that waits for nothing, for work that is due and operations that have ended.
 
-        Return False, and nothing was done, if this thread may end before the operations that the
-        pass submits: a call waits for them. The caller holds `_driving_lock`, which an exception
-        releases.
+        Return False, with nothing done, if this thread may end before operations that the pass
+        would submit: only a call waits for those. The caller holds `_driving_lock`, which an
+        exception releases.
         """
         if self._refusal is not None or self._driving not in self._lasting:
             return False
@@ -560,7 +560,8 @@ class Driver:
     def _drive(self, done: Callable[[], bool], call: PendingCall[Any] | None = None) -> None:
         """Begin `call`, and make passes until `done`.
 
-        Then passes until no operation is left that ends with the thread, except optional ones.
+        Then make passes until no operation is left that would end with this thread, except optional
+        ones.
 
         The caller holds `_driving_lock`. Ends early if a signal came to the main thread, which
         handles it and calls again.

@@ -54,7 +54,7 @@ class LogBound:
         """Bytes until half of the bound is used; very many without a bound."""
         return self.checkpoint_bytes - self.bytes if self.checkpoint_bytes else 1 << 62
 
-    # --- what the log tells ------------------------------------------------------------------------------------------
+    # --- reports of the log ------------------------------------------------------------------------------------------
     def on_written(self, size: int) -> None:
         """Note the end of a commit of `size` bytes."""
         self.bytes += size
@@ -90,7 +90,7 @@ class LogBound:
         """Do not delay the next commit: a checkpoint waits for it."""
         self.wait_ns = self._held_until_ns = 0
 
-    # --- what writers ask --------------------------------------------------------------------------------------------
+    # --- queries of writers ------------------------------------------------------------------------------------------
     def held_ns(self) -> int:
         """Remaining delay of the next commit; 0: none."""
         if not self._held_until_ns:

@@ -108,7 +108,10 @@ class InPlaceLimit:
 
 
 class ShardState:
-    """The `ShardView` of one shard, and what the thread that drives it may wait for."""
+    """The `ShardView` of one shard, and what the thread that drives it may wait for.
+
+    `ShardView` says what the properties mean that have no docstring here.
+    """
 
     def __init__(
         self,
@@ -161,58 +164,47 @@ class ShardState:
     # --- what `choose` asks ------------------------------------------------------------------------------------------
     @property
     def unsynced(self) -> bool:
-        """See `ShardView`."""
         return self._batches.written > self._batches.synced
 
     @property
     def unsynced_bytes(self) -> int:
-        """See `ShardView`."""
         return self._batches.unsynced_bytes
 
     @property
     def syncing(self) -> bool:
-        """See `ShardView`."""
         return self._sync.running or bool(self._batches.sealed)
 
     @property
     def sync_planned(self) -> bool:
-        """See `ShardView`."""
         return self._sync.planned
 
     @property
     def room(self) -> int:
-        """See `ShardView`."""
         file = self._end.file
         return 0 if file is None or self._end.leaves_file else file.size - file.position
 
     @property
     def held_ns(self) -> int:
-        """See `ShardView`."""
         return self._bound.held_ns() if self._bound.pressed else 0
 
     @property
     def delay_ns(self) -> int:
-        """See `ShardView`."""
         return self.delay.delay_ns
 
     @property
     def idle_ns(self) -> int:
-        """See `ShardView`."""
         return self._clock.monotonic_ns() - self._commitment.ended_ns
 
     @property
     def quick(self) -> bool:
-        """See `ShardView`."""
         return self.limit.allows()
 
     @property
     def quick_beside_sync(self) -> bool:
-        """See `ShardView`."""
         return not self._sync.running or self.limit.allows_beside_sync()
 
     @property
     def is_only(self) -> bool:
-        """See `ShardView`."""
         return self._is_one_shard and not self.has_callers
 
 

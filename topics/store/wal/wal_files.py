@@ -75,9 +75,9 @@ def shard_and_number(file: StoredFile) -> tuple[int, int]:
 async def name_spares(files: FileCalls, paths: Sequence[str], below: int) -> list[str]:
     """Return the spares' paths, after giving those with a lower number the name of a spare.
 
-    A checkpoint was killed before it recycled them. Some are reused soon. The others, under names
-    of the log, would be taken for its beginning, followed by a hole, by a rebuild that finds no
-    snapshot. The sync that makes the first of them count again covers the renames.
+    A checkpoint was killed before it recycled these files. A rebuild without a snapshot would take
+    them for the beginning of the log, followed by a hole. The sync that makes the first of them
+    count again covers the renames.
     """
     named = []
     for path in paths:
@@ -95,7 +95,7 @@ async def name_spares(files: FileCalls, paths: Sequence[str], below: int) -> lis
 
 
 async def wait_to_be_archived(files: FileCalls, path: str) -> None:
-    """Give a log file the name of one that waits to be archived. Raises: OSError."""
+    """Rename a log file so that it waits to be archived. Raises: OSError."""
     directory, _, name = path.rpartition("/")
     number = wal_file_no(name)
     assert number is not None, "only files of the log wait"
@@ -283,9 +283,7 @@ class WalDirectory:
             self._spares.append(Spare(spare, size))
 
     async def set_aside(self, stored: StoredFile) -> None:
-        """Give a file whose records are all elsewhere, durably, the name of one that waits to be
-        archived. Raises: OSError, as for `retire`.
-        """
+        """Rename a retired file so that it waits to be archived. Raises: OSError, as `retire`."""
         assert not stored.active, "the log is still writing to this file"
         await wait_to_be_archived(self._loop.files, stored.path)
         self._table.leave_log(stored)

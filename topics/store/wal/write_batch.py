@@ -215,7 +215,7 @@ _DONE = Verdict.DONE
 
 
 def judge(primitive: Primitive, expected: int, write_res: int, sync_res: int) -> Verdict:
-    """Return the verdict.
+    """Judge the results of a commit.
 
     An ack needs the full count and the sync's 0; with soft links a short write cancels its sync.
     """
