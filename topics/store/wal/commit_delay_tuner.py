@@ -3,7 +3,7 @@
 A client that a commit has answered often writes again at once. A commit that waits for such writes
 takes more records at the price of one, if clients wait for their answers; otherwise it is only
 later. Stretches of commits with and without a delay therefore alternate, and the delay is kept
-while it yields clearly more records a second. `PrimitiveTuner` works in a similar way.
+while it yields clearly more records a second. `FastestWay` works in a similar way.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from topics.loop.loop import Loop
 from topics.store.wal.commit_choice import GROUP_THROUGH_RING, Choice
-from topics.store.wal.primitive_tuner import PrimitiveTuner
+from topics.store.wal.fastest_way import FastestWay
 
 _TRY_PLACE_EVERY = 512
 """Number of small synced groups of which one tries whether the other place is faster now.
@@ -21,8 +21,8 @@ class MeasuredPlaces:
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._clock = loop.clock
-        self._groups = PrimitiveTuner(*GROUP_THROUGH_RING)
-        self._places = PrimitiveTuner(False, True, try_every=_TRY_PLACE_EVERY)
+        self._groups = FastestWay(*GROUP_THROUGH_RING)
+        self._places = FastestWay(False, True, try_every=_TRY_PLACE_EVERY)
         """Whether such groups are made in place."""
         self._pass_with_group = -1
         """Number of the pass in which such a group was made in place last."""

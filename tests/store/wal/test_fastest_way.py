@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from topics.store.wal.primitive_tuner import PrimitiveTuner
+from topics.store.wal.fastest_way import FastestWay
 from topics.store.wal.write_batch import Primitive
 
 LINK, DSYNC = Primitive.LINK, Primitive.DSYNC
 
 
-def used(faster: PrimitiveTuner, count: int, took_ns: Callable[[Primitive, int], int]) -> Counter[Primitive]:
+def used(faster: FastestWay, count: int, took_ns: Callable[[Primitive, int], int]) -> Counter[Primitive]:
     ways: Counter[Primitive] = Counter()
     for number in range(count):
         way = faster.choose()
@@ -21,20 +21,20 @@ def used(faster: PrimitiveTuner, count: int, took_ns: Callable[[Primitive, int],
 
 
 def test_the_faster_way_is_used_and_the_other_one_tried_now_and_then() -> None:
-    faster = PrimitiveTuner(LINK, DSYNC)
+    faster = FastestWay(LINK, DSYNC)
     ways = used(faster, 1000, lambda way, _: 200_000 if way is LINK else 150_000)
     assert faster.preferred is DSYNC
     assert 15 <= ways[LINK] <= 25
 
 
 def test_of_ways_that_are_about_equal_the_first_stays() -> None:
-    faster = PrimitiveTuner(LINK, DSYNC)
+    faster = FastestWay(LINK, DSYNC)
     used(faster, 1000, lambda way, _: 200_000 if way is LINK else 185_000)
     assert faster.preferred is LINK
 
 
 def test_a_change_of_the_device_is_noticed() -> None:
-    faster = PrimitiveTuner(LINK, DSYNC)
+    faster = FastestWay(LINK, DSYNC)
     used(faster, 500, lambda way, _: 200_000 if way is LINK else 150_000)
     used(faster, 500, lambda way, _: 200_000 if way is LINK else 900_000)
     assert faster.preferred is LINK
@@ -43,7 +43,7 @@ def test_a_change_of_the_device_is_noticed() -> None:
 
 
 def test_ways_are_any_values_and_the_share_of_tries_is_the_callers() -> None:
-    places = PrimitiveTuner(False, True, try_every=500)
+    places = FastestWay(False, True, try_every=500)
     chosen = 0
     for _ in range(2008):
         in_place = places.choose()
@@ -54,7 +54,7 @@ def test_ways_are_any_values_and_the_share_of_tries_is_the_callers() -> None:
 
 
 def test_a_stall_now_and_then_changes_nothing() -> None:
-    faster = PrimitiveTuner(LINK, DSYNC)
+    faster = FastestWay(LINK, DSYNC)
     used(faster, 200, lambda way, _: 200_000 if way is LINK else 140_000)
     used(faster, 2000, lambda way, number: 50_000_000 if number % 500 == 0 else 200_000 if way is LINK else 140_000)
     assert faster.preferred is DSYNC

@@ -17,8 +17,8 @@ _CLEARLY = 0.9
 Way = TypeVar("Way")
 
 
-class PrimitiveTuner(Generic[Way]):
-    """The tuner of one shard: `choose` before a commit, `note` after it.
+class FastestWay(Generic[Way]):
+    """The fastest of some ways of a commit of one shard: `choose` before it, `note` after it.
 
     The ways are primitives, or any other values. The first is preferred until another proves
     faster.
