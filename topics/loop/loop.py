@@ -582,7 +582,7 @@ class Loop:
                         elif user_data in receiving:
                             self._traffic.on_receive_without_more(user_data, res, flags)
                         else:
-                            operations.accepting[user_data].on_accept(res, flags)
+                            operations.accepting[user_data].on_completion(res, flags)
                 self._has_completed = more_to_do
                 has_rows = table is not None and table.count != 0
                 has_work = bool(more_to_do or has_rows or self._ready or self._from_threads) or self._traffic.busy

@@ -31,9 +31,9 @@ C = TypeVar("C")
 
 
 class Acceptor(Protocol):
-    """The owner of an accept."""
+    """The owner of an accept, or of the poll of a socket."""
 
-    def on_accept(self, res: int, flags: int) -> None: ...
+    def on_completion(self, res: int, flags: int) -> None: ...
 
     def stop_accepting(self) -> None: ...
 

@@ -101,7 +101,7 @@ class Listener:
             conn.abort()
 
     # --- completions -------------------------------------------------------------------------------------------------
-    def on_accept(self, res: int, flags: int) -> None:
+    def on_completion(self, res: int, flags: int) -> None:
         """Handle a new descriptor or -errno.
 
         Without F_MORE the accept has ended, whatever the result.

@@ -50,7 +50,7 @@ class SocketPolls:
             operations.accepting[self._poll] = self
             self._traffic.ring.queue_poll(self._poll, self._fd)
 
-    def on_accept(self, res: int, _flags: int) -> None:
+    def on_completion(self, res: int, _flags: int) -> None:
         """Call back: the poll has ended."""
         del self._traffic.operations.accepting[self._poll]
         self._poll = 0
