@@ -3007,6 +3007,13 @@ MUTANTS = (
         _SPANNING,
     ),
     _one(
+        "a relayed request counted by both cores",
+        "http/relay/asking_core.py",
+        "        service.in_flight.of_others += 1\n",
+        "",
+        _SPANNING,
+    ),
+    _one(
         "an answer that spans cores counted by each",
         "http/spanning/portions.py",
         "        self._exchange = self.on_disconnect = None\n",

@@ -148,7 +148,7 @@ class ServerMetrics:
             "bytes_live": engine.bytes_live,
             "queue_topics": engine.queues,
             "queue_leases_in_flight": now.leases,
-            "sse_connections": self._service.streams.slots.open,
+            "sse_connections": self._service.streams.slots.of_clients,
             "watch_sessions": len(self._service.streams.sessions),
             "ready": now.ready,
             "replay_progress": now.progress,
@@ -182,7 +182,7 @@ class ServerMetrics:
         yield from _second_families(now, self._stage_histograms(now))
         yield _stages(self._stage_histograms(now))
         yield CounterMetricFamily(
-            "topics_http_requests_total", "Requests handed to a handler", self._service.in_flight.total
+            "topics_http_requests_total", "Requests handed to a handler", self._service.in_flight.of_clients
         )
         yield CounterMetricFamily(
             "topics_http_refused_total", "Requests answered 4xx or 5xx", self._service.refused_total
@@ -194,7 +194,7 @@ class ServerMetrics:
 
     def _stream_families(self) -> Iterator[Metric]:
         streams = self._service.streams
-        open_streams, sessions = streams.slots.open, len(streams.sessions)
+        open_streams, sessions = streams.slots.of_clients, len(streams.sessions)
         yield GaugeMetricFamily("topics_sse_connections", "Open watch and work streams and WebSockets", open_streams)
         yield GaugeMetricFamily("topics_watch_sessions", "Live watch sessions", sessions)
 

@@ -418,6 +418,7 @@ def test_metrics_are_those_of_both_cores_and_some_by_core(world: Spanning) -> No
     world.ask_of(1, "GET", "/v0/topics")
     on = [sum(world.slots.core_of(name) == core for name in names) for core in range(2)]
     found = [samples(world.ask_of(core, "GET", "/v0/metrics")) for core in range(2)]
+    assert [page["topics_http_requests_total"] for page in found] == [14, 15], "each where its client is, and once"
     for page in found:
         assert page["topics_topics"] == 6
         assert page["topics_records_appended_total"] == 12
@@ -435,6 +436,36 @@ def test_metrics_are_those_of_both_cores_and_some_by_core(world: Spanning) -> No
     assert found[1][f'{responses}{{method="GET",route="/v0/metrics",status="200"}}'] == 1
     short = world.ask(world.tcp[0], request("GET", "/v0/metrics", {}, "Accept: application/json")).json
     assert (short["topics"], short["ready"]) == (6, True)
+
+
+@pytest.mark.parametrize("way", ["general", "columns", "lone"])
+def test_a_relayed_write_counts_as_one_request(way: str) -> None:
+    """R-CORE-3: whichever way it takes."""
+    world = Spanning(7)
+    name = world.topic_of(1, "t")
+    world.put(name)
+    for server in world.servers:
+        assert server.lane is not None
+        if way == "lone":
+            server.loop._senders.least_passes = 0
+        else:
+            server.lane.least = 1 if way == "columns" else 1 << 30
+    for number in range(5):
+        assert world.ask_of(0, "POST", f"/v0/topics/{name}", {"records": [{"data": number}]}).status == 200
+    assert samples(world.ask_of(0, "GET", "/v0/metrics"))["topics_http_requests_total"] == 7
+
+
+def test_a_relayed_stream_is_one_stream(world: Spanning) -> None:
+    """R-CORE-3."""
+    name = world.topic_of(1, "q")
+    assert world.ask_of(1, "PUT", f"/v0/topics/{name}", {"type": "queue"}).status == 201
+    tcp = world.connect(0)
+    tcp.send(request("GET", f"/v0/topics/{name}/work?node=w", {}))
+    world.run(lambda: [server.service.streams.slots.open for server in world.servers] == [1, 1])
+    assert samples(world.ask_of(0, "GET", "/v0/metrics"))["topics_sse_connections"] == 1
+    tcp.close()
+    world.run(lambda: [server.service.streams.slots.open for server in world.servers] == [0, 0])
+    assert samples(world.ask_of(1, "GET", "/v0/metrics"))["topics_sse_connections"] == 0
 
 
 def test_without_a_core_metrics_have_no_sums(world: Spanning) -> None:

@@ -13,7 +13,7 @@ class InFlight:
     requests.
     """
 
-    __slots__ = ("requests", "total")
+    __slots__ = ("of_others", "requests", "total")
 
     def __init__(self) -> None:
         self.requests = 0
@@ -23,6 +23,8 @@ class InFlight:
         """
         self.total = 0
         """Requests that ever entered."""
+        self.of_others = 0
+        """Requests among them that other cores have asked for, whose clients are there."""
 
     def enter(self, principal: Principal | None, count: int = 1) -> None:
         self.requests += count
@@ -34,6 +36,11 @@ class InFlight:
         self.requests -= count
         if principal is not None:
             principal.in_flight -= count
+
+    @property
+    def of_clients(self) -> int:
+        """Requests that ever entered, of clients of this core."""
+        return self.total - self.of_others
 
     def answered_at_once(self, count: int) -> None:
         """Count requests that were answered in the call that took them."""

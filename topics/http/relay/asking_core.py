@@ -77,7 +77,7 @@ class RelayedCall(Call):
     def take_slot(self, key_id: int | None) -> Slot:
         if self.body:  # why the core of its client has none
             raise RequestError("throttled", bytes(self.body).decode())
-        slot = self._slot = super().take_slot(key_id)
+        slot = self._slot = self.service.streams.slots.take(key_id, is_of_client=False)
         return slot
 
     def open_stream(self, *values: Any, **named: Any) -> Stream:
@@ -316,6 +316,7 @@ class AskingCore:
             body = bytes(body)
         exchange = RelayedExchange(self, number, len(body))
         call = self._calls[number] = RelayedCall(service, exchange, plan, body, service.now_ns())
+        service.in_flight.of_others += 1
         run(call)
         if call.on_disconnect is not None:
             exchange.wait_began()

@@ -199,6 +199,7 @@ class RelayedWrites:
         service = self._service
         self.lone += 1
         service.in_flight.answered_at_once(1)
+        service.in_flight.of_others += 1
         self.answers.writes.add(200, service.now_ns() - started_ns)
         return service.engine.settle_lone()
 
@@ -271,7 +272,9 @@ class RelayedWrites:
         requests[0::_WORDS] = array("I", range(len(run)))
         columns = Taken(requests.tobytes(), counts, array("Q", numbers).tobytes(), started_ns)
         self._writes.append(_Topics(by_topic), buffer, groups, columns)
-        return sorted(row for row, records in zip(run, array("I", counts), strict=True) if not records)
+        left = sorted(row for row, records in zip(run, array("I", counts), strict=True) if not records)
+        self._service.in_flight.of_others += len(run) - len(left)
+        return left
 
     def _laid_out(
         self, by_topic: dict[str, list[Waiting]], plans: tuple[RelayedPlan, ...], bodies: tuple[Part, ...]

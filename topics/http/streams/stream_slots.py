@@ -12,13 +12,17 @@ KEYS_GONE_A_PASS = 64
 
 
 class Slot:
-    """The slot of one open stream. key_id: the key that it counts for; None without keys."""
+    """The slot of one open stream. key_id: the key that it counts for; None without keys.
 
-    __slots__ = ("_give_back", "key_id", "on_key_gone", "on_shutdown")
+    is_of_client: whether its client is connected to this core, and not to another one.
+    """
 
-    def __init__(self, give_back: Callable[[Slot], None], key_id: int | None) -> None:
+    __slots__ = ("_give_back", "is_of_client", "key_id", "on_key_gone", "on_shutdown")
+
+    def __init__(self, give_back: Callable[[Slot], None], key_id: int | None, *, is_of_client: bool) -> None:
         self._give_back = give_back
         self.key_id = key_id
+        self.is_of_client = is_of_client
         self.on_key_gone: Callable[[], None] = _nothing
         """Ends the stream, and so releases the slot, when its key is not valid any more.
 
@@ -47,12 +51,14 @@ class StreamSlots:
         self._most_per_key = most_per_key
         self._by_key: dict[int, int] = {}
         self._taken: dict[Slot, None] = {}
+        self.of_clients = 0
+        """The open streams whose clients are connected to this core."""
 
     @property
     def open(self) -> int:
         return len(self._taken)
 
-    def take(self, key_id: int | None) -> Slot:
+    def take(self, key_id: int | None, *, is_of_client: bool = True) -> Slot:
         """Take a slot for a stream that is about to open.
 
         Raises: RequestError throttled; nothing is taken.
@@ -65,14 +71,16 @@ class StreamSlots:
             raise RequestError("throttled", message)
         if key_id is not None:
             self._by_key[key_id] = held + 1
-        slot = Slot(self._give_back, key_id)
+        slot = Slot(self._give_back, key_id, is_of_client=is_of_client)
         self._taken[slot] = None
+        self.of_clients += is_of_client
         return slot
 
     def _give_back(self, slot: Slot) -> None:
         if slot not in self._taken:
             return
         del self._taken[slot]
+        self.of_clients -= slot.is_of_client
         slot.on_key_gone = slot.on_shutdown = _nothing
         if slot.key_id is not None:
             left = self._by_key[slot.key_id] - 1
