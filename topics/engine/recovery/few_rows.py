@@ -103,7 +103,7 @@ def _fitting(rows: _Rows, wanted: NDArray[np.bool_], in_log: NDArray[np.bool_], 
 def moved_few(stored: StoredState, few: FewRows, file_id: int, offsets: NDArray[np.uint32]) -> list[int]:
     """See `CheckpointCatalog.moved_few`."""
     with_id, in_log = stored.registry.with_id, stored.in_log
-    sources = set(np.unique(few.file_ids).tolist())
+    sources = set(few.file_ids.tolist())
     changed: list[int] = []
     end = 0
     columns = few.topic_ids.tolist(), few.first_seqs.tolist(), few.counts.tolist()

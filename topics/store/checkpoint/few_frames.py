@@ -28,7 +28,7 @@ _NO_FRAME = memoryview(b"")
 async def frames_of(few: FewRows, context: CopyContext, turns: TimeSlices) -> list[memoryview]:
     """Return the bytes of each row's frame, not verified. Raises StorageError."""
     frames = [_NO_FRAME] * len(few.lengths)
-    for file_id in np.unique(few.file_ids).tolist():
+    for file_id in set(few.file_ids.tolist()):  # The first call of np.unique imports for 7 ms.
         rows = np.flatnonzero(few.file_ids == file_id)
         offsets, lengths = few.offsets[rows].astype(np.int64), few.lengths[rows].astype(np.int64)
         begin = int(offsets.min())
