@@ -20,10 +20,10 @@ from topics.clock import SystemClock
 from topics.config import Config
 from topics.loop import Loop, PassEnd
 from topics.loop.choose import open_ring
+from topics.store.commits.write_batch import Commit
 from topics.store.format.file_table import FileTable
 from topics.store.format.rows import RowRecord, pack_rows
 from topics.store.wal.sharded_log import ShardedLog, ShardStart
-from topics.store.wal.write_batch import Commit
 
 ROWS = pack_rows([RowRecord(DATA)])
 

@@ -39,8 +39,8 @@ from topics.loop.files import Files
 from topics.loop.loop import Loop
 from topics.loop.tasks import Task
 from topics.loop.traffic import Traffic
+from topics.store.commits.commit_choice import Until
 from topics.store.wal.background_sync import BackgroundSync
-from topics.store.wal.commit_choice import Until
 from topics.store.wal.in_place_commits import InPlaceCommits
 from topics.store.wal.shard import Shard
 from topics.uring.uring_ring import UringRing

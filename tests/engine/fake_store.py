@@ -20,6 +20,7 @@ from topics.config import Config
 from topics.engine.index.usage import Usage
 from topics.engine.recovery.engine_catalog import EngineCatalog
 from topics.errors import DiskFullError, LogReadOnlyError, StorageError, TopicsError
+from topics.store.commits.write_batch import Commit
 from topics.store.format import codec
 from topics.store.format.catalog import NO_TAG, RowColumns
 from topics.store.format.codec import Frames
@@ -40,7 +41,6 @@ from topics.store.in_memory.hot_tail import HotTail
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.read.file_range import FileRange
 from topics.store.read.reader import Fetched, Reader
-from topics.store.wal.write_batch import Commit
 
 Done = Callable[[Commit], None]
 

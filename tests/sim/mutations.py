@@ -102,19 +102,19 @@ MUTANTS = (
     _one("an ack before its sync", "store/wal/shard.py", "fsync=batch.wants_sync,", "fsync=False,"),
     _one(
         "the chain's second result ignored",
-        "store/wal/write_batch.py",
+        "store/commits/write_batch.py",
         "return _DONE if not chained or sync_res == 0 else Verdict.FAILED",
         "return _DONE",
     ),
     _one(
         "a short write taken for a whole one",
-        "store/wal/write_batch.py",
+        "store/commits/write_batch.py",
         "if write_res == expected:",
         "if write_res > 0:",
     ),
     _one(
         "a sync beside unsynced bytes covers its own range only",
-        "store/wal/commit_choice.py",
+        "store/commits/commit_choice.py",
         "if shard.unsynced or setting ==",
         "if setting ==",
     ),
@@ -686,7 +686,7 @@ MUTANTS = (
         (
             ("loop/files.py", _CHAIN, _HARD_CHAIN),
             (
-                "store/wal/write_batch.py",
+                "store/commits/write_batch.py",
                 "    if write_res == expected:\n",
                 "    if write_res == expected or (chained and sync_res == 0):\n",
             ),
@@ -844,7 +844,7 @@ MUTANTS = (
     ),
     _one(
         "a chain that a signal interrupted taken for a failure",
-        "store/wal/write_batch.py",
+        "store/commits/write_batch.py",
         "if write_res in NOTHING_DONE or",
         "if",
     ),
@@ -1433,7 +1433,7 @@ MUTANTS = (
         "store/format/codec.c",
         "next->checksum = next->chain = sum;",
         "next->checksum = sum;",
-        "tests/store/wal/test_next_batch.py",
+        "tests/store/commits/test_next_batch.py",
     ),
     _one(
         "a shared send from a connection that has one in flight",
@@ -2032,22 +2032,22 @@ MUTANTS = (
     ),
     _one(
         "what a running sync covers taken for synced",
-        "store/wal/write_batch.py",
+        "store/commits/write_batch.py",
         "        for _, topics in self._covered:\n",
         "        for _, topics in ():\n",
         "library",
     ),
     _one(
         "a sync that covers no commit which is published after it began",
-        "store/wal/write_batch.py",
+        "store/commits/write_batch.py",
         "        self._covered.append((self.written, self.topics))\n        self.topics = {}\n",
         "        if self.topics:\n            self._covered.append((self.written, self.topics))\n"
         "            self.topics = {}\n",
-        "tests/store/wal/test_write_batch.py",
+        "tests/store/commits/test_write_batch.py",
     ),
     _one(
         "no commit synced for the bound of unsynced bytes",
-        "store/wal/commit_choice.py",
+        "store/commits/commit_choice.py",
         "    if not fsync and shard.max_unsynced and",
         "    if not fsync and not shard.max_unsynced and",
     ),

@@ -14,6 +14,7 @@ from tests.sim.world.sim_ring import SimRing
 from topics.config import Config, tiny_config
 from topics.errors import StorageError, TopicsError
 from topics.loop import Loop, PassEnd
+from topics.store.commits.write_batch import Commit
 from topics.store.format import codec
 from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import (
@@ -28,7 +29,6 @@ from topics.store.format.rows import RowRecord, Rows, pack_rows
 from topics.store.read.file_range import FileRange
 from topics.store.read.reader import Reader
 from topics.store.wal.sharded_log import ShardedLog, ShardStart
-from topics.store.wal.write_batch import Commit
 
 DIRECTORY = "data"
 

@@ -13,12 +13,12 @@ from tests.store.fake_catalog import FakeCatalog, Row, Topic
 from topics.config import Config, tiny_config
 from topics.errors import StorageError
 from topics.loop import Loop
+from topics.store.commits.write_batch import Commit
 from topics.store.disk.data_directory import lock_to_read
 from topics.store.format.log_format import Frame, FrameType, Idempotency, pack_idempotency
 from topics.store.format.rows import RowRecord, pack_rows
 from topics.store.read.file_range import FileRange
 from topics.store.store import Store
-from topics.store.wal.write_batch import Commit
 
 DIRECTORY = "data"
 

@@ -27,7 +27,7 @@ from topics.embedded.interrupts import signals
 from topics.embedded.maintenance import NEVER, Maintenance
 from topics.errors import LogFailedError, TopicsError, UsageError
 from topics.loop import Loop
-from topics.store.wal.next_batch import Caller
+from topics.store.commits.next_batch import Caller
 
 A = TypeVar("A")
 R = TypeVar("R")

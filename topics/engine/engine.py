@@ -88,8 +88,8 @@ from topics.engine.write.retention import when_retained
 from topics.engine.write.write_columns import BodyRows, GroupColumns, MakeFraming
 from topics.engine.write.write_streak import QuickStreak, WriteStreak
 from topics.errors import RequestError, TopicsError, WouldBlockError
+from topics.store.commits.next_batch import Caller
 from topics.store.read.lender import Lender
-from topics.store.wal.next_batch import Caller
 
 _QUEUES_A_STEP = 1000
 

@@ -23,6 +23,7 @@ from topics.loop.tasks import Future
 from topics.store.archive.archive_note import mark_losses
 from topics.store.checkpoint.checkpointer import Checkpointer
 from topics.store.checkpoint.requested_checkpoints import RequestedCheckpoints
+from topics.store.commits.write_batch import Commit
 from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.disk.disk_space import is_full, lacks_space
 from topics.store.disk.open_files import OpenFiles
@@ -46,7 +47,6 @@ from topics.store.segments.tiers import Tiers
 from topics.store.wal.counters import RecoveryCounters
 from topics.store.wal.sharded_log import ShardedLog, ShardStart
 from topics.store.wal.wal_files import name_spares, wait_to_be_archived
-from topics.store.wal.write_batch import Commit
 
 log = logging.getLogger(__name__)
 

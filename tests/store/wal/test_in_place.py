@@ -18,11 +18,11 @@ from tests.sim import Faults, SimStoppedError
 from tests.sim.world.ring_core import LATENCY_NS
 from tests.store.log_world import DIRECTORY, LogWorld, recover
 from topics.errors import DiskFullError, LogReadOnlyError
+from topics.store.commits.write_batch import Commit
 from topics.store.format._codec import ffi
 from topics.store.format.log_format import shard_directory
 from topics.store.format.rows import RowRecord, pack_rows
 from topics.store.in_memory.hot_tail import HotTail, TailBuffer
-from topics.store.wal.write_batch import Commit
 
 
 @pytest.fixture(autouse=True)

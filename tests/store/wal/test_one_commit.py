@@ -10,8 +10,9 @@ import pytest
 
 from tests.project.structure.trees import TOPICS, modules, name_of, nodes
 
-COMMITMENT, CHOICE, SHARD = "store/wal/commitment.py", "store/wal/commit_choice.py", "store/wal/shard.py"
+COMMITMENT, CHOICE, SHARD = "store/wal/commitment.py", "store/commits/commit_choice.py", "store/wal/shard.py"
 IN_PLACE = "store/wal/in_place_commits.py"
+LOG = ("store/commits", "store/wal")
 ONCE = {
     "Commit": (COMMITMENT, "how a batch ended is said where it is judged"),
     "judge": (COMMITMENT, "what the results of a commit mean"),
@@ -27,10 +28,10 @@ ONCE = {
 
 
 @cache
-def calls(room: str = "store/wal") -> dict[str, list[str]]:
-    """By the name called (of a function, method or class), the files of the room that call it."""
+def calls(*rooms: str) -> dict[str, list[str]]:
+    """By the name called (of a function, method or class), the files that call it: of the log, or of these rooms."""
     found: dict[str, list[str]] = defaultdict(list)
-    for path in modules(room):
+    for path in (path for room in rooms or LOG for path in modules(room)):
         for node in nodes(path):
             if not isinstance(node, ast.Call):
                 continue

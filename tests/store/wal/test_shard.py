@@ -13,11 +13,11 @@ from tests.amount import seeds
 from tests.sim.world.faults import FOREVER, Faults
 from tests.store.log_world import LogWorld, Write, recover
 from topics.errors import DiskFullError, LogReadOnlyError, NoLogFileError
+from topics.store.commits.write_batch import Commit
 from topics.store.format import codec
 from topics.store.format.rows import RowRecord, pack_rows
 from topics.store.wal import shard
 from topics.store.wal.sharded_log import ShardStart
-from topics.store.wal.write_batch import Commit
 
 
 @pytest.fixture(autouse=True)

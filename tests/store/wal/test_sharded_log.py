@@ -10,8 +10,8 @@ import pytest
 from tests.sim.world.faults import Faults
 from tests.store.log_world import LogWorld, recover
 from topics.errors import LogReadOnlyError
+from topics.store.commits.write_batch import Commit
 from topics.store.format.rows import RowRecord, pack_rows
-from topics.store.wal.write_batch import Commit
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ from topics.config import tiny_config
 from topics.errors import TopicsError
 from topics.loop import Loop, PassEnd
 from topics.loop.choose import open_ring
+from topics.store.commits.write_batch import Commit
 from topics.store.format import codec
 from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET, WalHeader
@@ -21,7 +22,6 @@ from topics.store.format.rows import RowRecord, pack_rows
 from topics.store.read.file_range import FileRange
 from topics.store.read.reader import Fetched, Reader
 from topics.store.wal.sharded_log import ShardedLog, ShardStart
-from topics.store.wal.write_batch import Commit
 
 pytestmark = pytest.mark.real
 

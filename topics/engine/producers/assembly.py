@@ -31,10 +31,10 @@ from topics.engine.write.appender import Appender
 from topics.engine.write.evictions import has_to_wait
 from topics.engine.write.reservations import reserve
 from topics.errors import StorageError, TopicsError
+from topics.store.commits.write_batch import Commit
 from topics.store.format.catalog import NO_TAG
 from topics.store.format.rows import Rows, tags_in
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, parts_of, room_for
-from topics.store.wal.write_batch import Commit
 
 _ROWS = 4096
 """Most records that a turn copies."""

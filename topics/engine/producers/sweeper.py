@@ -23,8 +23,8 @@ from topics.engine.state.staged_parts import Name, StagedPart, StagedParts
 from topics.engine.state.topic import Topic
 from topics.engine.values.ports import LoopPort, TimerPort
 from topics.errors import TopicsError
+from topics.store.commits.write_batch import Commit
 from topics.store.format.log_format import FrameType
-from topics.store.wal.write_batch import Commit
 
 _DROPPED_RUNS, _DROPPED_ROWS = 8, 4096
 """Most runs and records that one frame, and so one pass, deletes."""

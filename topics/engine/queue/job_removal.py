@@ -24,8 +24,8 @@ from topics.engine.state.wakes import WakeCore, wake
 from topics.engine.values.job import JobState, LeasedJob
 from topics.engine.values.results import Done
 from topics.errors import TopicsError
+from topics.store.commits.write_batch import Commit
 from topics.store.format.log_format import FrameType
-from topics.store.wal.write_batch import Commit
 
 _LEASED = JobState.LEASED
 _FEW_RUNS = 8

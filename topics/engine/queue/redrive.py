@@ -39,9 +39,9 @@ from topics.engine.values.results import AppendResult, Done
 from topics.engine.write.admission import cap_room, check_backlog
 from topics.engine.write.retention import when_retained
 from topics.errors import CorruptError, StorageError, TopicsError
+from topics.store.commits.write_batch import Commit
 from topics.store.format.log_format import PAYLOAD_BYTES, Frame, FrameType
 from topics.store.format.rows import RowRecord, Rows, pack_rows
-from topics.store.wal.write_batch import Commit
 
 AppendMoved = Callable[[Topic, Rows, Done[AppendResult]], None]
 """See `Appender.append_moved`."""

@@ -19,7 +19,7 @@ from topics.engine.write.delete import RecordDeletionCore, trim
 from topics.engine.write.evictions import log_caps
 from topics.engine.write.reader_frames import log_position
 from topics.errors import RequestError, TopicsError
-from topics.store.wal.write_batch import Commit
+from topics.store.commits.write_batch import Commit
 
 Then = Callable[[TopicsError | None], None]
 

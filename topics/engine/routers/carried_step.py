@@ -30,9 +30,9 @@ from topics.engine.state.router_work import RouterWork
 from topics.engine.state.topic import Router, Topic
 from topics.engine.write.append import Append, AppendCore, notify, publish_lone
 from topics.errors import TopicsError
+from topics.store.commits.write_batch import CarriedFrames, Commit
 from topics.store.format.log_format import FLAG_COPY, FrameType
 from topics.store.format.rows import NODE, PLACED, PLACED_DTYPE, ROW_BYTES, Framed, Rows, tags_in
-from topics.store.wal.write_batch import CarriedFrames, Commit
 
 _COPIED_BYTES = 64 << 10
 """Most bytes of copies that are written out in the batch of a write, whose answer waits for it."""

@@ -23,12 +23,12 @@ from topics.engine.write.append import Append, AppendCore, notify
 from topics.engine.write.evictions import EvictionCore, log_evictions
 from topics.engine.write.reservations import reserve_beyond
 from topics.errors import TopicsError
+from topics.store.commits.write_batch import Commit
 from topics.store.format.catalog import NO_TAG
 from topics.store.format.floors import TRIM, Gap
 from topics.store.format.log_format import FLAG_COPY, FLAG_META, FLAG_NODE, FLAG_TAG, FrameType
 from topics.store.format.rows import Framed, Rows, tags_in
 from topics.store.in_memory.ephemeral import EphemeralFrames
-from topics.store.wal.write_batch import Commit
 
 
 class ForwardCore(AppendCore, EvictionCore, LogRoomCore, Protocol):

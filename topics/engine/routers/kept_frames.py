@@ -25,8 +25,8 @@ from topics.engine.state.staged_operations import Operation, OperationCore
 from topics.engine.state.topic import Life, Router
 from topics.engine.values.ports import ReaderPort
 from topics.errors import DiskFullError, StorageError, TopicsError
+from topics.store.commits.write_batch import Commit
 from topics.store.format.log_format import FrameType
-from topics.store.wal.write_batch import Commit
 
 Done = Callable[[TopicsError | None], None]
 

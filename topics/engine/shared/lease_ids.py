@@ -15,8 +15,8 @@ from topics.clock import Clock
 from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.values.ports import LogPort
 from topics.errors import StorageError
+from topics.store.commits.write_batch import Commit
 from topics.store.format.log_format import FrameType
-from topics.store.wal.write_batch import Commit
 
 _RANGE_MIN, _RANGE_MAX = 4096, 1 << 20
 _REBUILT_SHIFT = 16

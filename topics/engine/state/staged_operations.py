@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values.ports import LogPort
 from topics.errors import NotCreatedError, TopicsError
+from topics.store.commits.write_batch import Commit
 from topics.store.wal.commitment import AT_ONCE
-from topics.store.wal.write_batch import Commit
 
 
 class OperationCore(Protocol):

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.errors import TopicsError
+from topics.store.commits.write_batch import Commit
 from topics.store.format.rows import Framed, RowTimes
-from topics.store.wal.write_batch import Commit
 
 NO_RESERVATION = (1 << 64) - 1
 """The value of `reserved` for a class that needs no reservation."""

@@ -16,14 +16,14 @@ from topics.clock import Clock
 from topics.common.values.archive_state import ArchiveState
 from topics.common.values.backup_result import BackupProgress, BackupResult
 from topics.errors import StorageError, TopicsError
+from topics.store.commits.next_batch import NextPlace, QuickLog, WritePlace
+from topics.store.commits.write_batch import CarriedFrames, Done, LoneWritten, WriteNext
 from topics.store.format.rows import Framed, Rows
 from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.read.file_range import FileRange
 from topics.store.read.reader import Fetched
 from topics.store.wal.background_sync import OnDurable
-from topics.store.wal.next_batch import NextPlace, QuickLog, WritePlace
-from topics.store.wal.write_batch import CarriedFrames, Done, LoneWritten, WriteNext
 
 
 class LogPort(Protocol):

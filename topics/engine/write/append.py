@@ -23,9 +23,9 @@ from topics.engine.state.topic_numbers import publish_each, stage_each
 from topics.engine.state.wakes import WakeCore, wake
 from topics.engine.values.results import AppendResult, Done
 from topics.errors import TopicsError
+from topics.store.commits.write_batch import Commit
 from topics.store.format.rows import PLACED, PLACED_DTYPE, Framed, RowTimes
 from topics.store.format.topic_rows import place_rows
-from topics.store.wal.write_batch import Commit
 
 _PLACED_BYTES = PLACED.size
 _index_of = attrgetter("index")

@@ -39,6 +39,7 @@ from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.reservations import reserve, reserve_ahead
 from topics.engine.write.retention import expire
 from topics.errors import TopicsError
+from topics.store.commits.write_batch import CarriedFrames, Commit, LoneWritten
 from topics.store.format.rows import (
     TAG,
     TIMES,
@@ -54,7 +55,6 @@ from topics.store.format.rows import (
 from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.wal.commitment import AT_ONCE
-from topics.store.wal.write_batch import CarriedFrames, Commit, LoneWritten
 
 
 def check_meant(topic: Topic, request: AppendRequest) -> None:

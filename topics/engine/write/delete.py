@@ -24,8 +24,8 @@ from topics.engine.values.step_queue import StepQueue
 from topics.engine.write.admission import check_backlog
 from topics.engine.write.retention import ExpiryCore, expire
 from topics.errors import StorageError, TopicsError
+from topics.store.commits.write_batch import Commit
 from topics.store.format.log_format import FrameType
-from topics.store.wal.write_batch import Commit
 
 
 class RecordDeletionCore(ExpiryCore, Protocol):

@@ -41,9 +41,9 @@ from topics.engine.write.gone_records import GoneRecords
 from topics.engine.write.reader_frames import log_positions
 from topics.engine.write.retention import ExpiryCore, expire, when_retained
 from topics.errors import TopicsError
+from topics.store.commits.write_batch import Commit
 from topics.store.format.log_format import FrameType
 from topics.store.format.rows import any_delayed
-from topics.store.wal.write_batch import Commit
 
 
 class LifecycleCore(ExpiryCore, CreationCore, EvictionCore, LogRoomCore, Protocol):

@@ -9,8 +9,8 @@ from topics.engine.state.control_frames import ReservationPayload, encode
 from topics.engine.state.topic import Topic
 from topics.engine.values.ports import LogPort
 from topics.errors import StorageError
+from topics.store.commits.write_batch import Commit
 from topics.store.format.log_format import FrameType
-from topics.store.wal.write_batch import Commit
 
 
 def reserve(log: LogPort, topic: Topic, count: int, now_ms: int) -> int:

@@ -19,8 +19,8 @@ from topics.engine.state.staged_operations import Operation, OperationCore
 from topics.engine.state.topic import Life, PendingExpiry, Topic
 from topics.engine.state.wakes import WakeCore, wake
 from topics.errors import TopicsError
+from topics.store.commits.write_batch import Commit
 from topics.store.format.log_format import FrameType
-from topics.store.wal.write_batch import Commit
 
 Then = Callable[[TopicsError | None], None]
 

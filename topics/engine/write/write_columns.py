@@ -14,8 +14,8 @@ from topics.common.tuples import make_tuple
 from topics.config import Config
 from topics.engine.json._records import ffi, lib
 from topics.engine.write.write_body import new_writer
+from topics.store.commits.next_batch import PLACED_ROWS, NextBatch, frame_next
 from topics.store.format.rows import ROW, Rows
-from topics.store.wal.next_batch import PLACED_ROWS, NextBatch, frame_next
 
 GROUP = struct.Struct("=6IQ")
 """topic, first, count, taken, row, rows, size: a tp_group of columns.h."""

@@ -28,8 +28,8 @@ from topics.engine.write.append import AppendCore, publish_lone
 from topics.engine.write.appender import answer_and_publish
 from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.write_columns import MakeFraming
-from topics.store.wal.next_batch import Caller, NextBatch, QuickLog, QuickWrites, Unpublished
-from topics.store.wal.write_batch import WriteNext
+from topics.store.commits.next_batch import Caller, NextBatch, QuickLog, QuickWrites, Unpublished
+from topics.store.commits.write_batch import WriteNext
 
 _PATIENCE = 2
 _PATIENCE_MOST = 64

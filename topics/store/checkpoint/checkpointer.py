@@ -47,6 +47,7 @@ from topics.store.checkpoint.evacuation import Evacuation
 from topics.store.checkpoint.files_to_empty import ChosenFiles, FilesToEmpty, is_before
 from topics.store.checkpoint.low_space import LowSpace, live_rows
 from topics.store.checkpoint.tiering import Tiering
+from topics.store.commits.write_batch import Commit
 from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.disk.disk_space import lacks_space
 from topics.store.disk.open_files import OpenFiles
@@ -62,7 +63,6 @@ from topics.store.segments.snapshot_files import COPIES, snapshot_numbers, write
 from topics.store.segments.tiers import Tiers
 from topics.store.wal.counters import CheckpointCounters
 from topics.store.wal.sharded_log import ShardedLog
-from topics.store.wal.write_batch import Commit
 
 log = logging.getLogger(__name__)
 

@@ -107,7 +107,7 @@ struct tp_next_batch {
     uint64_t begin, first_seq, count, size, ts_ms, checksum; /* size: accounted bytes of its records */
 };
 
-_Static_assert(sizeof(struct tp_next_batch) == 20 * 8, "store/wal/next_batch.py says so");
+_Static_assert(sizeof(struct tp_next_batch) == 20 * 8, "store/commits/next_batch.py says so");
 
 /* Frames the next batch: `count` rows without nodes of others, as tp_frame_batch does. size: their
  * accounted bytes. placed: room for `count` entries; starts count from the body. Returns the bytes
@@ -118,7 +118,7 @@ int64_t tp_frame_next(struct tp_next_batch *next, const char *buffer, uint64_t b
 
 /* Quick appends: to one topic, each by one call that frames and writes it, while nothing else
  * happens to the log. The rest of it is done for all of them together, before any other code looks:
- * see store/wal/next_batch.py. */
+ * see store/commits/next_batch.py. */
 enum { TP_QUICK_ROWS = 1024, TP_TIME_BUCKETS = 40 };
 
 /* Times as common/histograms.py counts them: buckets[i] is how many took fewer than 1 << i ns, and

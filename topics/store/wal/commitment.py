@@ -16,6 +16,18 @@ from typing_extensions import Buffer
 from topics.clock import Clock
 from topics.common.tuples import make_tuple
 from topics.errors import StorageError
+from topics.store.commits.next_batch import NextPlace, Unpublished
+from topics.store.commits.write_batch import (
+    Batch,
+    Commit,
+    Done,
+    Prepared,
+    Primitive,
+    SyncedBatches,
+    Verdict,
+    judge,
+    rest_begins,
+)
 from topics.store.format._codec import ffi, lib
 from topics.store.format.codec import Pointer
 from topics.store.format.log_format import (
@@ -31,19 +43,7 @@ from topics.store.in_memory.hot_tail import HotTail, TailBuffer
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.log_bound import LogBound
 from topics.store.wal.log_end import LogEnd
-from topics.store.wal.next_batch import NextPlace, Unpublished
 from topics.store.wal.wal_files import WalFile
-from topics.store.wal.write_batch import (
-    Batch,
-    Commit,
-    Done,
-    Prepared,
-    Primitive,
-    SyncedBatches,
-    Verdict,
-    judge,
-    rest_begins,
-)
 from topics.store.wal.write_latch import WriteLatch
 
 _REST_ATTEMPTS_MAX = 64

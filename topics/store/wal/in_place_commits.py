@@ -13,18 +13,18 @@ from typing_extensions import Buffer
 
 from topics.common.tuples import make_tuple
 from topics.loop.loop import Loop
+from topics.store.commits.commit_choice import DSYNC_BYTES_MAX, WINDOW_BYTES_MAX, Choice, Held, Until, choose
+from topics.store.commits.next_batch import NextPlace, Unpublished, WritePlace
+from topics.store.commits.write_batch import CarriedFrames, Commit, LoneWritten, Primitive, SyncedBatches, Verdict
 from topics.store.format._codec import ffi
 from topics.store.format.log_format import FRAME_ROOM_BYTES
 from topics.store.format.rows import PLACED, Framed, Rows
 from topics.store.in_memory.hot_tail import TailBuffer
 from topics.store.wal.background_sync import BackgroundSync
-from topics.store.wal.commit_choice import DSYNC_BYTES_MAX, WINDOW_BYTES_MAX, Choice, Held, Until, choose
 from topics.store.wal.commitment import Commitment, Parts, Target
 from topics.store.wal.log_end import LogEnd
-from topics.store.wal.next_batch import NextPlace, Unpublished, WritePlace
 from topics.store.wal.shard_state import ShardState, SharedParts
 from topics.store.wal.staging import BATCH_ROLL_BYTES, Staging
-from topics.store.wal.write_batch import CarriedFrames, Commit, LoneWritten, Primitive, SyncedBatches, Verdict
 
 _log = logging.getLogger(__name__)
 

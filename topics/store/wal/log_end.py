@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from topics.clock import Clock
+from topics.store.commits.write_batch import SyncedBatches
 from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET
 from topics.store.wal.wal_files import WalDirectory, WalFile
-from topics.store.wal.write_batch import SyncedBatches
 
 
 class LogEnd:

@@ -24,19 +24,19 @@ from topics.errors import StorageError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Event
 from topics.loop.timers import Timer
+from topics.store.commits.commit_choice import Choice, Held, Until, choose
+from topics.store.commits.measured_places import MeasuredPlaces
+from topics.store.commits.write_batch import Batch, Commit, Done, Primitive, SyncedBatches, Verdict
 from topics.store.format.file_table import StoredFile
 from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET
 from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync, OnDurable
-from topics.store.wal.commit_choice import Choice, Held, Until, choose
 from topics.store.wal.commitment import AT_ONCE, Commitment, failed
 from topics.store.wal.in_place_commits import InPlaceCommits
 from topics.store.wal.log_end import LogEnd
-from topics.store.wal.measured_places import MeasuredPlaces
 from topics.store.wal.preallocation import Preallocation
 from topics.store.wal.shard_state import ShardSettings, ShardState, SharedParts
 from topics.store.wal.staging import Staging
 from topics.store.wal.wal_files import WalDirectory, WalFile
-from topics.store.wal.write_batch import Batch, Commit, Done, Primitive, SyncedBatches, Verdict
 
 _WAITED_SYNCS_FEW = 64
 """Number of syncs that callers waited for, below which a file has mostly unsynced writes.

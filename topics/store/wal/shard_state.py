@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 from topics.clock import Clock
 from topics.config import Config
+from topics.store.commits.commit_delay_tuner import CommitDelayTuner
+from topics.store.commits.write_batch import SyncedBatches
 from topics.store.disk.disk_space import DiskSpace
 from topics.store.disk.log_sizes import LogSizes
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.wal.background_sync import BackgroundSync
-from topics.store.wal.commit_delay_tuner import CommitDelayTuner
 from topics.store.wal.commitment import Commitment
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.log_bound import LogBound
 from topics.store.wal.log_end import LogEnd
-from topics.store.wal.write_batch import SyncedBatches
 from topics.store.wal.write_latch import WriteLatch
 
 _PAUSE_NS = 1_000_000_000

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 from topics.config import Config
 from topics.errors import StorageError
 from topics.loop.loop import Loop
+from topics.store.commits.next_batch import NextPlace, QuickLog, WritePlace
+from topics.store.commits.write_batch import CarriedFrames, Done, LoneWritten, WriteNext
 from topics.store.disk.disk_space import DiskSpace
 from topics.store.disk.log_sizes import LogSizes
 from topics.store.disk.side_by_side import all_of
@@ -31,11 +33,9 @@ from topics.store.wal.background_sync import OnDurable
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.in_place_commits import InPlaceCommits
 from topics.store.wal.log_bound import LogBound
-from topics.store.wal.next_batch import NextPlace, QuickLog, WritePlace
 from topics.store.wal.shard import Shard
 from topics.store.wal.shard_state import ShardSettings, SharedParts
 from topics.store.wal.wal_files import WalDirectory, shard_and_number
-from topics.store.wal.write_batch import CarriedFrames, Done, LoneWritten, WriteNext
 from topics.store.wal.write_latch import WriteLatch
 
 _OPENS_AT_A_TIME = 8

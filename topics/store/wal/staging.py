@@ -8,13 +8,13 @@ from collections import deque
 from typing_extensions import Buffer
 
 from topics.common.tuples import make_tuple
+from topics.store.commits.write_batch import Batch, Commit, Done
 from topics.store.format._codec import ffi, lib
 from topics.store.format.codec import Pointer
 from topics.store.format.log_format import BATCH_HEADER_BYTES, FLAG_FSYNC, FLAG_ROUTED, check_batch_bytes
 from topics.store.format.rows import PLACED, Framed, Rows
 from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
-from topics.store.wal.write_batch import Batch, Commit, Done
 from topics.store.wal.write_latch import WriteLatch
 
 BATCH_ROLL_BYTES = 4 << 20

@@ -7,10 +7,10 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topics.store.commits.next_batch import PLACED_ROWS, NextBatch, NextPlace
 from topics.store.format._codec import ffi, lib
 from topics.store.format.log_format import BATCH_ALIGN, FLAG_FSYNC, align_up
 from topics.store.format.rows import PLACED, RowRecord, Rows, pack_rows
-from topics.store.wal.next_batch import PLACED_ROWS, NextBatch, NextPlace
 
 CAPACITY = 3 * 4096
 FIRST_SEQ, TOPIC, EPOCH = 7, 5, 0xFEED

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from topics.loop.loop import Loop
-from topics.store.wal.commit_choice import GROUP_THROUGH_RING, Choice
-from topics.store.wal.fastest_way import FastestWay
+from topics.store.commits.commit_choice import GROUP_THROUGH_RING, Choice
+from topics.store.commits.fastest_way import FastestWay
 
 _TRY_PLACE_EVERY = 512
 """Number of small synced groups of which one tries whether the other place is faster now.

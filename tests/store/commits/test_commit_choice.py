@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from topics.store.wal.commit_choice import (
+from topics.store.commits.commit_choice import (
     BARE_DIRECT_BYTES_MIN,
     BARE_IN_PLACE_BYTES_MAX,
     DSYNC_BYTES_MAX,
@@ -17,7 +17,7 @@ from topics.store.wal.commit_choice import (
     Until,
     choose,
 )
-from topics.store.wal.write_batch import Primitive
+from topics.store.commits.write_batch import Primitive
 
 SMALL = 100
 BARE = Choice(Primitive.BARE)

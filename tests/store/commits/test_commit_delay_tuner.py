@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from topics.store.wal.commit_delay_tuner import _STRETCH, _TRY_EVERY, CommitDelayTuner
+from topics.store.commits.commit_delay_tuner import _STRETCH, _TRY_EVERY, CommitDelayTuner
 
 PAUSE_NS = 300_000
 

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, Protocol
 
 from topics.common.histograms import BUCKET_COUNT, Distribution
 from topics.common.tuples import make_tuple
+from topics.store.commits.write_batch import Commit
 from topics.store.format._codec import ffi, lib
 from topics.store.format.log_format import FLAG_FSYNC
 from topics.store.format.rows import PLACED
-from topics.store.wal.write_batch import Commit
 
 _BEGUN = struct.Struct("=13Q2I")
 """The layout of a tp_next_batch up to what the last call has framed."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from topics.store.wal.fastest_way import FastestWay
-from topics.store.wal.write_batch import Primitive
+from topics.store.commits.fastest_way import FastestWay
+from topics.store.commits.write_batch import Primitive
 
 LINK, DSYNC = Primitive.LINK, Primitive.DSYNC
 

@@ -5,7 +5,7 @@ import errno
 import numpy as np
 import pytest
 
-from topics.store.wal.write_batch import (
+from topics.store.commits.write_batch import (
     TOPICS_NOTED,
     Batch,
     Primitive,
