@@ -27,7 +27,7 @@ from topics.embedded.interrupts import signals
 from topics.embedded.maintenance import NEVER, Maintenance
 from topics.errors import LogFailedError, TopicsError, UsageError
 from topics.loop import Loop
-from topics.store.commits.next_batch import Caller
+from topics.store.commits.quick_writes import QuickCaller
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -638,11 +638,11 @@ class Driver:
         until_ns = NEVER if wait_ns is None else now_ns + wait_ns if wait_ns else 0
         return min(until_ns, self._drove_ns + _LOOK_NS) if loop.operations_in_flight else until_ns
 
-    def caller(self) -> Caller:
+    def caller(self) -> QuickCaller:
         """Return what appends without a drive need of this driver."""
         loop, clock = self._loop, self._loop.clock
         queues = (self._inbox, self._asleep, self._line, loop.from_threads)
-        return Caller(self._driving_lock, self, clock.monotonic_ns, clock.now_ms, queues, self._wake_next_driver)
+        return QuickCaller(self._driving_lock, self, clock.monotonic_ns, clock.now_ms, queues, self._wake_next_driver)
 
     def append_held(self, append: Callable[[A, int], R | None], argument: A, thread: int) -> R | None:
         """Make an append of `quick` whose write runs code of Python, with signals held."""

@@ -88,7 +88,7 @@ from topics.engine.write.retention import when_retained
 from topics.engine.write.write_columns import BodyRows, GroupColumns, MakeFraming
 from topics.engine.write.write_streak import QuickStreak, WriteStreak
 from topics.errors import RequestError, TopicsError, WouldBlockError
-from topics.store.commits.next_batch import Caller
+from topics.store.commits.quick_writes import QuickCaller
 from topics.store.read.lender import Lender
 
 _QUEUES_A_STEP = 1000
@@ -225,7 +225,7 @@ class Engine:
         """Return a streak for lone writes that `framing` scans: see write_streak.py."""
         return WriteStreak(self._core, framing)
 
-    def quick_streak(self, caller: Caller, quiet_until_ns: Callable[[], int], times: Histogram) -> QuickStreak:
+    def quick_streak(self, caller: QuickCaller, quiet_until_ns: Callable[[], int], times: Histogram) -> QuickStreak:
         """Return the streak of a library's lone appends: see write_streak.py."""
         return QuickStreak(self._core, self._format_wait, caller, quiet_until_ns, times)
 

@@ -16,7 +16,8 @@ from topics.clock import Clock
 from topics.common.values.archive_state import ArchiveState
 from topics.common.values.backup_result import BackupProgress, BackupResult
 from topics.errors import StorageError, TopicsError
-from topics.store.commits.next_batch import NextPlace, QuickLog, WritePlace
+from topics.store.commits.next_batch import NextPlace
+from topics.store.commits.quick_writes import QuickLog, WritePlace
 from topics.store.commits.write_batch import CarriedFrames, Done, LoneWritten, WriteNext
 from topics.store.format.rows import Framed, Rows
 from topics.store.format.topic_rows import TopicRows

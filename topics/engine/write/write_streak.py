@@ -28,7 +28,8 @@ from topics.engine.write.append import AppendCore, publish_lone
 from topics.engine.write.appender import answer_and_publish
 from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.write_columns import MakeFraming
-from topics.store.commits.next_batch import Caller, NextBatch, QuickLog, QuickWrites, Unpublished
+from topics.store.commits.next_batch import NextBatch
+from topics.store.commits.quick_writes import QuickCaller, QuickLog, QuickWrites, Unpublished
 from topics.store.commits.write_batch import WriteNext
 
 _PATIENCE = 2
@@ -125,7 +126,7 @@ class QuickStreak:
         self,
         core: StreakCore,
         format_wait: FormatWait,
-        caller: Caller,
+        caller: QuickCaller,
         quiet_until_ns: Callable[[], int],
         times: Histogram,
     ) -> None:

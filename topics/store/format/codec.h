@@ -118,7 +118,7 @@ int64_t tp_frame_next(struct tp_next_batch *next, const char *buffer, uint64_t b
 
 /* Quick appends: to one topic, each by one call that frames and writes it, while nothing else
  * happens to the log. The rest of it is done for all of them together, before any other code looks:
- * see store/commits/next_batch.py. */
+ * see store/commits/quick_writes.py. */
 enum { TP_QUICK_ROWS = 1024, TP_TIME_BUCKETS = 40 };
 
 /* Times as common/histograms.py counts them: buckets[i] is how many took fewer than 1 << i ns, and

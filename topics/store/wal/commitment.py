@@ -16,7 +16,8 @@ from typing_extensions import Buffer
 from topics.clock import Clock
 from topics.common.tuples import make_tuple
 from topics.errors import StorageError
-from topics.store.commits.next_batch import NextPlace, Unpublished
+from topics.store.commits.next_batch import NextPlace
+from topics.store.commits.quick_writes import Unpublished
 from topics.store.commits.write_batch import (
     Batch,
     Commit,

@@ -14,7 +14,8 @@ from typing_extensions import Buffer
 from topics.common.tuples import make_tuple
 from topics.loop.loop import Loop
 from topics.store.commits.commit_choice import DSYNC_BYTES_MAX, WINDOW_BYTES_MAX, Choice, Held, Until, choose
-from topics.store.commits.next_batch import NextPlace, Unpublished, WritePlace
+from topics.store.commits.next_batch import NextPlace
+from topics.store.commits.quick_writes import Unpublished, WritePlace
 from topics.store.commits.write_batch import CarriedFrames, Commit, LoneWritten, Primitive, SyncedBatches, Verdict
 from topics.store.format._codec import ffi
 from topics.store.format.log_format import FRAME_ROOM_BYTES

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from topics.config import Config
 from topics.errors import StorageError
 from topics.loop.loop import Loop
-from topics.store.commits.next_batch import NextPlace, QuickLog, WritePlace
+from topics.store.commits.next_batch import NextPlace
+from topics.store.commits.quick_writes import QuickLog, WritePlace
 from topics.store.commits.write_batch import CarriedFrames, Done, LoneWritten, WriteNext
 from topics.store.disk.disk_space import DiskSpace
 from topics.store.disk.log_sizes import LogSizes
