@@ -7,7 +7,7 @@ import pytest
 from tests.store.wal.test_commit_choice import QUICK, SMALL, Facts
 from topics.cli.doctor import commit_cases
 from topics.store.commits.commit_choice import BARE_DIRECT_BYTES_MIN, Choice, choose
-from topics.store.commits.write_batch import Primitive
+from topics.store.commits.primitive import Primitive
 
 CASES = [
     ("no writer waits for a sync", QUICK, SMALL, False, True, Primitive.BARE, "a bare write"),

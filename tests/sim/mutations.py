@@ -102,13 +102,13 @@ MUTANTS = (
     _one("an ack before its sync", "store/wal/shard.py", "fsync=batch.wants_sync,", "fsync=False,"),
     _one(
         "the chain's second result ignored",
-        "store/commits/write_batch.py",
+        "store/commits/primitive.py",
         "return _DONE if not chained or sync_res == 0 else Verdict.FAILED",
         "return _DONE",
     ),
     _one(
         "a short write taken for a whole one",
-        "store/commits/write_batch.py",
+        "store/commits/primitive.py",
         "if write_res == expected:",
         "if write_res > 0:",
     ),
@@ -686,7 +686,7 @@ MUTANTS = (
         (
             ("loop/files.py", _CHAIN, _HARD_CHAIN),
             (
-                "store/commits/write_batch.py",
+                "store/commits/primitive.py",
                 "    if write_res == expected:\n",
                 "    if write_res == expected or (chained and sync_res == 0):\n",
             ),
@@ -844,7 +844,7 @@ MUTANTS = (
     ),
     _one(
         "a chain that a signal interrupted taken for a failure",
-        "store/commits/write_batch.py",
+        "store/commits/primitive.py",
         "if write_res in NOTHING_DONE or",
         "if",
     ),
@@ -2032,18 +2032,18 @@ MUTANTS = (
     ),
     _one(
         "what a running sync covers taken for synced",
-        "store/commits/write_batch.py",
+        "store/commits/synced_batches.py",
         "        for _, topics in self._covered:\n",
         "        for _, topics in ():\n",
         "library",
     ),
     _one(
         "a sync that covers no commit which is published after it began",
-        "store/commits/write_batch.py",
+        "store/commits/synced_batches.py",
         "        self._covered.append((self.written, self.topics))\n        self.topics = {}\n",
         "        if self.topics:\n            self._covered.append((self.written, self.topics))\n"
         "            self.topics = {}\n",
-        "tests/store/commits/test_write_batch.py",
+        "tests/store/commits/test_synced_batches.py",
     ),
     _one(
         "no commit synced for the bound of unsynced bytes",

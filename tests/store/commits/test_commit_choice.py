@@ -17,7 +17,7 @@ from topics.store.commits.commit_choice import (
     Until,
     choose,
 )
-from topics.store.commits.write_batch import Primitive
+from topics.store.commits.primitive import Primitive
 
 SMALL = 100
 BARE = Choice(Primitive.BARE)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from topics.store.commits.fastest_way import FastestWay
-from topics.store.commits.write_batch import Primitive
+from topics.store.commits.primitive import Primitive
 
 LINK, DSYNC = Primitive.LINK, Primitive.DSYNC
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from topics.store.commits.write_batch import Primitive
+from topics.store.commits.primitive import Primitive
 
 DSYNC_BYTES_MAX = 256 * 1024
 """Size up to which one in-place write with RWF_DSYNC is faster than the chain.

@@ -13,7 +13,7 @@ from functools import partial
 from topics.errors import StorageError
 from topics.loop.loop import Loop
 from topics.loop.timers import Timer
-from topics.store.commits.write_batch import SyncedBatches
+from topics.store.commits.synced_batches import SyncedBatches
 from topics.store.wal.counters import LogCounters
 from topics.store.wal.write_latch import WriteLatch
 

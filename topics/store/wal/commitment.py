@@ -17,18 +17,10 @@ from topics.clock import Clock
 from topics.common.tuples import make_tuple
 from topics.errors import StorageError
 from topics.store.commits.next_batch import NextPlace
+from topics.store.commits.primitive import Primitive, Verdict, judge, rest_begins
 from topics.store.commits.quick_writes import Unpublished
-from topics.store.commits.write_batch import (
-    Batch,
-    Commit,
-    Done,
-    Prepared,
-    Primitive,
-    SyncedBatches,
-    Verdict,
-    judge,
-    rest_begins,
-)
+from topics.store.commits.synced_batches import SyncedBatches
+from topics.store.commits.write_batch import Batch, Commit, Done, Prepared
 from topics.store.format._codec import ffi, lib
 from topics.store.format.codec import Pointer
 from topics.store.format.log_format import (

@@ -15,8 +15,10 @@ from topics.common.tuples import make_tuple
 from topics.loop.loop import Loop
 from topics.store.commits.commit_choice import DSYNC_BYTES_MAX, WINDOW_BYTES_MAX, Choice, Held, Until, choose
 from topics.store.commits.next_batch import NextPlace
+from topics.store.commits.primitive import Primitive, Verdict
 from topics.store.commits.quick_writes import Unpublished, WritePlace
-from topics.store.commits.write_batch import CarriedFrames, Commit, LoneWritten, Primitive, SyncedBatches, Verdict
+from topics.store.commits.synced_batches import SyncedBatches
+from topics.store.commits.write_batch import CarriedFrames, Commit, LoneWritten
 from topics.store.format._codec import ffi
 from topics.store.format.log_format import FRAME_ROOM_BYTES
 from topics.store.format.rows import PLACED, Framed, Rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from topics.clock import Clock
-from topics.store.commits.write_batch import SyncedBatches
+from topics.store.commits.synced_batches import SyncedBatches
 from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET
 from topics.store.wal.wal_files import WalDirectory, WalFile
 

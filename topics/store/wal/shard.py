@@ -5,7 +5,7 @@ write count and, for a synced batch, the sync's result; callbacks run in the ord
 were attached, some of them in a pass, and the next commit begins after the last. A failed write or
 sync latches the whole log; a full disk fails what is staged, and the log continues in another file.
 
-Decisions are made in write_batch.py, commit_choice.py, from what shard_state.py says, and
+Decisions are made in primitive.py, commit_choice.py, from what shard_state.py says, and
 measured_places.py; batches fill in staging.py, log_end.py gives them their place,
 in_place_commits.py makes those that the thread waits for, background_sync.py syncs beside commits,
 and wal_files.py has the files.
@@ -26,7 +26,9 @@ from topics.loop.tasks import Event
 from topics.loop.timers import Timer
 from topics.store.commits.commit_choice import Choice, Held, Until, choose
 from topics.store.commits.measured_places import MeasuredPlaces
-from topics.store.commits.write_batch import Batch, Commit, Done, Primitive, SyncedBatches, Verdict
+from topics.store.commits.primitive import Primitive, Verdict
+from topics.store.commits.synced_batches import SyncedBatches
+from topics.store.commits.write_batch import Batch, Commit, Done
 from topics.store.format.file_table import StoredFile
 from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET
 from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync, OnDurable

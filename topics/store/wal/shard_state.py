@@ -8,7 +8,7 @@ from typing import NamedTuple
 from topics.clock import Clock
 from topics.config import Config
 from topics.store.commits.commit_delay_tuner import CommitDelayTuner
-from topics.store.commits.write_batch import SyncedBatches
+from topics.store.commits.synced_batches import SyncedBatches
 from topics.store.disk.disk_space import DiskSpace
 from topics.store.disk.log_sizes import LogSizes
 from topics.store.in_memory.hot_tail import HotTail
