@@ -6,10 +6,13 @@ A process that serves by itself and that of a core differ only in what they do b
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
+from collections.abc import Iterator
 from functools import partial
+from typing import NamedTuple
 
 from topics import __version__
 from topics.clock import SystemClock
@@ -40,19 +43,42 @@ def serve(config: Config) -> int:
 
     Raises: UsageError, StorageError or OSError for an error before the port is bound (R-LIFE-1).
     """
+    with prepared(config, config) as start:
+        return ServerProcess(start.loop, config, start.directory, start.max_connections).run(start.io_reason)
+
+
+class Start(NamedTuple):
+    """The loop of a process whose settings were checked, and the directory, locked.
+
+    io_reason: from `open_ring`.
+    """
+
+    loop: Loop
+    io_reason: str
+    directory: LockedDirectory
+    max_connections: int
+
+
+@contextlib.contextmanager
+def prepared(config: Config, ring_config: Config) -> Iterator[Start]:
+    """Check the settings, and have a loop and the data directory's lock until the end.
+
+    ring_config: the settings of the ring.
+    Raises: UsageError, StorageError or OSError for an error before the port is bound (R-LIFE-1).
+    """
     check_config(config)
     check_places(config)
     if not config.core_dumps:
         forbid_core_dumps()
     limit = connection_limit(config)
-    ring, io_reason = open_ring(config, shared=False)
+    ring, io_reason = open_ring(ring_config, shared=False)
     loop = Loop(ring, SystemClock())
     try:
         loop.run_task(wait_for_port(loop, config))
         check_access_log(config)
         directory = lock_directory(ring, config)
         try:
-            return ServerProcess(loop, config, directory, limit).run(io_reason)
+            yield Start(loop, io_reason, directory, limit)
         finally:
             directory.release()
     finally:

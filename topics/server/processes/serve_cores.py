@@ -15,27 +15,23 @@ from dataclasses import replace
 from functools import partial
 
 from topics import __version__
-from topics.clock import SystemClock
 from topics.config import Config
 from topics.engine.moves.set_cores import set_cores
-from topics.loop.choose import open_ring
 from topics.loop.loop import Loop
 from topics.loop.signals import install_signal_handlers
-from topics.server.access_log_file import check_access_log
 from topics.server.cores.core_processes import ChildProcesses, CoreProgram
 from topics.server.cores.settings_file import write_settings
 from topics.server.cores.supervisor import Supervisor
 from topics.server.gate import ServerState
 from topics.server.heap import tend_heap
 from topics.server.port_file import shown_address, write_port_file
-from topics.server.processes.composition import STOP_SIGNALS, serve
+from topics.server.processes.composition import STOP_SIGNALS, ServerProcess, prepared
 from topics.server.processes.core_locks import wait_for_cores
 from topics.server.service_manager import ServiceReports, service_manager_of
-from topics.server.startup import check_config, check_offered, forbid_core_dumps, wait_for_port
-from topics.store.backup.free_places import check_places
+from topics.server.startup import check_offered
 from topics.store.cores.core_directories import REPORTS_NAME, CoreDirectories, core_directory
 from topics.store.cores.slot_map import check_cores
-from topics.store.disk.data_directory import LockedDirectory, lock_directory, sync_parents
+from topics.store.disk.data_directory import LockedDirectory, sync_parents
 from topics.store.disk.directory_format import CORES
 
 _log = logging.getLogger("topics.server")
@@ -57,29 +53,17 @@ def serve_cores(config: Config, cores: int, program: str) -> int:
     Raises: UsageError, StorageError or OSError for an error before any core is started.
     """
     check_cores(cores)
-    check_config(config)
-    check_places(config)
     check_offered(config, cores)
-    if not config.core_dumps:
-        forbid_core_dumps()
-    ring, _ = open_ring(replace(config, receive_buffers=_RECEIVE_BUFFERS, spin_us="0"), shared=False)
-    loop = Loop(ring, SystemClock())
-    try:
-        loop.run_task(wait_for_port(loop, config))
-        check_access_log(config)
-        directory = lock_directory(ring, config)
-        try:
-            if cores > CORES:
-                return CoresProcess(loop, config, cores, program).run(directory)
-            loop.run_task(_prepared(loop, config, directory, cores))
-        finally:
-            directory.release()
-    finally:
-        loop.close()
-    return serve(config)
+    if cores == CORES:
+        with prepared(config, config) as start:
+            start.loop.run_task(_with_cores(start.loop, config, start.directory, cores))
+            return ServerProcess(start.loop, config, start.directory, start.max_connections).run(start.io_reason)
+    of_ring = replace(config, receive_buffers=_RECEIVE_BUFFERS, spin_us="0")
+    with prepared(config, of_ring) as start:
+        return CoresProcess(start.loop, config, cores, program).run(start.directory)
 
 
-async def _prepared(loop: Loop, config: Config, directory: LockedDirectory, cores: int) -> CoreDirectories | None:
+async def _with_cores(loop: Loop, config: Config, directory: LockedDirectory, cores: int) -> CoreDirectories | None:
     """Give the data directory this many cores. Return its layout; None: of one core.
 
     Raises: as `wait_for_cores` and `set_cores`.
@@ -136,7 +120,7 @@ class CoresProcess:
         try:
             if self._reports is not None:
                 self._reports.start()
-            layout = loop.run_task(_prepared(loop, self._config, directory, cores))
+            layout = loop.run_task(_with_cores(loop, self._config, directory, cores))
             assert layout is not None, "several cores have core directories"
             for sentence in layout.damage:
                 _log.warning("%s", sentence)
