@@ -217,5 +217,6 @@ def test_a_write_to_many_topics_counts_as_several_callbacks_of_a_commit(monkeypa
     told: list[PlainAppended] = []
     assert world.engine.append_plain(names, groups, rows.buffer, rows.spans, told.append) == []
     world.settle()
+    assert world.engine.not_plain([*names, "missing", *names]) == [200]
     assert sum(counted) >= 200 // 64
     assert sum(len(part.names) for part in told) == 200

@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, cast
 
 from topics.clock import Clock
 from topics.common.tuples import make_tuple
+from topics.engine.shared.topic_lines import load_lines
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.topic import Topic
 from topics.engine.state.topic_numbers import stamps_of
@@ -24,6 +25,8 @@ from topics.errors import TopicsError
 from topics.store.format.rows import ROW_BYTES, any_tagged
 from topics.store.format.topic_rows import TopicRows
 
+_MANY = 16
+"""Topics of a pass from which on their lines are loaded together."""
 _TOPICS_A_PART = 64
 """Topics whose writes are published or failed in the time of one that comes by itself, some 30 us.
 
@@ -66,8 +69,10 @@ class PlainAppender:
 
     def not_plain(self, names: Sequence[str]) -> list[int]:
         """Return the indexes of the names for which `Engine.takes_plain` is false."""
-        get = self._by_name.get
-        return [at for at, name in enumerate(names) if (topic := get(name)) is None or not topic.writable]
+        topics = list(map(self._by_name.get, names))
+        if len(topics) >= _MANY:
+            load_lines(topics)
+        return [at for at, topic in enumerate(topics) if topic is None or not topic.writable]
 
     def append(
         self,

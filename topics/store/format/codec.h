@@ -79,6 +79,23 @@ struct tp_projection {
  * more than UINT32_MAX bytes, or with a MemoryError. */
 void *tp_rows_of_list(void *list, uint64_t record_max);
 
+/* Slots of one class whose objects are about to be used, as offsets in an object of `bytes`. */
+enum { TP_LOADED_SLOTS = 8 };
+struct tp_slots {
+    uint32_t bytes, count;
+    uint32_t at[TP_LOADED_SLOTS]; /* slots with numbers and other small objects */
+    uint32_t next;         /* the slot that leads to the next class */
+};
+
+/* The offset of a slot of a class in its objects, by its descriptor. 0: it is none. */
+uint32_t tp_slot_offset(void *descriptor);
+
+/* Loads each object of a list, None left out, and the objects in its slots into the caches; then
+ * the same of the object in `next`, and of the last item of the list in that one's `next`. classes:
+ * of these three. All lines are loaded side by side; one after the other, each would be waited for.
+ * Returns how many were asked for. For a caller that holds the interpreter's lock. */
+uint64_t tp_load_slots(void *list, const struct tp_slots *classes);
+
 /* Frames `count` rows (struct tp_row) into dest[at:room]. Row i gets seq first_seq + i and its
  * own node, or else the default (has_node); delay and ttl come first in its extension. placed[i]
  * (struct tp_placed) describes it; starts count from `start`. The first frame gets the extension.
