@@ -38,6 +38,7 @@ def test_a_core_of_a_directory_of_one_core_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 64])
 def test_the_shares_of_all_cores_are_the_limit_or_a_little_more(cores: int) -> None:
+    """R-CORE-7."""
     config = Config(max_connections=1000, max_total_bytes=1 << 40)
     share = share_of(config, cores)
     for name in SHARED:
