@@ -27,11 +27,15 @@ def test_options_come_before_variables_and_variables_before_the_current_context(
     env = home_with(
         tmp_path, Contexts("prod", {"prod": Context("http://prod", str(key)), "dev": Context("http://dev")})
     )
-    assert place_of(Asked(), env) == LogPlace("http://prod", "prod-key")
-    assert place_of(Asked(context="dev"), {**env, "TOPICS_KEY": "k"}) == LogPlace("http://dev", "k")
-    assert place_of(Asked(), {**env, "TOPICS_KEY": "k"}) == LogPlace("http://prod", "prod-key")
-    assert place_of(Asked(), {**env, "TOPICS_CONTEXT": "dev"}) == LogPlace("http://dev")
-    assert place_of(Asked(), {**env, "TOPICS_CONTEXT": "dev", "TOPICS_URL": "http://u"}) == LogPlace("http://u")
+    assert place_of(Asked(), env) == LogPlace("http://prod", "prod-key", named="context prod")
+    assert place_of(Asked(context="dev"), {**env, "TOPICS_KEY": "k"}) == LogPlace(
+        "http://dev", "k", named="context dev"
+    )
+    assert place_of(Asked(), {**env, "TOPICS_KEY": "k"}) == place_of(Asked(), env)
+    assert place_of(Asked(), {**env, "TOPICS_CONTEXT": "dev"}) == LogPlace("http://dev", named="context dev")
+    assert place_of(Asked(), {**env, "TOPICS_CONTEXT": "dev", "TOPICS_URL": "http://u"}) == LogPlace(
+        "http://u", named="TOPICS_URL"
+    )
     assert place_of(Asked(url="http://o"), {**env, "TOPICS_URL": "http://u", "TOPICS_KEY": "k"}) == LogPlace(
         "http://o", "k"
     )

@@ -89,6 +89,24 @@ def test_an_odd_value_is_one_sentence(arguments: list[str], said: str, tmp_path:
     assert said.replace("HOME", str(tmp_path)) in ran.err
 
 
+@pytest.mark.parametrize(
+    ("options", "env", "said"),
+    [
+        (["--url", "x"], {}, "--url is 'x': begin with http"),
+        ([], {"TOPICS_URL": "x"}, "TOPICS_URL is 'x': begin with http"),
+        (["--context", "here"], {}, "context here is 'http://s?x': leave out what follows the path"),
+        (["--url", "http://s"], {"TOPICS_KEY": "a\nb"}, "--key-file or TOPICS_KEY is no key of a server"),
+    ],
+)
+def test_a_place_that_cannot_be_used_is_named_by_what_gave_it(
+    options: list[str], env: dict[str, str], said: str, tmp_path: Path
+) -> None:
+    """The arguments of the library were named, which a command does not have."""
+    assert run(["context", "set", "here", "http://s?x"], tmp_path).code == 0
+    ran = run(["ls", *options], tmp_path, env=env)
+    assert (ran.code, ran.err.startswith(f"topics: {said}")) == (USAGE, True), ran
+
+
 @pytest.mark.parametrize("seconds", ["inf", "nan", "1e300"])
 def test_the_pause_of_top_is_a_day_at_most(seconds: str, tmp_path: Path) -> None:
     ran = run(["top", "--every", seconds], tmp_path, env={"TOPICS_URL": "http://s"})

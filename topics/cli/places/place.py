@@ -40,6 +40,8 @@ class LogPlace(NamedTuple):
     url: str = ""
     key: str = ""
     data_dir: str = ""
+    named: str = "--url"
+    """The option or variable that the URL is from, for errors."""
 
     @property
     def is_directory(self) -> bool:
@@ -74,14 +76,14 @@ def place_of(asked: Asked, env: Mapping[str, str]) -> LogPlace:
         return LogPlace(asked.url, key_of(asked.key_file, env))
     name = asked.context if asked.context is not None else "" if env.get(URL) else env.get(CONTEXT, "")
     if not name and env.get(URL):
-        return LogPlace(env[URL], key_of(asked.key_file, env))
+        return LogPlace(env[URL], key_of(asked.key_file, env), named=URL)
     contexts = read_contexts(contexts_path(env))
     name = name or contexts.current
     if not name:
         return LogPlace(DEFAULT_URL, key_of(asked.key_file, env))
     context = contexts.of(name)
     # A key of the environment is another server's, unless this one has none.
-    return LogPlace(context.url, key_of(asked.key_file or context.key_file, env))
+    return LogPlace(context.url, key_of(asked.key_file or context.key_file, env), named=f"context {name}")
 
 
 def key_of(key_file: str | None, env: Mapping[str, str]) -> str:
@@ -114,7 +116,9 @@ def opened(
     in a directory that has none.
     """
     if not place.is_directory:
-        with topics.connect(place.url, key=place.key or None, timeout=timeout) as client:
+        with options_named({"url": place.named, "key": f"--key-file or {KEY}", "timeout": "--timeout"}):
+            connected = topics.connect(place.url, key=place.key or None, timeout=timeout)
+        with connected as client:
             try:
                 yield client
             except RequestError as error:
