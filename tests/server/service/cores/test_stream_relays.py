@@ -342,7 +342,7 @@ def test_relayed_streams_deliver_each_job_once_and_end_with_their_topic(seed: in
 @pytest.mark.parametrize("seed", seeds(3))
 def test_a_core_may_be_killed_amid_streams(seed: int, neighbours: type[Neighbours], dies: int) -> None:
     """With hand-overs, too: the streams of HTTP/1 are at home then."""
-    for effects in range(1, 2000, stride(4)):
+    for effects in range(1, 2000, stride(2)):
         world = Streaming(seed, neighbours, lone=bool(seed % 2), **SMALL if effects % 3 else {})
         ring = world.rings[dies]
         ring.stop_at(ring.effects + effects)
@@ -372,7 +372,7 @@ def test_sessions_are_on_the_core_of_their_topic_and_relayed_there(seed: int, se
 @pytest.mark.parametrize("seed", seeds(3))
 def test_a_core_may_be_killed_amid_watches(seed: int, dies: int) -> None:
     """A watcher has got a prefix of its topic, and continues from there."""
-    for effects in range(1, 2000, stride(4)):
+    for effects in range(1, 2000, stride(2)):
         world = Watched(seed, lone=bool(seed % 2), **SMALL if effects % 3 else {})
         ring = world.rings[dies]
         ring.stop_at(ring.effects + effects)
