@@ -145,11 +145,12 @@ def test_a_list_without_an_end_is_an_error(server: S3Server) -> None:
         asyncio.run(bucket.sizes("k"))
 
 
-def test_a_list_of_empty_pages_without_an_end_is_slow(server: S3Server) -> None:
+def test_a_list_of_empty_pages_without_an_end_is_slow(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client follows them inside of one call, so every command hung."""
     server.fault = "empty"
-    bucket = open_bucket("s3://bucket/prefix", QUICK._replace(endpoint=server.url, timeout_s=0.2, retry_for_s=0.2))
-    said = "s3://bucket/prefix/k: slow: the list gave no object for 0.4 s, as if its pages had no end: check --endpoint"
+    bucket = open_bucket("s3://bucket/prefix", PATIENT._replace(endpoint=server.url))
+    monkeypatch.setattr(bucket, "_page_s", 0.1)
+    said = "s3://bucket/prefix/k: slow: the list gave no object for 0.1 s, as if its pages had no end: check --endpoint"
     with pytest.raises(SlowBucketError, match=said):
         asyncio.run(bucket.sizes("k"))
     server.fault = ""
