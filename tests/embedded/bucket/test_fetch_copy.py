@@ -316,6 +316,19 @@ def test_times_of_a_bucket_with_backups_only_are_refused(backups: list[Path], bu
         look(MemoryBucket())
 
 
+def test_a_copy_whose_manifests_were_removed_is_not_said_to_be_none(
+    backups: list[Path], archives: list[Path], bucket: MemoryBucket
+) -> None:
+    """It was said that there is none."""
+    for source in (backups[0], archives[0]):
+        bucket.objects.clear()
+        send(bucket, source)
+        for key in [key for key in bucket.objects if key.startswith("manifests/")]:
+            del bucket.objects[key]
+        with pytest.raises(UsageError, match="has parts of a copy, and no manifests: a first copy was cut off, or"):
+            look(bucket)
+
+
 def test_a_bucket_that_fails_is_distinguished_from_a_damaged_one(backups: list[Path], bucket: MemoryBucket) -> None:
     send(bucket, backups[0])
     bucket.calls_left = 0

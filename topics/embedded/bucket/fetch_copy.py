@@ -11,7 +11,9 @@ from typing import NamedTuple
 from topics.embedded.bucket.bucket import Bucket, BucketOptions, open_bucket
 from topics.embedded.bucket.bucket_logs import check_one_log
 from topics.embedded.bucket.bucket_manifest import (
+    LOGS,
     MANIFESTS,
+    PIECES,
     REMEDY,
     BucketManifest,
     Known,
@@ -71,7 +73,8 @@ async def look_at_copy(
     Raises: UsageError, there is no copy, or there are those of several logs; CorruptError, a
         manifest is damaged; FormatError; StorageError.
     """
-    bucket, only = opening(url, options), ""
+    named = bucket = opening(url, options)
+    only = ""
     keys = await list_manifests(bucket)
     if not keys and url.rstrip("/").count("/") > 3:
         above, _, only = url.rstrip("/").rpartition("/")
@@ -81,6 +84,9 @@ async def look_at_copy(
         if keys and beside and is_timeline_name(only):
             keys = found_above
     if not keys:
+        if await named.sizes(PIECES) or await named.sizes(LOGS):
+            why = "a first copy was cut off, or they were removed: `topics copy-backup` of its directory writes them"
+            raise UsageError(f"{url} has parts of a copy, and no manifests: {why}")
         raise UsageError(f"{url} has no copy of a backup or an archive: `topics copy-backup` makes one")
 
     async def read(path: str) -> Known:
