@@ -19,7 +19,9 @@ from topics.loop.loop import Loop
 from topics.server.app import Server
 from topics.store.archive.archiver import NO_ARCHIVE
 from topics.store.backup.backup_counters import BackupCounters
-from topics.store.wal.counters import CheckpointCounters, LogCounters, RecoveryCounters
+from topics.store.checkpoint.checkpoint_counters import CheckpointCounters
+from topics.store.recovery.recovery_counters import RecoveryCounters
+from topics.store.wal.counters import LogCounters
 from topics.store.wal.log_bound import LogBound
 
 MS = 1_000_000

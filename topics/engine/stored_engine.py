@@ -16,9 +16,10 @@ from topics.loop.loop import Loop, PassEnd
 from topics.loop.tasks import Future
 from topics.store.archive.archiver import NO_ARCHIVE, ArchiveStats
 from topics.store.backup.backup_counters import BackupCounters
+from topics.store.checkpoint.checkpoint_counters import CheckpointCounters
 from topics.store.disk.data_directory import LockedDirectory
+from topics.store.recovery.recovery_counters import RecoveryCounters
 from topics.store.store import Store
-from topics.store.wal.counters import CheckpointCounters, RecoveryCounters
 from topics.store.wal.sharded_log import ShardedLog
 
 

@@ -13,7 +13,9 @@ from topics.http.plan.engine_api import EngineApi
 from topics.loop.loop import Loop
 from topics.store.archive.archiver import ArchiveStats
 from topics.store.backup.backup_counters import BackupCounters
-from topics.store.wal.counters import CheckpointCounters, LogCounters, RecoveryCounters
+from topics.store.checkpoint.checkpoint_counters import CheckpointCounters
+from topics.store.recovery.recovery_counters import RecoveryCounters
+from topics.store.wal.counters import LogCounters
 from topics.store.wal.log_bound import LogBound
 
 

@@ -39,7 +39,9 @@ from topics.server.cores.neighbours import Neighbours
 from topics.server.process_numbers import ProcessNumbers
 from topics.store.archive.archiver import NO_ARCHIVE, ArchiveStats
 from topics.store.backup.backup_counters import BackupCounters
-from topics.store.wal.counters import FSYNC_BUCKETS_US, CheckpointCounters, LogCounters, RecoveryCounters
+from topics.store.checkpoint.checkpoint_counters import CheckpointCounters
+from topics.store.recovery.recovery_counters import RecoveryCounters
+from topics.store.wal.counters import FSYNC_BUCKETS_US, LogCounters
 
 TOPICS_SHOWN = 1000
 READERS_SHOWN = 1000

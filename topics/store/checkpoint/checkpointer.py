@@ -39,6 +39,7 @@ from topics.errors import NoLogFileError, StorageError
 from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.checkpoint.capture import Capture, Captures, HeldFile
+from topics.store.checkpoint.checkpoint_counters import CheckpointCounters
 from topics.store.checkpoint.compaction import Compaction
 from topics.store.checkpoint.copy_context import CopyContext, Unsynced
 from topics.store.checkpoint.delete_flags import DeleteFlags
@@ -61,7 +62,6 @@ from topics.store.read.reader import Reader
 from topics.store.segments.manifest import Manifest, PackedFiles, ReplayStart, Segment, StorePart
 from topics.store.segments.snapshot_files import COPIES, snapshot_numbers, write_snapshot
 from topics.store.segments.tiers import Tiers
-from topics.store.wal.counters import CheckpointCounters
 from topics.store.wal.sharded_log import ShardedLog
 
 log = logging.getLogger(__name__)

@@ -14,6 +14,7 @@ from topics.clock import Clock
 from topics.config import Config
 from topics.errors import StorageError
 from topics.loop.tasks import Future
+from topics.store.checkpoint.checkpoint_counters import CheckpointCounters
 from topics.store.disk.time_slices import TimeSlices
 from topics.store.disk.whole_files import FileCalls, in_place
 from topics.store.format.catalog import CheckpointCatalog, Deletions, FewRows, RowColumns
@@ -23,7 +24,6 @@ from topics.store.read.file_range import FileRange
 from topics.store.read.own_frames import own_frames, share_frames
 from topics.store.read.reader import Fetched, Reader
 from topics.store.segments.manifest import Manifest
-from topics.store.wal.counters import CheckpointCounters
 
 log = logging.getLogger(__name__)
 
