@@ -8,6 +8,7 @@ from typing import NamedTuple
 from topics.clock import Clock
 from topics.config import Config
 from topics.store.commits.commit_delay_tuner import CommitDelayTuner
+from topics.store.commits.in_place_limit import InPlaceLimit
 from topics.store.commits.synced_batches import SyncedBatches
 from topics.store.disk.disk_space import DiskSpace
 from topics.store.disk.log_sizes import LogSizes
@@ -18,10 +19,6 @@ from topics.store.wal.counters import LogCounters
 from topics.store.wal.log_bound import LogBound
 from topics.store.wal.log_end import LogEnd
 from topics.store.wal.write_latch import WriteLatch
-
-_PAUSE_NS = 1_000_000_000
-_PAUSE_BESIDE_SYNCS_NS = 60_000_000_000
-"""Pause for a device whose syncs delay writes, because it does so at each sync."""
 
 
 class SharedParts(NamedTuple):
@@ -62,49 +59,6 @@ class ShardSettings(NamedTuple):
             prepared_files=config.wal_spare_files,
             is_one_shard=shards == 1,
         )
-
-
-class InPlaceLimit:
-    """The limit on what one shard makes in place: it stops the loop for as long as it takes.
-
-    In a server these are commits. In the library they are the syncs of flushes: its commits of one
-    write are made in place however long they take. `on_slow` is called after one that took longer;
-    it sends the next ones through the ring for a while.
-
-    max_ns: the longest time that one in place may take; 0: none is made in place.
-    """
-
-    def __init__(self, clock: Clock, max_ns: int) -> None:
-        self._clock = clock
-        self.max_ns = max_ns
-        self._from_ns = 0
-        """When they are allowed again after a slow one."""
-        self._beside_syncs_from_ns = 0
-        """Time from which commits in place are allowed beside a sync again.
-
-        A commit that began while a sync of the file ran took too long.
-        """
-
-    def allows(self) -> bool:
-        """Whether the next one may be made in place."""
-        return self.max_ns > 0 and (not self._from_ns or self._clock.monotonic_ns() >= self._from_ns)
-
-    def allows_beside_sync(self) -> bool:
-        """Whether commits may be made in place while a sync of the file runs.
-
-        A sync rarely delays a write; where it does, the two take turns.
-        """
-        return not self._beside_syncs_from_ns or self._clock.monotonic_ns() >= self._beside_syncs_from_ns
-
-    def on_slow(self, *, sync_running: bool) -> None:
-        """Note that one in place took longer than `max_ns`.
-
-        sync_running: it was a commit beside a sync.
-        """
-        now_ns = self._clock.monotonic_ns()
-        self._from_ns = now_ns + _PAUSE_NS
-        if sync_running:
-            self._beside_syncs_from_ns = now_ns + _PAUSE_BESIDE_SYNCS_NS
 
 
 class ShardState:
