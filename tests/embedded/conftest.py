@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import topics
-from topics.embedded.interrupts import signals
+from topics.embedded.driving.interrupts import signals
 
 SMALL: dict[str, Any] = {
     "wal_file_bytes": 1 << 20,

@@ -13,9 +13,9 @@ import pytest
 import topics
 from topics.clock import SystemClock
 from topics.config import Config
-from topics.embedded import driver as driving
-from topics.embedded.calls import PendingCall
-from topics.embedded.driver import Driver
+from topics.embedded.driving import driver as driving
+from topics.embedded.driving.calls import PendingCall
+from topics.embedded.driving.driver import Driver
 from topics.errors import LogFailedError, TopicsError, UsageError
 from topics.loop import Loop
 from topics.loop.choose import open_ring

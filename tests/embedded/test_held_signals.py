@@ -18,8 +18,8 @@ import pytest
 import topics
 from tests.embedded.at import At
 from tests.embedded.conftest import handlers
-from topics.embedded import interrupts
-from topics.embedded.interrupts import HeldSignals
+from topics.embedded.driving import interrupts
+from topics.embedded.driving.interrupts import HeldSignals
 
 FIRST, SECOND = signal.SIGINT, signal.SIGALRM
 _getframe = interrupts._getframe

@@ -17,7 +17,7 @@ import pytest
 import topics
 from tests.amount import stride
 from tests.embedded.at import At
-from topics.embedded.calls import PendingCall
+from topics.embedded.driving.calls import PendingCall
 from topics.uring.probe import probe
 
 

@@ -18,7 +18,7 @@ import topics
 from tests.embedded.conftest import SMALL
 from tests.embedded.test_failed_open import descriptors_below
 from tests.embedded.test_fork import in_child
-from topics.embedded import maintenance
+from topics.embedded.driving import maintenance
 
 
 def maintaining() -> list[threading.Thread]:

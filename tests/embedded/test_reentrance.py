@@ -14,7 +14,7 @@ import pytest
 
 import topics
 from topics import UsageError
-from topics.embedded.driver import Driver
+from topics.embedded.driving.driver import Driver
 
 
 def within_a_pass(log: Any, fn: Callable[[], None]) -> None:

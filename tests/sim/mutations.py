@@ -1339,21 +1339,21 @@ MUTANTS = (
     ),
     _one(
         "quick appends that the next call does not find",
-        "embedded/driver.py",
+        "embedded/driving/driver.py",
         "        if self.quick.is_open:\n            self._end_quick()\n        return True",
         "        return True",
         _QUICK,
     ),
     _one(
         "quick appends that overtake what was posted",
-        "embedded/driver.py",
+        "embedded/driving/driver.py",
         "queues = (self._inbox, self._asleep, self._line,",
         "queues = (self._asleep, self._line,",
         _QUICK,
     ),
     _one(
         "quick appends beside work that is due",
-        "embedded/driver.py",
+        "embedded/driving/driver.py",
         "        until_ns = NEVER if wait_ns is None else",
         "        until_ns = NEVER if wait_ns else",
         _QUICK,
@@ -1381,7 +1381,7 @@ MUTANTS = (
     ),
     _one(
         "quick appends of a forked child",
-        "embedded/driver.py",
+        "embedded/driving/driver.py",
         "        self.quick.forbid()\n",
         "",
         _QUICK,

@@ -24,8 +24,8 @@ from topics.common.values.which import WhichRecords
 from topics.common.values.written import Producer, Values
 from topics.config import Config
 from topics.embedded.appends.offers import Admission, Offer
-from topics.embedded.calls import Start, flushed_of, snapshot_of
-from topics.embedded.driver import Driver
+from topics.embedded.driving.calls import Start, flushed_of, snapshot_of
+from topics.embedded.driving.driver import Driver
 from topics.embedded.jobs import AwaitedClaim
 from topics.embedded.log_reader import AsyncLogReader
 from topics.embedded.records import UnreadPage

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from topics.common.values.delivered import Job
-from topics.embedded.calls import Start
+from topics.embedded.driving.calls import Start
 from topics.embedded.records import put_payloads
 from topics.engine.queue.queue_results import AckResult, ClaimResult
 from topics.engine.values.results import Cancel, Done

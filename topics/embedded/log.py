@@ -33,9 +33,9 @@ from topics.embedded.aio import AsyncLog
 from topics.embedded.appends.offers import Admission, Offer
 from topics.embedded.appends.pending import Pending
 from topics.embedded.appends.soon import Gatherer
-from topics.embedded.calls import Start, flushed_of, snapshot_of
-from topics.embedded.driver import Driver, called_within
-from topics.embedded.interrupts import signals
+from topics.embedded.driving.calls import Start, flushed_of, snapshot_of
+from topics.embedded.driving.driver import Driver, called_within
+from topics.embedded.driving.interrupts import signals
 from topics.embedded.log_reader import LogReader
 from topics.embedded.open_logs import open_logs
 from topics.embedded.records import UnreadPage

@@ -16,8 +16,8 @@ from topics.common.values import arguments
 from topics.common.values.answers import ReaderLag
 from topics.common.values.delivered import GapError, Page, Record
 from topics.common.values.reader_config import AT_LEAST_ONCE, AT_MOST_ONCE, Opening, ReaderConfig
-from topics.embedded.calls import Start
-from topics.embedded.driver import Driver
+from topics.embedded.driving.calls import Start
+from topics.embedded.driving.driver import Driver
 from topics.embedded.records import UnreadPage
 from topics.engine.readers.reader_calls import ReaderCalls
 from topics.engine.readers.reader_results import ReaderPage, ReaderPut, ReaderQuery, ReaderState

@@ -21,7 +21,7 @@ from topics.common.values.near_names import bracketed
 from topics.common.values.reader_config import Opening
 from topics.config import Config
 from topics.embedded.aio import AsyncLog
-from topics.embedded.calls import Start
+from topics.embedded.driving.calls import Start
 from topics.embedded.fsck_call import rebuild_if_damaged
 from topics.embedded.log import Log
 from topics.embedded.log_reader import AsyncLogReader, LogReader

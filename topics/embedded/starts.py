@@ -21,8 +21,8 @@ from topics.common.values.seen import Seen, TailPlaces, known_topics, places, pr
 from topics.common.values.which import WhichRecords
 from topics.common.values.written import Producer, Values
 from topics.config import Config
-from topics.embedded.calls import Start
-from topics.embedded.driver import Driver
+from topics.embedded.driving.calls import Start
+from topics.embedded.driving.driver import Driver
 from topics.embedded.jobs import parse_jobs
 from topics.embedded.log_reader import ReaderHome, opened
 from topics.embedded.producer import part_of

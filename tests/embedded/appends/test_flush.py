@@ -18,7 +18,7 @@ from tests.sim import SimRing
 from tests.sim.world.faults import Faults
 from topics.config import tiny_config
 from topics.embedded.appends.offers import Offer
-from topics.embedded.calls import Start
+from topics.embedded.driving.calls import Start
 from topics.embedded.log import Log
 from topics.engine.shared.held_appends import HeldAppends
 from topics.engine.state.append_request import AppendRequest

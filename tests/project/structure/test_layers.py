@@ -32,7 +32,7 @@ BELOW: dict[str, set[str]] = {
 INSIDE: dict[str, dict[str, set[str]]] = {
     "common": {"values": {"topic_names"}},
     "client": {"server_calls": {"attempts", "exchange", "parsing"}},
-    "embedded": {"appends": {"calls", "driver", "interrupts"}, "bucket": {"restore_call"}},
+    "embedded": {"driving": set(), "appends": {"driving"}, "bucket": {"restore_call"}},
     "store": {
         "format": set(),
         "disk": {"format"},

@@ -17,7 +17,7 @@ from topics.engine.values.results import AppendResult
 from topics.store.format.rows import NO_ROWS, ROW_BYTES, join_rows
 
 if TYPE_CHECKING:
-    from topics.embedded.driver import Driver
+    from topics.embedded.driving.driver import Driver
 
 ROWS_MAX = 1000
 BYTES_MAX = 256 * 1024

@@ -16,9 +16,9 @@ from functools import partial
 from topics.config import Config
 from topics.embedded.appends.joined import BYTES_MAX, ROWS_MAX, JoinedAppends
 from topics.embedded.appends.pending import Outcome, Pending
-from topics.embedded.calls import Start
-from topics.embedded.driver import Driver, closed_log
-from topics.embedded.interrupts import signals
+from topics.embedded.driving.calls import Start
+from topics.embedded.driving.driver import Driver, closed_log
+from topics.embedded.driving.interrupts import signals
 from topics.engine.engine import Engine
 from topics.engine.state import refusals
 from topics.engine.state.append_request import PLAIN, AppendRequest

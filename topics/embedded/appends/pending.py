@@ -15,7 +15,7 @@ from topics.engine.values.results import AppendResult
 from topics.errors import UsageError
 
 if TYPE_CHECKING:
-    from topics.embedded.driver import Driver
+    from topics.embedded.driving.driver import Driver
 
 R_co = TypeVar("R_co", covariant=True)
 Outcome = AppendResult | BaseException

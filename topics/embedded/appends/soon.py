@@ -19,14 +19,14 @@ from topics.common.values.written import BYTES_TYPES
 from topics.embedded.appends.joined import BYTES_MAX, ROWS_MAX
 from topics.embedded.appends.offers import Admission
 from topics.embedded.appends.pending import Answer, Pending
-from topics.embedded.calls import Start
-from topics.embedded.interrupts import signals
+from topics.embedded.driving.calls import Start
+from topics.embedded.driving.interrupts import signals
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.values.results import AppendResult
 from topics.errors import RequestError, TopicsError
 
 if TYPE_CHECKING:
-    from topics.embedded.driver import Driver
+    from topics.embedded.driving.driver import Driver
 
 _WAIT_NS = 1_000_000
 _SENT_MAX = 8

@@ -22,9 +22,9 @@ from collections import deque
 from collections.abc import Callable, Sized
 from typing import Any, Protocol, TypeVar
 
-from topics.embedded.calls import PendingCall, Start
-from topics.embedded.interrupts import signals
-from topics.embedded.maintenance import NEVER, Maintenance
+from topics.embedded.driving.calls import PendingCall, Start
+from topics.embedded.driving.interrupts import signals
+from topics.embedded.driving.maintenance import NEVER, Maintenance
 from topics.errors import LogFailedError, TopicsError, UsageError
 from topics.loop import Loop
 from topics.store.commits.quick_writes import QuickCaller
