@@ -317,7 +317,7 @@ class AsyncLog(AwaitedComposedCalls):
         """Read a page: a short one in memory here, since another thread costs more than that."""
         if unread.is_short:
             return unread.read(_no_pause)
-        return await asyncio.to_thread(unread.read, self._log._driver.pause)
+        return await asyncio.to_thread(unread.read, self._log._driver.rests.pause)
 
     async def _run(self, start: Start[R]) -> R:
         loop = asyncio.get_running_loop()

@@ -160,6 +160,7 @@ class Log(ComposedCalls):
                     begin_us=config.pass_requests_us // _BEGINS,
                     allow_in_place=store_log.allow_in_place,
                 )
+                self._rests = self._driver.rests
                 store_log.sync_in_place(self._driver.waits_alone)
                 self._lender = Lender(parts.opened.store.reader, self._loop.call_later, config.max_held_files)
                 starts = self._starts_type(self._engine, config, self._lender, self._loop.clock.monotonic_ns)
@@ -217,15 +218,15 @@ class Log(ComposedCalls):
         Raises: WouldBlockError if there is no room (by then); nothing of it is there.
         """
         # As in each append: a helper would cost every one of them another call, and an object.
-        driver, thread = self._driver, threading.get_ident()
-        driver.appending.add(thread)
+        rests, thread = self._rests, threading.get_ident()
+        rests.appending.add(thread)
         try:
             request = self._starts.request(
                 topic, records, key=key, node=node, create=create, incarnation=incarnation, producer=producer
             )
             return self._write(request, timeout, thread)
         finally:
-            driver.end_append(thread)
+            rests.end_append(thread)
 
     def append_many(
         self,
@@ -238,13 +239,13 @@ class Log(ComposedCalls):
         timeout: float | None = None,
     ) -> AppendResult:
         """Append ready-made JSON texts, one record each: they are validated, and not encoded."""
-        driver, thread = self._driver, threading.get_ident()
-        driver.appending.add(thread)
+        rests, thread = self._rests, threading.get_ident()
+        rests.appending.add(thread)
         try:
             request = self._starts.request_of_texts(topic, texts, key=key, incarnation=incarnation, producer=producer)
             return self._write(request, timeout, thread)
         finally:
-            driver.end_append(thread)
+            rests.end_append(thread)
 
     def append_nowait(
         self,
@@ -262,15 +263,15 @@ class Log(ComposedCalls):
         Raises: WouldBlockError if it would have to wait, by its `reason` for "admission" or
         "rollover"; nothing of it is there. What the topic refuses, the result raises.
         """
-        driver, thread = self._driver, threading.get_ident()
-        driver.appending.add(thread)
+        rests, thread = self._rests, threading.get_ident()
+        rests.appending.add(thread)
         try:
             request = self._starts.request(
                 topic, records, key=key, node=node, create=create, incarnation=incarnation, producer=producer
             )
             return self._admission.nowait(request)
         finally:
-            driver.end_append(thread)
+            rests.end_append(thread)
 
     def _write(self, request: AppendRequest, timeout: float | None, thread: int) -> AppendResult:
         """Write in one step if the log has no other work; else as a call on the loop."""
@@ -316,7 +317,7 @@ class Log(ComposedCalls):
     def _make(self, call: Start[Any]) -> Any:
         """Make a call, and read its page here, if it is one."""
         answer = self._driver.call(call)
-        return answer.read(self._driver.pause) if isinstance(answer, UnreadPage) else answer
+        return answer.read(self._rests.pause) if isinstance(answer, UnreadPage) else answer
 
     def page(
         self,
@@ -349,7 +350,7 @@ class Log(ComposedCalls):
             from_=from_,
             from_time=from_time,
         )
-        return self._driver.call(start).read(self._driver.pause)
+        return self._driver.call(start).read(self._rests.pause)
 
     def get(self, topic: str, seq: int) -> Record | None:
         """Return one record; None if it is not live: deleted, or not written yet.
@@ -389,7 +390,7 @@ class Log(ComposedCalls):
         """
         driver = self._driver
         start = self._starts.reading_columns(topic, from_seq, limit, max_bytes, from_)
-        return driver.call(start).read(driver.call, driver.pause)
+        return driver.call(start).read(driver.call, driver.rests.pause)
 
     def state(self, topic: str, *, touch: bool = True, include_attempts: bool = False) -> TopicState:
         """Return head, floor, counts, config.

@@ -296,7 +296,7 @@ class LogReader(ReaderObject):
             try:
                 self._begin(handed)
                 page = self._driver.call(self._reading(handed, limit, max_bytes, wait_ms, peek=peek))
-                return self._took(page, peek=peek).read(self._driver.pause).records
+                return self._took(page, peek=peek).read(self._driver.rests.pause).records
             finally:
                 self._callers.pop(handed, None)
         except TopicsError:

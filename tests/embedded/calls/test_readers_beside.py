@@ -43,7 +43,7 @@ def between(log: topics.Log, do: Callable[[], object]) -> None:
         if once:
             once.pop()()
 
-    log._driver.pause = pause  # type: ignore[method-assign]
+    log._driver.rests.pause = pause  # type: ignore[method-assign]
 
 
 def read(log: topics.Log, way: str, from_seq: int = 0, limit: int = 1000) -> list[tuple[int, bytes]]:
@@ -85,7 +85,7 @@ def test_a_page_is_decoded_in_larger_steps_while_no_other_thread_waits(
         pauses += 1
         return others
 
-    log._driver.pause = pause  # type: ignore[method-assign]
+    log._driver.rests.pause = pause  # type: ignore[method-assign]
     assert len(log.page("t", 0, limit=1000).records) == 1000
     assert pauses == 1 + steps
 
@@ -255,7 +255,7 @@ def test_a_close_waits_for_threads_that_read(cold: topics.Log) -> None:
             reads.set()
             ends.wait()
 
-    cold._driver.pause = pause  # type: ignore[method-assign]
+    cold._driver.rests.pause = pause  # type: ignore[method-assign]
     reader = threading.Thread(target=lambda: pages.append(cold.page("t")))
     reader.start()
     reads.wait()
@@ -277,7 +277,7 @@ def after_turns(log: topics.Log, count: int, do: Callable[[], object]) -> None:
         if pauses:
             pauses.pop(0)()
 
-    log._driver.pause = pause  # type: ignore[method-assign]
+    log._driver.rests.pause = pause  # type: ignore[method-assign]
 
 
 def nothing() -> None:
@@ -348,7 +348,7 @@ def test_a_topic_deleted_between_turns_is_not_found(many: topics.Log) -> None:
 def test_asyncio_reads_short_pages_at_once_and_others_on_a_thread(cold: topics.Log, tmp_path: Path) -> None:
     async def page() -> tuple[int, int]:
         threads: list[int | None] = []
-        cold._driver.pause = lambda: threads.append(threading.get_ident())  # type: ignore[method-assign]
+        cold._driver.rests.pause = lambda: threads.append(threading.get_ident())  # type: ignore[method-assign]
         found = await cold.aio.page("t")
         return len(found.records), len(threads) - threads.count(threading.get_ident())
 

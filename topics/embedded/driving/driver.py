@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sized
 from typing import Any, Protocol, TypeVar
@@ -25,6 +24,7 @@ from typing import Any, Protocol, TypeVar
 from topics.embedded.driving.calls import PendingCall, Start
 from topics.embedded.driving.interrupts import signals
 from topics.embedded.driving.maintenance import NEVER, Maintenance
+from topics.embedded.driving.reader_rests import ReaderRests
 from topics.errors import LogFailedError, TopicsError, UsageError
 from topics.loop import Loop
 from topics.store.commits.quick_writes import QuickCaller
@@ -38,11 +38,6 @@ _get_ident = threading.get_ident
 _LOOK_NS = 1_000_000
 """Time for which callers ignore operations in flight, before one of them checks for completions."""
 _SOON_NS = 1_000_000
-_PAUSE_S = 20e-6
-_PAUSE_APPENDS = 4
-"""Appends that end in a pause of a reader, so that few of them wait for a step of it."""
-_PAUSE_MOST_S = 200e-6
-"""The longest pause, since an append may wait for the disk."""
 _POLL_NS = 2_000_000
 """Time after which the maintenance thread takes over operations that a caller left in flight."""
 _OPTIONAL_NS = 100_000_000
@@ -75,17 +70,6 @@ class NothingQuick:
     def stop(self) -> None: ...
     def forbid(self) -> None: ...
     def close(self) -> None: ...
-
-
-class _Rest:
-    """A pause of a reader, which ends when some appends have."""
-
-    __slots__ = ("appends_left", "over")
-
-    def __init__(self) -> None:
-        self.appends_left = _PAUSE_APPENDS
-        self.over = threading.Lock()
-        self.over.acquire()
 
 
 class Driver:
@@ -128,9 +112,6 @@ class Driver:
         """
         self.inside: set[int] = set()
         """Ids of threads within a step that the driving one may wait for: no call waits there."""
-        self.appending: set[int] = set()
-        """Ids of threads in an append, which need the interpreter now and then: see `pause`."""
-        self._pausing: list[_Rest] = []
         self._waits = False
         """Whether the driving thread waits for the ring, or will if it finds the inbox empty."""
         self._asleep: deque[PendingCall[Any]] = deque()
@@ -152,6 +133,7 @@ class Driver:
             waits=lambda: loop.operations_in_flight > 0 or loop.files.in_threads > 0,
         )
         self._allow_in_place = allow_in_place or _ignore
+        self.rests = ReaderRests(lambda: self._driving is not None and not self.drives_here)
         self._lasting = {threading.main_thread().ident}
         """Ids of threads that do not end before the log does."""
 
@@ -345,34 +327,6 @@ class Driver:
         """Calls without a waiting caller that have no answer yet."""
         return len(self._owed_calls)
 
-    def pause(self) -> bool:
-        """Let threads that append or drive continue, if they wait for the interpreter's lock.
-
-        A thread that releases the lock and takes it again at once is not overtaken. Return whether
-        there are such threads.
-        """
-        if self.appending:
-            pause = _Rest()
-            self._pausing.append(pause)
-            try:
-                pause.over.acquire(timeout=_PAUSE_MOST_S)
-            finally:
-                with contextlib.suppress(ValueError):  # this is a forked child
-                    self._pausing.remove(pause)
-            return True
-        if self._driving is not None and not self.drives_here:
-            time.sleep(_PAUSE_S)
-            return True
-        return False
-
-    def end_append(self, thread: int) -> None:
-        """Note that a thread is not in an append any more, which readers may wait for."""
-        self.appending.discard(thread)
-        for pause in self._pausing:
-            pause.appends_left -= 1
-            if pause.appends_left == 0:
-                pause.over.release()
-
     @property
     def drives_here(self) -> bool:
         """Whether this thread is in the midst of a pass; code called from there cannot wait."""
@@ -417,8 +371,7 @@ class Driver:
         self.quick.forbid()
         self._driving_lock = threading.Lock()
         self._driving = None
-        self.appending.clear()
-        self._pausing.clear()
+        self.rests.disown()
         self._inbox.clear()
         self._asleep.clear()
         self._owed_calls.clear()

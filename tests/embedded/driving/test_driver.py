@@ -13,7 +13,6 @@ import pytest
 import topics
 from topics.clock import SystemClock
 from topics.config import Config
-from topics.embedded.driving import driver as driving
 from topics.embedded.driving.calls import PendingCall
 from topics.embedded.driving.driver import Driver
 from topics.errors import LogFailedError, TopicsError, UsageError
@@ -286,39 +285,19 @@ def test_after_the_end_a_call_is_a_usage_error(disk: Disk) -> None:
         driver.call(disk.write(0))
 
 
-def test_a_reader_pauses_until_a_few_appends_of_other_threads_have_ended(
-    disk: Disk, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(driving, "_PAUSE_MOST_S", 3600)
-    driver = Driver(disk.loop)
-    reader = threading.Thread(target=driver.pause)
-    driver.appending.add(1)
-    reader.start()
-    while not driver._pausing:
-        pass
-    for _ in range(driving._PAUSE_APPENDS - 1):
-        driver.end_append(1)
-        driver.appending.add(1)
-    assert driver._pausing
-    driver.end_append(1)
-    reader.join()
-    assert not driver._pausing
-    driver.pause()  # no thread appends
-
-
 def test_an_append_is_noted_while_its_records_are_encoded_also_if_that_fails(tmp_path: Path) -> None:
     """Before it drives, it may wait for the interpreter's lock already."""
     noted: list[set[int]] = []
 
     class Value:
         def __iter__(self) -> Iterator[Any]:
-            noted.append(set(log._driver.appending))
+            noted.append(set(log._driver.rests.appending))
             raise KeyError
 
     with topics.open(tmp_path) as log:
         for append in (log.append, log.append_many, log.append_nowait):
             with pytest.raises((KeyError, TopicsError)):
                 append("t", Value())  # type: ignore[arg-type]
-            assert not log._driver.appending
+            assert not log._driver.rests.appending
     assert noted
     assert all(found == {threading.get_ident()} for found in noted)
