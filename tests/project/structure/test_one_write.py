@@ -61,7 +61,7 @@ def test_the_numbers_of_a_topic_change_in_one_module() -> None:
 
 
 WITH_ANY_NAME = {
-    ("embedded/opening.py", "kind"): "a class of the library, whose calls are refused",
+    ("embedded/read_only_log.py", "kind"): "a class of the library, whose calls are refused",
     ("engine/index/chunk.py", "self"): "columns of an index that grows",
     ("pipelines/rollup.py", "report"): "sums of a roll-up",
     ("store/repair/check_cores.py", "report"): "sums of a check",

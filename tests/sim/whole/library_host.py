@@ -36,7 +36,7 @@ from topics.embedded.appends.pending import Pending
 from topics.embedded.log import Log
 from topics.embedded.log_reader import LogReader
 from topics.embedded.open_logs import open_logs
-from topics.embedded.opening import ReadOnlyLog
+from topics.embedded.read_only_log import ReadOnlyLog
 from topics.engine.values.incarnation import ends_with_process
 from topics.engine.values.results import AppendResult
 from topics.errors import CorruptError, StorageError, TopicsError, as_request_error
