@@ -48,6 +48,19 @@ def test_a_run_prints_its_figures_and_writes_a_result(tmp_path: Path) -> None:
     assert json.loads(path.read_text())["workload"]["text"] == SHORT
 
 
+def test_names_of_a_file_are_no_markup(tmp_path: Path) -> None:
+    """A title such as [/x] ended the command after the measurement, and before a file was written."""
+    mine = tmp_path / "[_x].toml"
+    mine.write_text(
+        SHORT.replace("[run]", 'title = "[/x] y"\nquestion = "[/z]?"\n[run]') + '[[load]]\nname = "[/load]"\n'
+    )
+    done = RUNNER.invoke(app, ["bench", "run", str(mine), "--out", str(tmp_path / "out"), "--dir", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    assert "[/x] y: [/z]?" in done.stdout
+    assert "[/load]" in done.stdout
+    assert len(list((tmp_path / "out").iterdir())) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -69,6 +82,7 @@ def test_a_run_prints_its_figures_and_writes_a_result(tmp_path: Path) -> None:
         (["run", "write-lone", "--url", "http://x:99999"], "--url is 'http://x:99999': Port out of range"),
         (["run", "write-lone", "--url", "http://x:abc"], "--url is 'http://x:abc': Port could not be cast"),
         (["run", "write-lone", "--url", "http://x/a?x=1"], "--url is 'http://x/a?x=1': leave out what is not"),
+        (["run", "write-lone", "--set", "data_dir=/mnt"], "has data_dir, which this command chooses itself: leave it"),
         (["run", "write-lone", "--set", "spin_us=zzz"], "TOPICS_SPIN_US is 'zzz': use auto, or a number from 0"),
         (["run", "embedded-append", "--url", "http://x"], "--url is 'http://x': embedded-append calls the library"),
         (["run", "recovery", "--url", "http://x"], "recovery: the server at http://x is not this command's to kill"),

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 CHECK_FAILED, COULD_NOT_BEGIN = 1, 2
 DEFAULT_OUT = "bench-results"
+_OF_THE_COMMAND = ("data_dir", "host", "port", "port_file", "log_level")
+"""Settings that the command gives to each server that it starts."""
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -91,6 +93,8 @@ def run(  # noqa: PLR0917 - typer makes options of them
             _check_settings({**workload.server, **settings})
         if url and settings:
             raise UsageError("--set changes a server of this command's own: leave it out with --url")
+        if not url:
+            _check_own({name for workload in workloads for name in workload.server} | settings.keys())
         if key and not url:
             raise UsageError("--key is for a server of --url: leave it out, as a server of its own has none")
         key = key or (os.environ.get("TOPICS_KEY", "") if url else "")
@@ -154,6 +158,15 @@ def _settings(pairs: list[str]) -> dict[str, str]:
     if odd := odd_variables(found):
         raise UsageError(f"--set: {odd[0]}")
     return found
+
+
+def _check_own(variables: set[str]) -> None:
+    """Raises: UsageError for settings that the servers of this command would not get."""
+    if taken := [name for name in _OF_THE_COMMAND if f"TOPICS_{name.upper()}" in variables]:
+        raise UsageError(
+            f"--set or [server] has {taken[0]}, which this command chooses itself: leave it out (--dir says where data "
+            "is written)"
+        )
 
 
 def _check_settings(variables: dict[str, str]) -> None:

@@ -57,6 +57,16 @@ def test_the_cpu_of_a_server_is_compared_for_each_unit_of_its_work() -> None:
     assert (cpu.unit, cpu.values) == ("cores", [0.4] * 4)
 
 
+def test_a_figure_in_another_unit_is_another_figure() -> None:
+    """CPU in cores, of a load without any work, had a ratio to CPU for each record, and a verdict."""
+    before, after = [outcome(1000) for _ in range(4)], [outcome(1000) for _ in range(4)]
+    for idle in after:
+        idle.loads[0] = replace(idle.loads[0], rate=0)
+    results = topics_only(before), topics_only(after)
+    assert "server CPU" not in {row.metric.name for row in compare_results(*results)}
+    assert "only the first result has topics, server CPU, us a record" in doubts(*results)
+
+
 def topics_only(rounds: list[RoundOutcome]) -> BenchResult:
     return result({"topics": rounds})
 

@@ -18,6 +18,7 @@ from topics.bench.peers import library_side
 from topics.bench.peers.network_peer import heard_checks
 from topics.bench.peers.python_servers import FILE, AsyncioServer
 from topics.bench.topics_server.topics_checks import answer_checks, read_back_check, stored_checks
+from topics.bench.topics_server.topics_side import remove_topics
 from topics.bench.topics_server.topics_target import BenchTargetError, TopicsTarget
 from topics.bench.workload import parse_workload
 from topics.embedded.opening import open_log
@@ -68,16 +69,27 @@ def test_a_record_that_was_altered_fails_the_check() -> None:
 def test_each_page_of_a_topic_is_compared_byte_by_byte() -> None:
     rows = [numbered_json(60, number) for number in range(3)]
     rows[1] = rows[1].replace(b"xx", b"xy", 1)
-    pages = iter([b",".join(rows[:2]), rows[2], b""])
+    pages = iter([(b",".join(rows[:2]), 2), (rows[2], 3), (b"", 3)])
 
     def answer(data: bytes) -> bytes:
         if b"from_seq" not in data:  # the head, whose body comes by itself
             return b""
-        return http_answer(b'{"records":[%b],"tombstone":null,"next_from_seq":7,"head_seq":7}' % next(pages))
+        return http_answer(b'{"records":[%b],"tombstone":null,"next_from_seq":%d,"head_seq":3}' % next(pages))
 
     with scripted_server(answer) as port, closing(TopicsTarget("127.0.0.1", port)) as target:
         check = read_back_check(target, "bench", np.ones(3, np.uint8), SIZES)
     assert (check.ok, check.detail.rpartition(", ")[2]) == (False, "1 altered")
+
+
+def test_a_server_that_sends_one_page_for_ever_fails_the_check() -> None:
+    page = b'{"records":[%b],"tombstone":null,"next_from_seq":1,"head_seq":3}' % numbered_json(60, 0)
+    answer = http_answer(page)
+    with (
+        scripted_server(lambda data: answer if b"from_seq" in data else b"") as port,
+        closing(TopicsTarget("127.0.0.1", port)) as target,
+    ):
+        check = read_back_check(target, "bench", np.ones(3, np.uint8), SIZES)
+    assert (check.ok, check.detail) == (False, "a read of bench from 1 has records, and continues at 1")
 
 
 def test_what_the_plain_server_and_the_library_have_is_compared_byte_by_byte(tmp_path: Path) -> None:
@@ -137,3 +149,12 @@ def test_a_load_of_reads_has_each_record_that_it_asked_for(records: int, misread
 def test_a_loss_that_the_server_reports_fails_the_check_with_its_report() -> None:
     check = read_back_check(Stored([], "the server reports lost records"), "bench", ACKED, SIZES)
     assert (check.ok, check.detail) == (False, "the server reports lost records")
+
+
+def test_a_topic_that_stays_after_its_deletion_ends_the_cleaning() -> None:
+    class Kept(TopicsTarget):
+        def call(self, method: str, path: str, body: Any = None) -> Any:
+            return {"topics": [{"topic": "bench-1"}]} if method == "GET" else {"deleted": True}
+
+    with pytest.raises(BenchTargetError, match="bench-1 was deleted 10 times, and is still there"):
+        remove_topics(Kept("127.0.0.1", 1), "bench")

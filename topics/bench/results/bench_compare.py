@@ -56,11 +56,13 @@ def compare_values(before: list[float], after: list[float], *, less: bool) -> tu
 
 
 def compare_results(before: BenchResult, after: BenchResult) -> list[MetricComparison]:
-    """Return a comparison for each metric that both results have, in the order of the second."""
-    known = {metric[:4]: metric for metric in before.metrics()}
+    """Return a comparison for each metric that both results have in one unit, in the order of the
+    second.
+    """
+    known = {metric[:5]: metric for metric in before.metrics()}
     found = []
     for metric in after.metrics():
-        if (other := known.get(metric[:4])) is not None:
+        if (other := known.get(metric[:5])) is not None:
             ratio, verdict = compare_values(other.values, metric.values, less=metric.less)
             found.append(MetricComparison(metric, other.values, metric.values, ratio, verdict))
     return found
@@ -109,12 +111,14 @@ def doubts(before: BenchResult, after: BenchResult) -> list[str]:
 
 
 def _only(result: BenchResult, other: BenchResult) -> list[str]:
-    """Return each case of a side, and each figure of a case of both, that only one result has."""
-    known = {metric[:4] for metric in other.metrics()}
-    sides = {name[:2] for name in known}
+    """Return each case of a side, and each figure of a case of both, that only one result has, with
+    its unit if that is what differs.
+    """
+    known, names = ({metric[:length] for metric in other.metrics()} for length in (5, 4))
+    sides = {name[:2] for name in names}
     found = dict[str, None]()
     for metric in result.metrics():
-        if metric[:4] not in known:
-            place = ", ".join(filter(None, metric[:4] if metric[:2] in sides else (metric.case, metric.side)))
-            found[place] = None
+        if metric[:5] not in known:
+            place = metric[:5] if metric[:4] in names else metric[:4] if metric[:2] in sides else metric[:2]
+            found[", ".join(filter(None, place))] = None
     return list(found)

@@ -9,6 +9,7 @@ from typing import Any
 from rich import box
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.table import Table
 
 from topics.bench.outcome import RoundOutcome
@@ -22,8 +23,15 @@ WIDTH = 150
 _COLORS = {RoundsVerdict.BETTER: "green", RoundsVerdict.WORSE: "red"}
 
 
+class _PlainTable(Table):
+    """A table whose cells are shown as they are: names of a file are no markup."""
+
+    def add_row(self, *cells: Any, **options: Any) -> None:
+        super().add_row(*(escape(str(cell)) for cell in cells), **options)
+
+
 def _table(*columns: str) -> Table:
-    table = Table(box=box.SIMPLE, pad_edge=False)
+    table = _PlainTable(box=box.SIMPLE, pad_edge=False)
     for at, column in enumerate(columns):
         table.add_column(column, justify="left" if at < 2 else "right", overflow="fold")
     return table
@@ -106,7 +114,7 @@ class LiveTable:
         if self._live is None:
             return
         table = _table("case", "side", "rate", "p50 us", "p99 us", "server CPU", "client CPU", "now")
-        table.title = self.title
+        table.title = escape(self.title)
         for (case, side), row in self._rows.items():
             rates = f"{spread(row.rates)} {row.unit}" if row.rates else "-"
             p50, p99 = (spread(values) if values else "-" for values in (row.p50, row.p99))
@@ -123,7 +131,8 @@ def print_result(console: Console, result: BenchResult) -> None:
     """Print a result: its figures, ratios to peers, warnings, and what failed."""
     document = result.document
     console = wide_enough(console)
-    console.print(f"[bold]{document['workload']['title']}[/bold]: {document['workload']['question']}")
+    title, question = (escape(document["workload"][name]) for name in ("title", "question"))
+    console.print(f"[bold]{title}[/bold]: {question}")
     facts = document["machine"]
     console.print(
         f"{facts['cores']} cores of {facts['cpu']}, {facts['system']}, {facts['file_system']}, "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -17,7 +18,7 @@ from topics.bench.processes import BenchProcess, start_own_module
 from topics.bench.sides import ClientRun, Progress
 from topics.bench.topics_server.topics_checks import answer_checks, read_back_check, stored_checks
 from topics.bench.topics_server.topics_loads import TopicsLoads
-from topics.bench.topics_server.topics_target import ServerIo, TopicsTarget
+from topics.bench.topics_server.topics_target import BenchTargetError, ServerIo, TopicsTarget
 from topics.bench.workload import NETWORK_KINDS, Case, Workload
 from topics.clock import SystemClock
 
@@ -27,6 +28,8 @@ POLLING_ENGINE, _SPIN = "uring", "TOPICS_SPIN_US"
 _KEYS, _KEYS_FILE = "TOPICS_API_KEYS", "TOPICS_API_KEYS_FILE"
 STARTS = 3
 """Starts on an empty directory, whose median is subtracted from one with records."""
+REMOVALS = 10
+"""How often a topic of a run is deleted at most: a write that is late may create it again."""
 
 
 class TopicsSide:
@@ -67,7 +70,7 @@ class TopicsSide:
                 return self._measure_on(case, target, process, topic, progress)
             finally:
                 if process is None:
-                    _remove(target, topic)
+                    remove_topics(target, topic)
 
     def _measure_on(
         self, case: Case, target: TopicsTarget, process: BenchProcess | None, topic: str, progress: Progress
@@ -223,8 +226,15 @@ def _create_topics(loads: TopicsLoads, config: dict[str, object], count: int) ->
     LoadClient([group], target.host, target.port, CREATE_SECONDS).run()
 
 
-def _remove(target: TopicsTarget, prefix: str) -> None:
-    """Delete what a run has created on a server that is not its own."""
+def remove_topics(target: TopicsTarget, prefix: str) -> None:
+    """Delete what a run has created on a server that is not its own.
+
+    Raises: BenchTargetError if the server still has a topic that it said it has deleted.
+    """
+    removed = Counter[str]()
     while rows := target.call("GET", f"/v0/topics?page_size=1000&prefix={prefix}")["topics"]:
         for row in rows:
             target.call("DELETE", f"/v0/topics/{row['topic']}")
+            removed[row["topic"]] += 1
+            if removed[row["topic"]] == REMOVALS:
+                raise BenchTargetError(f"{row['topic']} was deleted {REMOVALS} times, and is still there")

@@ -119,7 +119,8 @@ class TopicsTarget:
         """Read a topic from its start; return how often each number below `numbers` is there, and
         how many records are none that were sent.
 
-        sizes: of the records that were. Raises: BenchTargetError for a gap that the answer reports.
+        sizes: of the records that were. Raises: BenchTargetError for a gap that the answer reports,
+        and for a page after which the next one is no later.
         """
         seen = np.zeros(max(1, numbers), np.uint8)
         position = altered = 0
@@ -134,7 +135,9 @@ class TopicsTarget:
             if not counts.found:
                 return seen, altered
             altered += counts.altered
-            position = int(text.rpartition(b'"next_from_seq"')[2][1:].partition(b",")[0])
+            before, position = position, int(text.rpartition(b'"next_from_seq"')[2][1:].partition(b",")[0])
+            if position <= before:
+                raise BenchTargetError(f"a read of {topic} from {before:,} has records, and continues at {position:,}")
 
     def state(self, topic: str) -> dict[str, Any]:
         found: dict[str, Any] = self.call("GET", f"/v0/topics/{topic}")
