@@ -36,3 +36,15 @@ def test_the_targets_of_make_install_what_peers_take_from_pip() -> None:
     for target in ("bench-peers", "bench-goals"):
         (rules,) = re.findall(rf"^{target}: .*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
         assert "pip install -q --disable-pip-version-check $(BENCH_PACKAGES)" in rules
+
+
+def test_the_rows_that_meet_their_goal_are_counted_as_the_table_marks_them() -> None:
+    """The page took what each build meets for what both meet."""
+    text = Path(__file__).parents[3].joinpath("perf", "README.md").read_text()
+    _, _, table = text.partition("| what | topics | beside | ratio | Debian's build | earlier | goal |")
+    rows = [line.split(" | ") for line in table.partition("\n\n")[0].splitlines()[2:]]
+    missed = [{at for at, row in enumerate(rows) if "**missed**" in row[column]} for column in (6, 4)]
+    one, other, both = (len(rows) - len(found) for found in (*missed, missed[0] | missed[1]))
+    assert one == other
+    said = f"{one} of the {len(rows)} rows meet their goal with each build, and {both} with both."
+    assert said in " ".join(text.split())
