@@ -10,8 +10,8 @@ from tests.http.byte_stream import Echo, FakeCores, Peer, make_service
 from tests.http.http2.h2_peer import H2Peer
 from topics.http.access.keyring import NO_KEYS, Keyring
 from topics.http.plan.call import Call
-from topics.http.relay.asked_core import AskedCore
-from topics.http.relay.asking_core import AskingCore
+from topics.http.relay.relay_client import RelayClient
+from topics.http.relay.relay_server import RelayServer
 from topics.http.relay.relayed_head import RelayedPlans
 
 
@@ -52,7 +52,7 @@ class LinkedCores:
         self.loop = FakeLoop()
         self.echo = Echo()
         self.is_there = True
-        self.ends: list[tuple[End, End, AskingCore]] = []
+        self.ends: list[tuple[End, End, RelayServer]] = []
         self._due: dict[Callable[[], None], None] = {}
         cores = FakeCores(self._ask)
         cores.gives = False
@@ -60,7 +60,7 @@ class LinkedCores:
         self._owners_loop = FakeLoop()
         there = Keyring([*keyring._entries])
         self.owner = make_service(self.echo.routes(), keyring=there, loop=self._owners_loop, **settings)
-        self.asked = AskedCore(1, self._connect, self._note_due, self.loop.call_later, self.service.answer_turns)
+        self.asked = RelayClient(1, self._connect, self._note_due, self.loop.call_later, self.service.answer_turns)
 
     def _ask(self, call: Call) -> None:
         self.asked.ask(call)
@@ -70,7 +70,7 @@ class LinkedCores:
             return None
         here, there = End(), End()
         plans = RelayedPlans(self.owner.routes, self.owner.key_id_of)
-        asking = AskingCore(self.owner, there, plans, lambda _topic: None, self._note_due)
+        asking = RelayServer(self.owner, there, plans, lambda _topic: None, self._note_due)
         self.ends.append((here, there, asking))
         return here
 

@@ -11,7 +11,7 @@ from tests.http.relay.linked_cores import LinkedCores
 from topics.config import tiny_config
 from topics.http.access.keyring import parse_keys
 from topics.http.plan import answer_turns
-from topics.http.relay.asked_core import CANCEL, NONE, WAITS, WHOLE
+from topics.http.relay.relay_client import CANCEL, NONE, WAITS, WHOLE
 from topics.http.relay.relay_message import (
     ANSWERS,
     CHUNK,

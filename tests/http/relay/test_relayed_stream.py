@@ -7,8 +7,8 @@ import pytest
 from tests.http.relay.linked_cores import LinkedCores
 from tests.http.relay.test_far_stream import HIGH, LOW, get, opened
 from topics.http.plan import answer_turns
-from topics.http.relay import asking_core
-from topics.http.relay.asked_core import CANCEL
+from topics.http.relay import relay_server
+from topics.http.relay.relay_client import CANCEL
 from topics.http.relay.relay_message import COUNT, KEY_GONE, REQUESTS, STOP, TAKEN, DamagedRelayError, RelayRow, encoded
 
 
@@ -45,7 +45,7 @@ def test_its_marks_are_those_of_other_streams(cores: LinkedCores) -> None:
 def test_all_streams_wait_while_the_core_of_their_clients_takes_too_little(
     cores: LinkedCores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking_core, "MESSAGE_BYTES", 1000)
+    monkeypatch.setattr(relay_server, "MESSAGE_BYTES", 1000)
     opened(cores)
     one, two = cores.echo.streams
     there = cores.ends[0][1]
@@ -69,7 +69,7 @@ def test_all_streams_wait_while_the_core_of_their_clients_takes_too_little(
 def test_streams_that_have_waited_for_the_end_of_a_pass_continue_in_the_next_one(
     cores: LinkedCores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asking_core, "MESSAGE_BYTES", 10)
+    monkeypatch.setattr(relay_server, "MESSAGE_BYTES", 10)
     cores.echo.streams[0].write(bytes(10))
     cores.flush()
     assert cores.echo.told == []
@@ -83,7 +83,7 @@ def test_those_that_have_waited_continue_in_turns(monkeypatch: pytest.MonkeyPatc
     for _ in range(most + 10):
         opened(cores)
         cores.end_pass()
-    monkeypatch.setattr(asking_core, "MESSAGE_BYTES", 1)
+    monkeypatch.setattr(relay_server, "MESSAGE_BYTES", 1)
     for stream in cores.echo.streams:
         stream.write(b"x")
     cores.flush()

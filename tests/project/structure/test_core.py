@@ -59,7 +59,7 @@ KNOW_THE_SERVICE = {
     "http/lane/group_answers.py": "likewise",
     "http/lane/lane_answers.py": "likewise",
     "http/protocol_choice.py": "makes connections",
-    "http/relay/asking_core.py": "makes calls of requests of another core",
+    "http/relay/relay_server.py": "makes calls of requests of another core",
     "http/relay/relayed_writes.py": "takes and answers such requests",
     "server/app.py": "builds it",
     "server/cores/neighbours.py": "passes it on",

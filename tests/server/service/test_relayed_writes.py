@@ -18,7 +18,7 @@ from tests.amount import amount, examples, seeds
 from tests.server.lane_streams import KEYS, STRICT, plain, without_chance
 from tests.server.test_lane import Pair
 from topics.errors import RequestError
-from topics.http.relay.asking_core import AskingCore
+from topics.http.relay.relay_server import RelayServer
 from topics.http.relay.relayed_writes import RelayedWrites
 
 
@@ -41,7 +41,7 @@ class RelayedPair(Pair):
         """The writes of the core that answers."""
         loop = self.worlds[0].loop
         assert loop is not None
-        (found,) = [conn.state for conn in loop._traffic.connections() if isinstance(conn.state, AskingCore)]
+        (found,) = [conn.state for conn in loop._traffic.connections() if isinstance(conn.state, RelayServer)]
         assert found._writes is not None
         return found._writes
 

@@ -22,8 +22,8 @@ from tests.http.byte_stream import Response
 from tests.http.http2.h2_peer import H2Client
 from tests.server.service.two_cores import TwoCores, is_whole, request, request_of, write
 from tests.sim import SimClient
-from topics.http.relay import asked_core
-from topics.http.relay.asking_core import AskingCore
+from topics.http.relay import relay_client
+from topics.http.relay.relay_server import RelayServer
 from topics.server.cores.neighbours import Neighbours
 
 # The coroutines of a process that was killed never end, and say so when they are collected.
@@ -209,7 +209,7 @@ class Relayed(TwoCores):
     def taken_by_themselves(self) -> int:
         """Writes that the cores which own their topics have served by themselves."""
         states = [conn.state for server in self.servers for conn in server.loop._traffic.connections()]
-        return sum(each._writes.lone for each in states if isinstance(each, AskingCore) and each._writes)
+        return sum(each._writes.lone for each in states if isinstance(each, RelayServer) and each._writes)
 
     def sessions(self, count: int, rounds: int) -> list[Session]:
         topics = [self.topic_of(number % 2, f"t{number}") for number in range(4)]
@@ -376,7 +376,7 @@ def test_a_long_poll_on_another_core_ends_with_a_record_and_with_its_client() ->
 
 
 def test_a_core_that_stands_still_is_given_up_and_asked_again_once_it_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asked_core, "BEGIN_NS", 10_000_000)
+    monkeypatch.setattr(relay_client, "BEGIN_NS", 10_000_000)
     world = Relayed(5)
     far, near = world.topic_of(1, "t"), world.topic_of(0, "t")
     tcp, other = world.connect(0), world.connect(0)

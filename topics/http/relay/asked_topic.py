@@ -9,7 +9,7 @@ from topics.http.handlers import record_endpoints
 from topics.http.lane.group_answers import STRICT, WITHOUT_SEQS
 from topics.http.plan.plan import Plan
 from topics.http.plan.service import FarAnswers, FarName
-from topics.http.relay.asked_core import AskedCore
+from topics.http.relay.relay_client import RelayClient
 from topics.http.relay.relayed_head import RelayedRoute, plain_head
 
 _MEANT = STRICT | WITHOUT_SEQS
@@ -21,7 +21,7 @@ class AskedTopic:
 
     __slots__ = ("_asked", "_heads", "_path", "_principal")
 
-    def __init__(self, asked: AskedCore, path: str, principal: Principal) -> None:
+    def __init__(self, asked: RelayClient, path: str, principal: Principal) -> None:
         self._asked = asked
         self._path = path
         self._principal = principal
@@ -45,7 +45,7 @@ class AskedTopic:
         return self._asked.ask_plain(heads_of, bodies, names, answers, at_once=at_once)
 
 
-def asked_topic(asked: Sequence[AskedCore], plan: Plan) -> AskedTopic | None:
+def asked_topic(asked: Sequence[RelayClient], plan: Plan) -> AskedTopic | None:
     """Return the topic of a relayed write; None: it is another request."""
     route, core = plan.route, plan.core
     if core is None or not isinstance(route, RelayedRoute) or route.handler_there is not record_endpoints.write:

@@ -13,10 +13,10 @@ from topics.http.lane.plain_writes import LaneTables
 from topics.http.plan.call import Call
 from topics.http.plan.plan import Plan
 from topics.http.plan.service import Service
-from topics.http.relay.asked_core import AskedCore
 from topics.http.relay.asked_topic import AskedTopic, asked_topic
-from topics.http.relay.asking_core import AskingCore
+from topics.http.relay.relay_client import RelayClient
 from topics.http.relay.relay_message import DamagedRelayError
+from topics.http.relay.relay_server import RelayServer
 from topics.http.relay.relayed_head import RelayedPlans, RelayedRoute, relayed_route
 from topics.loop.connection import Connection, Row
 from topics.loop.loop import Loop, PassEnd
@@ -56,7 +56,7 @@ class Relays:
         self.answering = _PairHandler(self._answer, self._begin_single)
         """Handles the sockets to cores that ask this one."""
         self.asked = [
-            AskedCore(number, partial(self._connect, number), self._note_due, loop.call_later, service.answer_turns)
+            RelayClient(number, partial(self._connect, number), self._note_due, loop.call_later, service.answer_turns)
             for number in range(len(mailboxes))
         ]
         """The cores, by number, its own among them, which is never asked."""
@@ -101,9 +101,9 @@ class Relays:
         return conn
 
     def _answer(self, conn: Connection) -> None:
-        conn.state = AskingCore(self._service, conn, self._plans, self._elsewhere, self._note_due, tables=self._tables)
+        conn.state = RelayServer(self._service, conn, self._plans, self._elsewhere, self._note_due, tables=self._tables)
 
-    def _answer_single(self, asked: AskedCore, data: memoryview) -> bool:
+    def _answer_single(self, asked: RelayClient, data: memoryview) -> bool:
         """Take the answers that are the only receive of a pass.
 
         Return whether the end of the pass has nothing to do, as they have begun no other request.
@@ -113,7 +113,7 @@ class Relays:
         asked.receive(data)
         return begun == in_flight.total and self._is_settled
 
-    def _begin_single(self, asking: AskingCore, data: memoryview) -> bool:
+    def _begin_single(self, asking: RelayServer, data: memoryview) -> bool:
         """Take the requests that are the only receive of a pass.
 
         Return as `_answer_single` does.

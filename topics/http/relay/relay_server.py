@@ -13,7 +13,7 @@ from topics.http.plan.call import Call, run
 from topics.http.plan.gatekeeping import refusal_of
 from topics.http.plan.plan import Plan
 from topics.http.plan.service import Service
-from topics.http.relay.asked_core import ASK, CANCEL, NONE, WAITS, WHOLE
+from topics.http.relay.relay_client import ASK, CANCEL, NONE, WAITS, WHOLE
 from topics.http.relay.relay_message import (
     ANSWERS,
     CHUNK,
@@ -101,7 +101,7 @@ class RelayedExchange:
 
     __slots__ = ("_answering", "_has_waited", "_number", "received_bytes")
 
-    def __init__(self, answering: AskingCore, number: int, received_bytes: int) -> None:
+    def __init__(self, answering: RelayServer, number: int, received_bytes: int) -> None:
         self._answering = answering
         self._number = number
         self._has_waited = False
@@ -140,7 +140,7 @@ class RelayedExchange:
             self._answering.note_wait(self._number)
 
 
-class AskingCore:
+class RelayServer:
     """One core that asks this one.
 
     Its requests are begun in their order, within the time of a pass. `begun` of the answers says

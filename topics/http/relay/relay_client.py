@@ -86,7 +86,7 @@ class WatchTimer(Protocol):
 CallLater = Callable[[int, Callable[[], None]], WatchTimer]
 
 
-class AskedCore:
+class RelayClient:
     """One other core, as the requests see it that it has to answer."""
 
     def __init__(

@@ -7,10 +7,10 @@ import random
 import pytest
 
 from tests.http.relay.linked_cores import LinkedCores
-from tests.http.relay.test_asked_core import post
+from tests.http.relay.test_relay_client import post
 from topics.errors import RequestError
 from topics.http.plan.plan import Plan
-from topics.http.relay.asked_core import ASK, CANCEL
+from topics.http.relay.relay_client import ASK, CANCEL
 from topics.http.relay.relay_message import REQUESTS, DamagedRelayError, RelayDecoder, RelayRow, encoded
 
 

@@ -10,8 +10,8 @@ import pytest
 from tests.http.byte_stream import Peer, Response
 from tests.http.relay.linked_cores import LinkedCores
 from topics.http.plan import answer_turns
-from topics.http.relay import asked_core
-from topics.http.relay.asked_core import BEGIN_NS
+from topics.http.relay import relay_client
+from topics.http.relay.relay_client import BEGIN_NS
 from topics.http.relay.relay_message import ANSWERS, DamagedRelayError, RelayRow, encoded
 
 JSON = b"application/json\0"
@@ -134,7 +134,7 @@ def test_a_core_that_is_not_there_has_taken_nothing_and_is_asked_again(cores: Li
 def test_a_request_in_doubt_gets_no_answer_and_one_that_was_not_sent_a_refusal(
     cores: LinkedCores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(asked_core, "NOT_BEGUN_BYTES", 10)
+    monkeypatch.setattr(relay_client, "NOT_BEGUN_BYTES", 10)
     first, second, over_2 = cores.http1(), cores.http1(), cores.http2()
     first.send(post("far", b"0123456789"))
     stream = over_2.begin("GET", "/v0/topics/far")
@@ -191,7 +191,7 @@ def test_a_core_that_begins_nothing_is_taken_for_dead(cores: LinkedCores) -> Non
 
 
 def test_what_is_sent_and_not_begun_is_bounded(cores: LinkedCores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asked_core, "NOT_BEGUN_BYTES", 10)
+    monkeypatch.setattr(relay_client, "NOT_BEGUN_BYTES", 10)
     peers = [cores.http1() for _ in range(6)]
     for peer in peers:
         peer.send(post("far/claim", b"123456"))
@@ -217,7 +217,7 @@ def test_nothing_is_sent_to_a_socket_that_is_full(cores: LinkedCores) -> None:
 
 
 def test_too_many_in_flight_are_refused(cores: LinkedCores, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asked_core, "IN_FLIGHT_MAX", 3)
+    monkeypatch.setattr(relay_client, "IN_FLIGHT_MAX", 3)
     peers = [cores.http1() for _ in range(3)]
     for peer in peers:
         peer.send(post("far/claim"))
