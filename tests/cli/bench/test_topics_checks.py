@@ -81,6 +81,20 @@ def test_each_page_of_a_topic_is_compared_byte_by_byte() -> None:
     assert (check.ok, check.detail.rpartition(", ")[2]) == (False, "1 altered")
 
 
+@pytest.mark.parametrize("at", [1, 2])
+def test_a_record_that_was_never_sent_is_found(at: int) -> None:
+    """One without a number was in no count, also on a page of its own."""
+    page = b'{"records":[%b],"tombstone":null,"next_from_seq":%d,"head_seq":3}'
+    row, other = b'{"$seq":1,"data":%b}' % numbered_json(60, 0), b'{"$seq":2,"data":"other"}'
+    pages = iter([page % (row + b"," + other if at == 1 else row, 1), page % (b"" if at == 1 else other, 2)])
+    with (
+        scripted_server(lambda data: http_answer(next(pages)) if b"from_seq" in data else b"") as port,
+        closing(TopicsTarget("127.0.0.1", port)) as target,
+    ):
+        check = read_back_check(target, "bench", np.ones(1, np.uint8), SIZES)
+    assert (check.ok, check.detail.rpartition(", ")[2]) == (False, "1 altered")
+
+
 def test_a_server_that_sends_one_page_for_ever_fails_the_check() -> None:
     page = b'{"records":[%b],"tombstone":null,"next_from_seq":1,"head_seq":3}' % numbered_json(60, 0)
     answer = http_answer(page)
