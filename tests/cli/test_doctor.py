@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.store.wal.test_commit_choice import QUICK, SMALL, Facts
+from tests.store.commits.test_commit_choice import QUICK, SMALL, Facts
 from topics.cli.doctor import commit_cases
 from topics.store.commits.commit_choice import BARE_DIRECT_BYTES_MIN, Choice, choose
 from topics.store.commits.primitive import Primitive

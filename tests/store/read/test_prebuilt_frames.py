@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from tests.store.log_world import LogWorld, Write, recover
 from topics.errors import CorruptError, RequestError, StorageError
+from topics.store.commits import write_batch
 from topics.store.commits.write_batch import Commit
 from topics.store.format import codec
 from topics.store.format.log_format import BATCH_HEADER_BYTES, Frame
 from topics.store.format.rows import ROW, RowRecord, Rows, pack_rows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, gather, parts_of, room_for
-from topics.store.wal import write_batch
 from topics.store.wal.staging import Staging
 from topics.store.wal.write_latch import WriteLatch
 
