@@ -60,6 +60,10 @@ class AccessLines:
         wire.ask = asked  # type: ignore[method-assign]
         return wire
 
+    def upgrade(self) -> None:
+        """Count a request of a WebSocket's connection, whose answer is not compared."""
+        self._asked["GET", "/v0/ws"] += 1
+
     def _begin(self) -> None:
         server = self._machine.server
         assert server is not None
