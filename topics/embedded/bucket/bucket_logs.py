@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import msgspec
-
 from topics.embedded.bucket.bucket import Bucket
 from topics.embedded.bucket.bucket_manifest import PIECES, BucketManifest, base_timeline
 from topics.errors import UsageError
+from topics.store.backup.backup_logs import log_id_in
 from topics.store.backup.backup_manifest import backup_age
-from topics.store.disk.directory_format import Marker
 from topics.store.format.segment_format import MARKER_NAME
 
 
@@ -74,11 +72,3 @@ async def _log_ids(bucket: Bucket, backups: list[BucketManifest]) -> dict[tuple[
         if pieces not in found:
             found[pieces] = log_id_in(b"".join([await bucket.get(f"{PIECES}/{piece}") or b"" for piece in pieces]))
     return found
-
-
-def log_id_in(marker: bytes) -> str:
-    """Return the id of a log in the marker of a backup; "": it has none, or is damaged."""
-    try:
-        return msgspec.json.decode(marker, type=Marker).log
-    except (msgspec.DecodeError, ValueError):
-        return ""

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple
 
-from topics.embedded.bucket.bucket_logs import log_id_in
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.store.archive.archive_note import BASES, ArchiveNote, unpack_note
 from topics.store.archive.archived_log import archived_directory
 from topics.store.backup.backup_files import NOTE_NAME, is_timeline_name
+from topics.store.backup.backup_logs import log_id_in
 from topics.store.backup.backup_manifest import (
     MANIFEST_NAME,
     BackupManifest,

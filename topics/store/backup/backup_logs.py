@@ -44,6 +44,14 @@ async def check_one_log(files: FileCalls, root: str) -> None:
 async def _log_of(files: FileCalls, backup: str) -> str:
     """Return the id of the log that a backup is of; "": it states none, or is damaged."""
     try:
-        return msgspec.json.decode(await read_slow_file(files, f"{backup}/{MARKER_NAME}"), type=Marker).log
-    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError, ValueError):
+        return log_id_in(await read_slow_file(files, f"{backup}/{MARKER_NAME}"))
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+
+
+def log_id_in(marker: bytes) -> str:
+    """Return the id of a log in the marker of a backup; "": it has none, or is damaged."""
+    try:
+        return msgspec.json.decode(marker, type=Marker).log
+    except (msgspec.DecodeError, ValueError):
         return ""
