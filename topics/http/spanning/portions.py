@@ -8,7 +8,7 @@ has counted the request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -38,6 +38,7 @@ class PortionAnswer(NamedTuple):
 
 Took = Callable[[PortionAnswer], None]
 Joined = Callable[[list[PortionAnswer]], None]
+Steps = Generator[None, None, None]
 
 
 class AskedCores(Protocol):
@@ -220,9 +221,29 @@ def failed(call: Call, answers: Iterable[PortionAnswer]) -> bool:
             call.fail(away(answer.core))
             return True
         if answer.status >= 400:
-            call.pass_on(answer.status, answer.body, answer.content_type, answer.headers)
+            pass_on(call, answer)
             return True
     return False
+
+
+def pass_on(call: Call, answer: PortionAnswer) -> None:
+    """Answer a call as a core has answered its portion."""
+    call.pass_on(answer.status, answer.body, answer.content_type, answer.headers)
+
+
+def run_steps(call: Call, steps: Steps) -> None:
+    """Have steps that answer a call take turns with other work.
+
+    An error of theirs is the answer.
+    """
+    call.service.long_commands.run(_guarded(call, steps))
+
+
+def _guarded(call: Call, steps: Steps) -> Steps:
+    try:
+        yield from steps
+    except Exception as error:
+        call.fail(error)
 
 
 class _Refusal(msgspec.Struct):

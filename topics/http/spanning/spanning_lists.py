@@ -18,7 +18,7 @@ from topics.http.handlers.list_pages import asked_page, reply_page
 from topics.http.plan.call import Call
 from topics.http.plan.plan import Plan
 from topics.http.relay.relayed_head import portion_plan
-from topics.http.spanning.portions import AskedCores, PortionAnswer, ToAsk, ask_all, ask_each, failed
+from topics.http.spanning.portions import AskedCores, PortionAnswer, Steps, ToAsk, ask_all, ask_each, failed, run_steps
 from topics.http.wire.cursor import decode_cursor
 from topics.http.wire.query import boolean
 
@@ -59,17 +59,17 @@ class _NamedRouter(msgspec.Struct):
 def _topics_of(answer: PortionAnswer) -> tuple[list[PortionRow], str]:
     page = msgspec.json.decode(answer.body, type=_TopicPage)
     names = [msgspec.json.decode(text, type=_NamedTopic).topic for text in page.topics]
-    return [
-        PortionRow(name, answer.core, text) for name, text in zip(names, page.topics, strict=True)
-    ], page.next_cursor
+    return _portion_rows(answer, names, page.topics), page.next_cursor
 
 
 def _routers_of(answer: PortionAnswer) -> tuple[list[PortionRow], str]:
     page = msgspec.json.decode(answer.body, type=_RouterPage)
     names = [msgspec.json.decode(text, type=_NamedRouter).router for text in page.routers]
-    return [
-        PortionRow(name, answer.core, text) for name, text in zip(names, page.routers, strict=True)
-    ], page.next_cursor
+    return _portion_rows(answer, names, page.routers), page.next_cursor
+
+
+def _portion_rows(answer: PortionAnswer, names: list[str], texts: list[msgspec.Raw]) -> list[PortionRow]:
+    return [PortionRow(name, answer.core, text) for name, text in zip(names, texts, strict=True)]
 
 
 _NAME = itemgetter(0)
@@ -97,20 +97,18 @@ def merged_page(answers: list[PortionAnswer], rows_of: RowsOf, page_size: int) -
 def list_routers(cores: AskedCores, call: Call) -> None:
     """Answer one page of the routers of all cores (9.4)."""
     _after, page_size = asked_page(call.plan.query)
-    ask_all(call, cores, partial(_merge_routers, call, page_size))
+    ask_all(call, cores, partial(_join, call, partial(_reply_routers, call, page_size)))
 
 
-def _merge_routers(call: Call, page_size: int, answers: list[PortionAnswer]) -> None:
+def _join(call: Call, reply: Callable[[list[PortionAnswer]], Steps], answers: list[PortionAnswer]) -> None:
+    """Answer a call in steps, with the pages of all cores."""
     if not failed(call, answers):
-        call.service.long_commands.run(_reply_routers(call, page_size, answers))
+        run_steps(call, reply(answers))
 
 
-def _reply_routers(call: Call, page_size: int, answers: list[PortionAnswer]) -> Generator[None, None, None]:
-    try:
-        page = yield from merged_page(answers, _routers_of, page_size)
-        reply_page(call, b"routers", [bytes(row.text) for row in page.rows], page.next_after)
-    except Exception as error:
-        call.fail(error)
+def _reply_routers(call: Call, page_size: int, answers: list[PortionAnswer]) -> Steps:
+    page = yield from merged_page(answers, _routers_of, page_size)
+    reply_page(call, b"routers", [bytes(row.text) for row in page.rows], page.next_after)
 
 
 def list_topics(cores: AskedCores, call: Call) -> None:
@@ -123,53 +121,35 @@ def list_topics(cores: AskedCores, call: Call) -> None:
     boolean(query, "incarnation", False)
     is_touched = boolean(query, "touch", False)
     plan = _portion_of_list(call, touch="false") if is_touched else None
-    ask_all(call, cores, partial(_merge_topics, cores, call, page_size, is_touched), plan)
+    ask_all(call, cores, partial(_join, call, partial(_reply_topics, cores, call, page_size, is_touched)), plan)
 
 
 def _portion_of_list(call: Call, **parameters: str) -> Plan:
     return portion_plan(call.plan, {**call.plan.query, **parameters}, {})
 
 
-def _merge_topics(
-    cores: AskedCores, call: Call, page_size: int, is_touched: bool, answers: list[PortionAnswer]
-) -> None:
-    if not failed(call, answers):
-        call.service.long_commands.run(_reply_topics(cores, call, page_size, is_touched, answers))
-
-
 def _reply_topics(
     cores: AskedCores, call: Call, page_size: int, is_touched: bool, answers: list[PortionAnswer]
-) -> Generator[None, None, None]:
-    try:
-        page = yield from merged_page(answers, _topics_of, page_size)
-        if is_touched and page.rows and not call.answered:
-            _touch(cores, call, page)
-        else:
-            reply_page(call, b"topics", [bytes(row.text) for row in page.rows], page.next_after)
-    except Exception as error:
-        call.fail(error)
+) -> Steps:
+    page = yield from merged_page(answers, _topics_of, page_size)
+    if is_touched and page.rows and not call.answered:
+        _touch(cores, call, page)
+    else:
+        reply_page(call, b"topics", [bytes(row.text) for row in page.rows], page.next_after)
 
 
 def _touch(cores: AskedCores, call: Call, page: Merged) -> None:
     """Have the topics of a page consumed, which are the first ones of each core's page."""
     counts = Counter(row.core for row in page.rows)
     asked = {core: ToAsk(_portion_of_list(call, touch="true", page_size=str(counts[core]))) for core in sorted(counts)}
-    ask_each(call, cores, asked, partial(_merge_touched, call, page))
+    ask_each(call, cores, asked, partial(_join, call, partial(_reply_touched, call, page)))
 
 
-def _merge_touched(call: Call, page: Merged, answers: list[PortionAnswer]) -> None:
-    if not failed(call, answers):
-        call.service.long_commands.run(_reply_touched(call, page, answers))
-
-
-def _reply_touched(call: Call, page: Merged, answers: list[PortionAnswer]) -> Generator[None, None, None]:
+def _reply_touched(call: Call, page: Merged, answers: list[PortionAnswer]) -> Steps:
     """Answer the page as it is after its topics were consumed."""
-    try:
-        now: dict[str, msgspec.Raw] = {}
-        for answer in answers:
-            now |= {row.name: row.text for row in _topics_of(answer)[0]}
-            yield
-        items = [bytes(now.get(row.name, row.text)) for row in page.rows]
-        reply_page(call, b"topics", items, page.next_after)
-    except Exception as error:
-        call.fail(error)
+    now: dict[str, msgspec.Raw] = {}
+    for answer in answers:
+        now |= {row.name: row.text for row in _topics_of(answer)[0]}
+        yield
+    items = [bytes(now.get(row.name, row.text)) for row in page.rows]
+    reply_page(call, b"topics", items, page.next_after)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from functools import partial
 
 from topics.engine.values.name_rules import Prefixes
 from topics.http.access.rate_limit import Allowance
 from topics.http.plan.call import Call
 from topics.http.relay.relayed_head import portion_plan
-from topics.http.spanning.portions import AskedCores, Destination, Portion, PortionAnswer, ask_all, failed
+from topics.http.spanning.portions import (
+    AskedCores,
+    Destination,
+    Portion,
+    PortionAnswer,
+    Steps,
+    ask_all,
+    failed,
+    pass_on,
+    run_steps,
+)
 from topics.http.spanning.summed_pages import SummedPages, summed_json
 
 _TEXT = b"text/plain; version=0.0.4"
@@ -53,7 +62,7 @@ class SpanningMetrics:
         if not allowed:
             self._allowance.earn(1)
         if not allowed and page.answer is not None and now_ns - page.began_ns <= share_ms * _MS:
-            _pass_on(call, page.answer)
+            pass_on(call, page.answer)
             return
         page.waiting.append(call)
         if not page.runs:
@@ -72,7 +81,7 @@ class SpanningMetrics:
             if answer.status == 200:
                 page.answer, page.began_ns = answer, began_ns
             for each in calls:
-                _pass_on(each, answer)
+                pass_on(each, answer)
             waiting = [each for each in page.waiting if not each.answered]
             page.waiting = waiting
             if waiting:
@@ -91,26 +100,19 @@ class SpanningMetrics:
                 del self._pages[key]
 
 
-def _pass_on(call: Call, answer: PortionAnswer) -> None:
-    call.pass_on(answer.status, answer.body, answer.content_type, answer.headers)
-
-
 def _join(whole: Call, is_json: bool, answers: list[PortionAnswer]) -> None:
     if not is_json:
-        whole.service.long_commands.run(_join_pages(whole, answers))
+        run_steps(whole, _join_pages(whole, answers))
     elif not failed(whole, answers):
         whole.reply(summed_json([answer.body for answer in answers]))
 
 
-def _join_pages(whole: Call, answers: list[PortionAnswer]) -> Generator[None, None, None]:
-    try:
-        pages = SummedPages()
-        for answer in answers:
-            if answer.status == 200:
-                yield from pages.add(answer.core, answer.body)
-            else:
-                pages.note_away(answer.core)
-        text = yield from pages.text()
-        whole.respond(200, text, _TEXT, b"")
-    except Exception as error:
-        whole.fail(error)
+def _join_pages(whole: Call, answers: list[PortionAnswer]) -> Steps:
+    pages = SummedPages()
+    for answer in answers:
+        if answer.status == 200:
+            yield from pages.add(answer.core, answer.body)
+        else:
+            pages.note_away(answer.core)
+    text = yield from pages.text()
+    whole.respond(200, text, _TEXT, b"")

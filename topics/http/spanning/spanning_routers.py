@@ -23,6 +23,7 @@ from topics.http.spanning.portions import (
     away,
     failed,
     is_away,
+    pass_on,
 )
 
 
@@ -105,4 +106,4 @@ def _pass_on(call: Call, answer: PortionAnswer) -> None:
     if is_away(answer):
         call.fail(away(answer.core))
     else:
-        call.pass_on(answer.status, answer.body, answer.content_type, answer.headers)
+        pass_on(call, answer)
