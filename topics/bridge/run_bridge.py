@@ -117,7 +117,7 @@ def target_of(options: BridgeOptions) -> SeenTarget:
         )
     place = NatsPlace.parse(options.to, options.settings, _patience_s(options))
     check_stream(options.stream, options.prefix)
-    stream = StreamChoice(options.stream, options.prefix, options.replicas or 1)
+    stream = StreamChoice(options.stream, options.prefix, options.replicas)
     return JetStreamTarget(place, stream, skips_oversize=options.skips_oversize)
 
 

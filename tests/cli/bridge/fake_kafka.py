@@ -70,6 +70,7 @@ class Row:
 
 @dataclass
 class FakePartition:
+    replicas: int = 1
     rows: list[Row] = field(default_factory=list)
     low: int = 0
     """The first offset that is not removed."""
@@ -140,8 +141,8 @@ class FakeBroker:
         if code is not None:
             raise KafkaException(KafkaError(code))
 
-    def make(self, topic: str, partitions: int = 1) -> None:
-        self.topics[topic] = [FakePartition() for _ in range(partitions)]
+    def make(self, topic: str, partitions: int = 1, replicas: int = 1) -> None:
+        self.topics[topic] = [FakePartition(replicas) for _ in range(partitions)]
 
     def write(
         self, topic: str, *values: bytes | None, partition: int = 0, key: bytes | None = None, state: str = _COMMITTED
@@ -180,7 +181,8 @@ class FakeBroker:
         def of_topic(name: str) -> Any:
             found = self.topics.get(name)
             error = None if found is not None else KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
-            return SimpleNamespace(error=error, partitions=dict.fromkeys(range(len(found or ()))))
+            shown = [SimpleNamespace(replicas=[*range(each.replicas)]) for each in found or ()]
+            return SimpleNamespace(error=error, partitions=dict(enumerate(shown)))
 
         return SimpleNamespace(topics={name: of_topic(name) for name in topics})
 
@@ -204,7 +206,7 @@ class FakeAdmin:
             self._broker.check("create_topics")
             if topic.topic in self._broker.topics:
                 raise KafkaException(KafkaError(KafkaError.TOPIC_ALREADY_EXISTS))
-            self._broker.make(topic.topic, topic.num_partitions)
+            self._broker.make(topic.topic, topic.num_partitions, max(1, topic.replication_factor))
             self._broker.configs[topic.topic] = topic.config
 
         return {topic.topic: SimpleNamespace(result=result)}

@@ -69,14 +69,17 @@ def session(
 class OneStream:
     """Answers about a stream that is there and has no messages."""
 
-    def __init__(self, subjects: list[str] | None, transform: object = None) -> None:
+    def __init__(
+        self, subjects: list[str] | None, transform: object = None, *, replicas: int = 1, max_age: float = 0
+    ) -> None:
         limits = {
             "retention": "limits",
-            "max_age": 0,
+            "max_age": max_age,
             "max_msgs": -1,
             "max_bytes": -1,
             "max_msg_size": -1,
             "discard": "old",
+            "num_replicas": replicas,
         }
         self._config = SimpleNamespace(subjects=subjects, subject_transform=transform, **limits)
 
@@ -104,11 +107,16 @@ class ManyStreams:
         return SimpleNamespace(config=config, state=SimpleNamespace(last_seq=0))
 
 
-def opened(streams: ManyStreams | OneStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> JetStreamSession:
+def target(
+    streams: ManyStreams | OneStream, prefix: str, monkeypatch: pytest.MonkeyPatch, replicas: int = 0
+) -> JetStreamTarget:
     link: Any = FakeLink(streams, 1 << 20)
     monkeypatch.setattr(jetstream_target, "JetStreamLink", lambda _place: link)
-    place = NatsPlace("nats://h", {})
-    return JetStreamTarget(place, StreamChoice("topics", prefix), skips_oversize=False).open()
+    return JetStreamTarget(NatsPlace("nats://h", {}), StreamChoice("topics", prefix, replicas), skips_oversize=False)
+
+
+def opened(streams: ManyStreams | OneStream, prefix: str, monkeypatch: pytest.MonkeyPatch) -> JetStreamSession:
+    return target(streams, prefix, monkeypatch).open()
 
 
 def test_no_stream_is_made_of_all_subjects(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,6 +180,46 @@ def test_a_stream_that_lacks_the_subject_of_a_topic_is_refused_before_anything_i
         f"stream topics (--stream) has {named} and does not take in bb.orders: use a --prefix that it has, add "
         "bb.orders to it, or name another --stream"
     )
+
+
+@pytest.mark.parametrize(("has", "wanted"), [(1, 0), (1, 1), (3, 1), (3, 3)])
+def test_a_stream_with_the_replicas_that_are_wanted_is_taken(
+    has: int, wanted: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bridge = target(OneStream(["bb.>"], replicas=has), "bb.", monkeypatch, wanted)
+    for session in (bridge.open(), bridge.seen()):
+        assert session is not None
+        assert session.position("orders") is None
+
+
+@pytest.mark.parametrize("has", [1, 2])
+def test_a_stream_with_fewer_replicas_than_wanted_is_refused_also_by_a_look(
+    has: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--replicas had no effect then, and nothing said so."""
+    bridge = target(OneStream(["bb.>"], replicas=has), "bb.", monkeypatch, 3)
+    for call in (bridge.open, bridge.seen):
+        with pytest.raises(UsageError) as caught:
+            call()
+        assert str(caught.value) == (
+            f"stream topics keeps {has} of each message, and --replicas is 3: leave out --replicas, or let the stream "
+            "keep more (`nats stream edit topics --replicas 3`)"
+        )
+
+
+def test_a_stream_is_made_with_the_replicas_that_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    for wanted, made in ((0, 1), (3, 3)):
+        streams = ManyStreams()
+        target(streams, "topics.", monkeypatch, wanted).open()
+        assert [config.num_replicas for config in streams.made] == [made]
+
+
+def test_a_stream_that_removes_positions_is_refused_also_by_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """--dry-run showed where each topic continues, and the bridge refused the stream."""
+    bridge = target(OneStream(["bb.>"], max_age=60), "bb.", monkeypatch)
+    for call in (bridge.open, bridge.seen):
+        with pytest.raises(UsageError, match="stream topics removes messages by age"):
+            call()
 
 
 def test_a_stream_that_stores_under_other_subjects_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,10 +24,15 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> FakeBroker:
 
 
 def target(
-    *, bridge: str = "b", partitions: int = 1, skips_oversize: bool = False, settings: dict[str, str] | None = None
+    *,
+    bridge: str = "b",
+    partitions: int = 1,
+    replicas: int = 0,
+    skips_oversize: bool = False,
+    settings: dict[str, str] | None = None,
 ) -> KafkaTarget:
     place = KafkaPlace.parse(URL, settings or {})
-    return KafkaTarget(place, bridge, partitions=partitions, replicas=0, skips_oversize=skips_oversize)
+    return KafkaTarget(place, bridge, partitions=partitions, replicas=replicas, skips_oversize=skips_oversize)
 
 
 def batch(first: int, last: int, topic: str = "orders", size: int = 1, key: str | None = "eu") -> TopicBatch:
@@ -128,6 +133,23 @@ def test_topics_are_made_with_the_partitions_that_are_asked_for_and_are_refused_
     broker.make("jobs", 2)
     with pytest.raises(UsageError, match="topic jobs of Kafka has 2 partitions, and --partitions is 3: give"):
         session.put([batch(1, 1, "jobs")])
+
+
+def test_topics_with_fewer_replicas_than_asked_for_are_refused(broker: FakeBroker) -> None:
+    """--replicas had no effect on them, and nothing said so."""
+    session = target(replicas=3).open()
+    session.put([batch(1, 1)])
+    assert [[each.replicas for each in broker.topics[name]] for name in ("topics-bridge-b", "orders")] == [[3], [3]]
+    broker.make("jobs", 1, 2)
+    with pytest.raises(UsageError) as caught:
+        session.put([batch(1, 1, "jobs")])
+    assert str(caught.value) == (
+        "topic jobs of Kafka has 2 of each partition, and --replicas is 3: leave out --replicas, or give the topic "
+        "more (kafka-reassign-partitions.sh)"
+    )
+    assert not broker.read("jobs")
+    target(replicas=2).open().put([batch(1, 1, "jobs")])
+    assert seqs(broker, "jobs") == [1]
 
 
 @pytest.mark.parametrize("topic", ["größe", "a/b", "n" * 250])

@@ -36,8 +36,8 @@ class StreamChoice(NamedTuple):
     name: str
     prefix: str
     """Beginning of a subject, before the topic's name."""
-    replicas: int = 1
-
+    replicas: int = 0
+    """Copies that it has at least; 0: it does not matter, and one is made."""
     subjects: tuple[str, ...] | None = None
     """The subjects that the stream has; None: they are not known yet."""
     max_msg_size: int = 0
@@ -73,14 +73,14 @@ class JetStreamTarget:
         link = JetStreamLink(self._place)
         try:
             info = link.run(self._prepared(link))
+            stream = self._as_found(info)
         except nats.js.errors.APIError as error:
             link.close()
             raise refused(f"stream {self._stream.name} cannot be looked at", error) from error
         except BaseException:
             link.close()
             raise
-        stream, sequence = self._as_found(info), info.state.last_seq
-        return JetStreamSession(link, stream, sequence, self._sent, skips_oversize=self._skips_oversize)
+        return JetStreamSession(link, stream, info.state.last_seq, self._sent, skips_oversize=self._skips_oversize)
 
     def seen(self) -> JetStreamSession | None:
         """Return a session for a look at positions, which makes nothing; None: no stream."""
@@ -89,6 +89,7 @@ class JetStreamTarget:
         link = JetStreamLink(self._place)
         try:
             info = link.run(link.jetstream.stream_info(self._stream.name))
+            stream = self._as_found(info)
         except nats.js.errors.NotFoundError:
             link.close()
             return None
@@ -98,10 +99,18 @@ class JetStreamTarget:
         except BaseException:
             link.close()
             raise
-        return JetStreamSession(link, self._as_found(info), 0, {}, skips_oversize=True)
+        return JetStreamSession(link, stream, 0, {}, skips_oversize=True)
 
     def _as_found(self, info: Any) -> StreamChoice:
+        """Return the choice with what the stream has. Raises: UsageError, it cannot be used."""
         config = info.config
+        _check_keeps_positions(self._stream.name, config)
+        has, wanted = config.num_replicas or 1, self._stream.replicas
+        if has < wanted:
+            raise UsageError(
+                f"stream {self._stream.name} keeps {has} of each message, and --replicas is {wanted}: leave out "
+                f"--replicas, or let the stream keep more (`nats stream edit {self._stream.name} --replicas {wanted}`)"
+            )
         return self._stream._replace(
             subjects=tuple(config.subjects or ()), max_msg_size=max(0, config.max_msg_size or 0)
         )
@@ -121,7 +130,7 @@ class JetStreamTarget:
                     "use a prefix such as 'topics.', or make a stream with the subjects that you want"
                 ) from None
             config = StreamConfig(
-                name=name, subjects=subjects, storage=StorageType.FILE, num_replicas=self._stream.replicas
+                name=name, subjects=subjects, storage=StorageType.FILE, num_replicas=self._stream.replicas or 1
             )
             try:
                 info = await link.jetstream.add_stream(config)
@@ -132,19 +141,22 @@ class JetStreamTarget:
                 ) from error
             except nats.js.errors.APIError as error:
                 raise refused(f"stream {name} cannot be made", error) from error
-        config = info.config
-        if config.retention not in {None, "limits"} or config.max_age or _drops_old(config):
-            raise UsageError(
-                f"stream {name} removes messages by age, number, bytes or work, and with the newest message of a "
-                "topic its position: use a stream without these limits (max_msgs_per_subject is fine), and let "
-                "another stream with limits have it as a source"
-            )
-        if config.subject_transform is not None:
-            raise UsageError(
-                f"stream {name} stores messages under other subjects (subject_transform), where the position of a "
-                "topic is not found: use another --stream"
-            )
         return info
+
+
+def _check_keeps_positions(name: str, config: Any) -> None:
+    """Raises: UsageError, the newest message of a subject may go, or is not found."""
+    if config.retention not in {None, "limits"} or config.max_age or _drops_old(config):
+        raise UsageError(
+            f"stream {name} removes messages by age, number, bytes or work, and with the newest message of a "
+            "topic its position: use a stream without these limits (max_msgs_per_subject is fine), and let "
+            "another stream with limits have it as a source"
+        )
+    if config.subject_transform is not None:
+        raise UsageError(
+            f"stream {name} stores messages under other subjects (subject_transform), where the position of a "
+            "topic is not found: use another --stream"
+        )
 
 
 def _covers(pattern: str, subject: str) -> bool:

@@ -60,7 +60,7 @@ class KafkaTarget:
 
     def seen(self) -> SeenPositions | None:
         topics = KafkaTopics(self._place, self._partitions, self._replicas)
-        if topics.partitions(self.positions_topic) is None:
+        if topics.replicas(self.positions_topic) is None:
             return None
         return SeenPositions(read_positions(self._place, self.positions_topic))
 
@@ -91,8 +91,11 @@ class KafkaTopics:
         self._replicas = replicas
         self._known: dict[str, int] = {}
 
-    def partitions(self, topic: str) -> int | None:
-        """Return how many a topic has; None: there is no such topic. Raises: TargetDownError."""
+    def replicas(self, topic: str) -> list[int] | None:
+        """Return how many each partition of a topic has; None: there is no such topic.
+
+        Raises: TargetDownError.
+        """
         from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - an optional package
 
         try:
@@ -103,12 +106,13 @@ class KafkaTopics:
             if found.error.code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:
                 return None
             raise self._place.down(KafkaException(found.error))
-        return len(found.partitions)
+        return [len(partition.replicas) for partition in found.partitions.values()]
 
     def ensure(self, topic: str, partitions: int = 0, config: dict[str, str] | None = None) -> int:
         """Make a topic if it is missing. Return its number of partitions.
 
-        Raises: TargetDownError; UsageError, it has another number than the bridge expects.
+        Raises: TargetDownError; UsageError, it has another number than the bridge expects, or fewer
+            replicas.
         """
         from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - an optional package
         from confluent_kafka.admin import NewTopic  # noqa: PLC0415
@@ -117,8 +121,8 @@ class KafkaTopics:
             return self._known[topic]
         check_topic_name(topic)
         wanted = partitions or self._wanted
-        found = self.partitions(topic)
-        if found is None:
+        replicas = self.replicas(topic)
+        if replicas is None:
             made = NewTopic(topic, wanted, self._replicas or -1, config=config or {})
             answer_s = self._place.answer_s
             try:
@@ -126,14 +130,18 @@ class KafkaTopics:
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise self._place.down(error) from error
-            found = wanted
-        if found != wanted:
+        elif (found := len(replicas)) != wanted:
             raise UsageError(
                 f"topic {topic} of Kafka has {found} partitions, and --partitions is {wanted}: "
                 f"give --partitions {found}, or carry to a topic with {wanted}"
             )
-        self._known[topic] = found
-        return found
+        elif min(replicas) < self._replicas:
+            raise UsageError(
+                f"topic {topic} of Kafka has {min(replicas)} of each partition, and --replicas is {self._replicas}: "
+                "leave out --replicas, or give the topic more (kafka-reassign-partitions.sh)"
+            )
+        self._known[topic] = wanted
+        return wanted
 
 
 def read_positions(place: KafkaPlace, topic: str) -> dict[str, BridgePosition]:
