@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import os
 import signal
@@ -12,14 +13,17 @@ import pytest
 
 import topics
 from tests.cli.backups.small_disk import small_disk
+from tests.cli.commands.command_runs import SMALL as SMALL_VARIABLES
 from tests.cli.commands.command_runs import run
-from tests.embedded.bucket.copied_places import OPTIONS, URL, send
+from tests.embedded.bucket.copied_places import OPTIONS, URL, look, send
 from tests.embedded.bucket.memory_bucket import MemoryBucket
-from topics.cli.backups.backup_commands import restore
+from tests.embedded.conftest import SMALL
+from topics.cli.backups.backup_commands import backup, restore
 from topics.cli.backups.bucket_calls import OF_WRITES, with_bucket
 from topics.cli.backups.copy_command import copy_backup
 from topics.embedded import restore_call
 from topics.embedded.bucket.bucket import BucketOptions
+from topics.embedded.bucket.bucket_logs import check_takes_backup
 from topics.embedded.bucket.fetch_copy import BucketCopy, look_at_copy
 from topics.embedded.bucket.restore_bucket import restore_bucket
 from topics.errors import StorageError, UsageError
@@ -97,6 +101,53 @@ def test_a_restore_from_a_bucket_that_is_interrupted_ends_at_once(
     with pytest.raises(SystemExit) as ended:
         restore(URL, str(tmp_path / "new"), **TO_READ)
     assert ended.value.code == 130
+
+
+@pytest.fixture
+def sent_to(bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch) -> MemoryBucket:
+    """A bucket to which `topics backup` sends."""
+    for module in ("bucket_calls", "copy_command"):
+        monkeypatch.setattr(f"topics.cli.backups.{module}.open_bucket", lambda _url, _options: bucket)
+    for name, value in SMALL_VARIABLES.items():
+        monkeypatch.setenv(name, value)
+    return bucket
+
+
+def back_up(data: Path) -> None:
+    places = dict.fromkeys(("url", "key_file", "context", "timeout", "output", "staging"))
+    backup(**places, data_dir=str(data), to=URL, **BucketOptions()._asdict())
+
+
+@pytest.mark.parametrize("kind", ["backups", "archive"])
+def test_a_backup_of_another_log_is_refused_before_it_is_made(
+    sent_to: MemoryBucket, backups: list[Path], archives: list[Path], kind: str, tmp_path: Path
+) -> None:
+    """It was made in the directory beside the log, and then the bucket did not take it."""
+    send(sent_to, backups[1] if kind == "backups" else archives[3])
+    data = tmp_path / "data"
+    with topics.open(data, **SMALL) as log:
+        log.append("payments", [{"n": 1}])
+    for _has_id in (False, True):
+        with pytest.raises(UsageError, match=f"{URL} has a copy of another log, such as 20"):
+            back_up(data)
+        assert not Path(f"{data}.backups").exists()
+        with topics.open(data, **SMALL) as log:
+            log.backup(tmp_path / "elsewhere")
+
+
+def test_a_backup_is_sent_beside_those_of_its_log(sent_to: MemoryBucket, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with topics.open(data, **SMALL) as log:
+        log.append("orders", [{"n": 1}])
+    for count in (1, 2):
+        back_up(data)
+        assert len(look(sent_to).backups) == count
+    newest = max(key for key in sent_to.objects if key.startswith("manifests/"))
+    sent_to.objects[newest] += b" "  # damaged: the one before it is of the same log
+    back_up(data)
+    asyncio.run(check_takes_backup(sent_to, log_id=""))
+    with pytest.raises(UsageError, match="has a copy of another log, such as 20"):
+        asyncio.run(check_takes_backup(sent_to, "that of another log"))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from topics.cli.backups.bucket_calls import (
+    check_for_backup,
     check_no_effect,
     ended_at_once,
-    run_to_end,
     verified_bucket,
     with_bucket,
     with_bucket_to_read,
@@ -24,8 +24,7 @@ from topics.cli.output.printer import bytes_text, count_text, left_out_text
 from topics.clock import SystemClock
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
 from topics.common.values.time_texts import LATEST_MS, time_text
-from topics.embedded.bucket.bucket import BucketOptions, is_bucket_url, open_bucket
-from topics.embedded.bucket.bucket_manifest import MANIFESTS
+from topics.embedded.bucket.bucket import BucketOptions, is_bucket_url
 from topics.errors import RequestError, UsageError
 
 Backup = Annotated[
@@ -63,8 +62,9 @@ def backup(
     if url is None:
         check_no_effect(options, "on a backup to a directory")
     else:
-        run_to_end(open_bucket(url, options).sizes(MANIFESTS))  # its faults come before the backup
-        to = staging or (f"{call.place.data_dir.rstrip('/')}{BACKUPS}" if call.place.is_directory else None)
+        directory = call.place.data_dir.rstrip("/") if call.place.is_directory else ""
+        check_for_backup(url, options, directory)
+        to = staging or (f"{directory}{BACKUPS}" if directory else None)
     option = "--to" if url is None else "--staging"
     with call.log(writes=True, makes=False) as log:
         try:

@@ -7,23 +7,29 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from topics.cli.exit_codes import INTERRUPTED
-from topics.embedded.bucket.bucket import BucketOptions
+from topics.embedded.bucket.bucket import BucketOptions, open_bucket
+from topics.embedded.bucket.bucket_logs import check_takes_backup
 from topics.embedded.bucket.fetch_copy import look_at_copy
 from topics.embedded.bucket.verify_copy import VerifiedCopy, verify_copy
 from topics.errors import UsageError
+from topics.store.backup.backup_logs import log_id_in
+from topics.store.format.segment_format import MARKER_NAME
 
 R = TypeVar("R")
 
 _SECONDS_MAX = 604_800
 """The longest time in an option: a week."""
 _DEFAULTS = BucketOptions()
+_UNNAMED = "a log that has no id yet"
+"""Its first backup gives it a new one."""
 _OPTIONS: dict[str, Any] = {
     "endpoint": typer.Option(..., "--endpoint", help="URL of the object store; else AWS_ENDPOINT_URL, or AWS itself."),
     "region": typer.Option(..., "--region", help="Region of the bucket; else AWS_REGION."),
@@ -112,6 +118,19 @@ def run_to_end(work: Coroutine[Any, Any, R]) -> R:
     """Return the result of calls to a bucket. An interrupt ends the process."""
     with ended_at_once():
         return asyncio.run(work)
+
+
+def check_for_backup(url: str, options: BucketOptions, data_dir: str) -> None:
+    """Ask a bucket, before a backup is made, whether it takes that: its faults come first, too.
+
+    data_dir: of the log; "": of a server, whose id is known by its backup only.
+    Raises: UsageError, the bucket has a copy of another log.
+    """
+    log_id = ""
+    if data_dir:
+        with suppress(OSError):  # that there is no log is said where it is opened
+            log_id = log_id_in(Path(data_dir, MARKER_NAME).read_bytes()) or _UNNAMED
+    run_to_end(check_takes_backup(open_bucket(url, options), log_id))
 
 
 def verified_bucket(url: str, options: BucketOptions) -> VerifiedCopy:

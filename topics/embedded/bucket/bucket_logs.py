@@ -8,10 +8,18 @@ log's.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from topics.embedded.bucket.bucket import Bucket
-from topics.embedded.bucket.bucket_manifest import PIECES, BucketManifest, base_timeline
-from topics.errors import UsageError
+from topics.embedded.bucket.bucket_manifest import (
+    PIECES,
+    BucketManifest,
+    base_timeline,
+    list_manifests,
+    read_stored_manifest,
+)
+from topics.errors import CorruptError, UsageError
+from topics.store.backup.backup_files import is_timeline_name
 from topics.store.backup.backup_logs import log_id_in
 from topics.store.backup.backup_manifest import backup_age
 from topics.store.format.segment_format import MARKER_NAME
@@ -53,10 +61,32 @@ async def check_may_add(bucket: Bucket, known: Iterable[BucketManifest], marker:
         with_ids = [each for each in plain if not others and ids[_marker(each)]]
         others += [each.path for each in with_ids[-1:] if mine and ids[_marker(each)] != mine]
     if others:
-        raise UsageError(
-            f"{bucket.url} has a copy of another log, such as {others[-1]}: use a prefix of its own for each log, and "
-            "for backups and an archive"
-        )
+        raise _other_log(bucket, others[-1])
+
+
+async def check_takes_backup(bucket: Bucket, log_id: str) -> None:
+    """Check, before a backup is made, that it may be added to what a bucket has.
+
+    log_id: of the log; "": it is not known yet.
+    Raises: UsageError, as `check_may_add`.
+    """
+    keys = await list_manifests(bucket)
+    if logs := [path for path in keys if is_timeline_name(path) or base_timeline(path)]:
+        raise _other_log(bucket, base_timeline(logs[-1]) or logs[-1])
+    for path in sorted(keys if log_id else (), key=backup_age, reverse=True):
+        with suppress(CorruptError):  # the next one is of the same log
+            found = await _log_ids(bucket, [await read_stored_manifest(bucket, keys[path][-1])])
+            if other := next(filter(None, found.values()), ""):
+                if other != log_id:
+                    raise _other_log(bucket, path)
+                return
+
+
+def _other_log(bucket: Bucket, path: str) -> UsageError:
+    return UsageError(
+        f"{bucket.url} has a copy of another log, such as {path}: use a prefix of its own for each log, and for "
+        "backups and an archive"
+    )
 
 
 def _marker(backup: BucketManifest) -> tuple[str, ...]:
