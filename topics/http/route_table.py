@@ -82,11 +82,11 @@ ROUTES: tuple[Route[Handler], ...] = (
     Route("GET", "/readyz", Scope.NONE, probe_endpoints.ready, always=True, access=Access.PROBE),
     Route("GET", "/v0/metrics", Scope.READ, probe_endpoints.metrics, always=True),
     Route("GET", "/openapi.json", Scope.READ, docs_endpoints.openapi),
-    Route("GET", "/docs", Scope.READ, docs_endpoints.docs, slash=True, access=Access.OPEN),
-    Route("GET", "/docs/contract/:section", Scope.READ, docs_endpoints.contract, slash=True, access=Access.OPEN),
-    Route("GET", "/docs/guides/:page", Scope.READ, docs_endpoints.guide, slash=True, access=Access.OPEN),
+    Route("GET", "/docs", Scope.READ, docs_endpoints.docs, access=Access.OPEN),
+    Route("GET", "/docs/contract/:section", Scope.READ, docs_endpoints.contract, access=Access.OPEN),
+    Route("GET", "/docs/guides/:page", Scope.READ, docs_endpoints.guide, access=Access.OPEN),
     Route("GET", "/", Scope.NONE, page_endpoints.home, always=True, access=Access.OPEN),
-    Route("GET", "/ui", Scope.NONE, page_endpoints.ui, always=True, slash=True, access=Access.OPEN),
+    Route("GET", "/ui", Scope.NONE, page_endpoints.ui, always=True, access=Access.OPEN),
 )
 
 

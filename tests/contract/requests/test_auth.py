@@ -239,7 +239,7 @@ def test_what_is_no_route_has_the_scope_of_its_shape(keyed: World) -> None:
         assert ask(keyed, token, "GET", "/v0/topics/t/diff").status == status
     assert ask(keyed, "reader", "POST", "/v0/routers/r").refusal == FORBIDDEN
     assert ask(keyed, "admin", "POST", "/v0/routers/r").status in (404, 405)
-    for path in ("/ui//", "/v0", "/v0/nothing", "/v1/topics/t"):
+    for path in ("/ui/", "/v0", "/v0/nothing", "/v1/topics/t"):
         assert ask(keyed, "deleter", "GET", path).refusal == (404, "not_found", None)
     assert ask(keyed, "deleter", "POST", "/v0/metrics").status == 405
 

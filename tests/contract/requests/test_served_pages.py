@@ -58,16 +58,6 @@ def test_a_page_states_whether_the_server_asks_for_keys(make_world: MakeWorld) -
     assert '<html data-keys="no" ' in make_world().request("GET", "/ui").text
 
 
-@pytest.mark.parametrize("path", [path for path in ALL if path != "/"])
-def test_a_page_has_its_path_with_a_slash_at_the_end_too(make_world: MakeWorld, path: str) -> None:
-    """R-UI-6: without a key, as the page; without pages as what is there then."""
-    for world in (make_world(api_keys="k:r"), make_world(api_keys="k:r", ui="off")):
-        for headers in ({}, {"Authorization": "Bearer k"}):
-            without, with_slash = (world.request("GET", each, headers=headers) for each in (path, f"{path}/"))
-            assert (with_slash.status, with_slash.text) == (without.status, without.text)
-    assert make_world(api_keys="k").request("GET", f"{path}/").header("content-type") == "text/html; charset=utf-8"
-
-
 def test_other_methods_need_a_key_like_everything_else(make_world: MakeWorld) -> None:
     """4.3, 2.1."""
     world = make_world(api_keys="k:r")

@@ -48,7 +48,6 @@ class Route(Generic[H]):
       pages).
     - stream: the answer is a stream, so HEAD is refused; its plan is not cached, because such a
       head is sent once.
-    - slash: the path with a slash at its end is the same one, for people who type it (R-UI-6).
     """
 
     method: str
@@ -58,7 +57,6 @@ class Route(Generic[H]):
     body: Body = Body.IGNORED
     always: bool = False
     stream: bool = False
-    slash: bool = False
     access: Access = Access.KEY
     large: bool = False
     """The body holds records, up to the largest size; bodies of other routes have a lower limit."""
@@ -82,7 +80,7 @@ class Match:
 class RouteTable:
     """A table of routes, matched exactly and case-sensitively on raw segments.
 
-    A trailing slash or an empty segment matches no route (2.1), pages apart.
+    A trailing slash or an empty segment matches no route (2.1).
     """
 
     def __init__(self, routes: Sequence[Route]) -> None:
@@ -93,9 +91,8 @@ class RouteTable:
             assert route.method not in methods.get(route.pattern, {}), f"two routes for {route.method} {route.pattern}"
             if route.pattern not in methods:
                 methods[route.pattern] = {}
-                for pattern in [route.pattern, *([f"{route.pattern}/"] if route.slash else [])]:
-                    segments = pattern.split("/")
-                    self._shapes.setdefault(len(segments), []).append((segments, methods[route.pattern]))
+                segments = route.pattern.split("/")
+                self._shapes.setdefault(len(segments), []).append((segments, methods[route.pattern]))
             methods[route.pattern][route.method] = route
         for shapes in self._shapes.values():
             # Fixed segments are tried before parameters.
