@@ -2,8 +2,6 @@
 #if defined(__SSE2__) && defined(__x86_64__) && !defined(TP_NO_AVX2)
 #define HAS_AVX2_BUILD
 #include <immintrin.h>
-#elif defined(__SSE2__)
-#include <emmintrin.h>
 #endif
 
 #include "json_strict.h"
@@ -34,15 +32,12 @@ void take_rest(struct scan *s, const uint8_t *p)
 
 const uint8_t *blanks_end(const uint8_t *p, const uint8_t *end)
 {
-#ifdef __SSE2__
-    const __m128i space = _mm_set1_epi8(' '), tab = _mm_set1_epi8('\t'), line = _mm_set1_epi8('\n'),
-                  back = _mm_set1_epi8('\r');
+#ifdef SIXTEEN_AT_ONCE
     for (; end - p >= 16; p += 16) {
-        __m128i chunk = _mm_loadu_si128((const __m128i *)p);
-        __m128i blank = _mm_or_si128(_mm_or_si128(_mm_cmpeq_epi8(chunk, space), _mm_cmpeq_epi8(chunk, tab)),
-                                     _mm_or_si128(_mm_cmpeq_epi8(chunk, line), _mm_cmpeq_epi8(chunk, back)));
-        unsigned mask = (unsigned)_mm_movemask_epi8(blank);
-        if (mask != 0xffff) return p + __builtin_ctz(~mask);
+        sixteen chunk = load16(p);
+        marks others = unmarked(either16(either16(equal16(chunk, ' '), equal16(chunk, '\t')),
+                                         either16(equal16(chunk, '\n'), equal16(chunk, '\r'))));
+        if (others) return p + first_mark(others);
     }
 #endif
     while (p < end && is_blank(*p)) p++;
@@ -54,12 +49,10 @@ static inline uint64_t load8(const uint8_t *p) { uint64_t v; memcpy(&v, p, 8); r
 /* digits_end of a long row of digits. It is apart so that the loop over short ones stays small. */
 static __attribute__((noinline)) const uint8_t *many_digits_end(const uint8_t *p, const uint8_t *stop)
 {
-#ifdef __SSE2__
-    const __m128i zero = _mm_set1_epi8('0'), nine = _mm_set1_epi8(9);
+#ifdef SIXTEEN_AT_ONCE
     for (; stop - p >= 16; p += 16) {
-        __m128i digits = _mm_sub_epi8(_mm_loadu_si128((const __m128i *)p), zero);
-        unsigned mask = (unsigned)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_min_epu8(digits, nine), digits));
-        if (mask != 0xffff) return p + __builtin_ctz(~mask);
+        marks others = unmarked(digits16(load16(p)));
+        if (others) return p + first_mark(others);
     }
 #else
     for (; stop - p >= 8; p += 8) {
@@ -191,14 +184,14 @@ const uint8_t *any_string_end(struct scan *s, const uint8_t *p)
     const uint8_t *end = s->end;
     s->escaped = 0;
     for (;;) {
-#ifdef __SSE2__
+#ifdef SIXTEEN_AT_ONCE
 #ifdef HAS_AVX2_BUILD
         const uint8_t *far = has_avx2 && end - p > FAR_BYTES ? p + FAR_BYTES : NULL;
 #endif
         while (end - p >= 16) {
-            unsigned mask = special_among(p);
-            if (mask) {
-                p += __builtin_ctz(mask);
+            marks found = special_among(p);
+            if (found) {
+                p += first_mark(found);
                 goto special_byte;
             }
             p += 16;
@@ -209,7 +202,7 @@ const uint8_t *any_string_end(struct scan *s, const uint8_t *p)
 #endif
         while (p < end && *p >= 0x20 && *p < 0x80 && *p != '"' && *p != '\\') p++;
         if (p == end) return fail(s, E_END, p);
-#ifdef __SSE2__
+#ifdef SIXTEEN_AT_ONCE
     special_byte:
 #endif
         if (*p == '"') return p;

@@ -11,11 +11,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
 #include "records.h"
+#include "sixteen.h"
 #include "work.h"
 
 enum {
@@ -121,16 +119,13 @@ static inline const uint8_t *skip_literal(struct scan *s, const uint8_t *p)
     return left < size ? fail(s, E_END, s->end) : p + size;
 }
 
-#ifdef __SSE2__
-/* Return a bit for each of 16 characters that is not plain: a quote, a backslash, a control
+#ifdef SIXTEEN_AT_ONCE
+/* Return a mark for each of 16 characters that is not plain: a quote, a backslash, a control
  * character or one beyond ASCII. */
-static inline unsigned special_among(const uint8_t *p)
+static inline marks special_among(const uint8_t *p)
 {
-    const __m128i space = _mm_set1_epi8(0x20), quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\');
-    __m128i chunk = _mm_loadu_si128((const __m128i *)p);
-    /* A signed comparison: bytes from 0x80 on are below 0x20, too. */
-    __m128i special = _mm_or_si128(_mm_cmpeq_epi8(chunk, quote), _mm_cmpeq_epi8(chunk, backslash));
-    return (unsigned)_mm_movemask_epi8(_mm_or_si128(special, _mm_cmplt_epi8(chunk, space)));
+    sixteen chunk = load16(p);
+    return marked(either16(either16(equal16(chunk, '"'), equal16(chunk, '\\')), below16(chunk, ' ')));
 }
 #endif
 
@@ -139,12 +134,12 @@ const uint8_t *any_string_end(struct scan *s, const uint8_t *p);
 /* Return the place of the closing quote; p is just after the opening one. Sets s->escaped. */
 static inline const uint8_t *string_end(struct scan *s, const uint8_t *p)
 {
-#ifdef __SSE2__
+#ifdef SIXTEEN_AT_ONCE
     if (s->end - p >= 32) { /* most strings are short and plain: no call for these */
-        unsigned mask = special_among(p);
+        marks found = special_among(p);
         const uint8_t *from = p;
-        if (!mask) mask = special_among(from += 16);
-        if (mask && *(from += __builtin_ctz(mask)) == '"') return s->escaped = 0, from;
+        if (!found) found = special_among(from += 16);
+        if (found && *(from += first_mark(found)) == '"') return s->escaped = 0, from;
     }
 #endif
     return any_string_end(s, p);

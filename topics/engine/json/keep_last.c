@@ -5,9 +5,6 @@
  * key is in the table already is dead. A dead member is removed from its key to the next
  * member's key. It is never the last of its object, so the commas stay right. */
 #include <string.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
 #include "keep_last.h"
 
@@ -27,14 +24,12 @@ _Static_assert(sizeof(struct member) + 4 * sizeof(uint32_t) == KEY_WORK_BYTES &&
 static const uint8_t *valid_string_end(struct scan *s, const uint8_t *p, int *escaped)
 {
     for (*escaped = 0;;) {
-#ifdef __SSE2__
-        const __m128i quote = _mm_set1_epi8('"'), backslash = _mm_set1_epi8('\\');
+#ifdef SIXTEEN_AT_ONCE
         for (; s->end - p >= 16; p += 16) {
-            __m128i chunk = _mm_loadu_si128((const __m128i *)p);
-            unsigned mask =
-                (unsigned)_mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(chunk, quote), _mm_cmpeq_epi8(chunk, backslash)));
-            if (mask) {
-                p += __builtin_ctz(mask);
+            sixteen chunk = load16(p);
+            marks found = marked(either16(equal16(chunk, '"'), equal16(chunk, '\\')));
+            if (found) {
+                p += first_mark(found);
                 break;
             }
         }
