@@ -205,3 +205,20 @@ def test_compare_returns_1_for_failed_checks_of_the_second_if_it_is_asked_to(tmp
     assert RUNNER.invoke(app, ["bench", "compare", *paths]).exit_code == 0
     assert RUNNER.invoke(app, ["bench", "compare", *paths, "--fail"]).exit_code == 1
     assert RUNNER.invoke(app, ["bench", "compare", *reversed(paths), "--fail"]).exit_code == 0
+
+
+def test_compare_spells_out_hidden_characters_of_a_result(tmp_path: Path) -> None:
+    """A result of another could clear the screen, or colour its figures."""
+    document = result({"to\x1b[2Jpics": [outcome(1000)]}, label="a\x1b[31m").document
+    document["sides"][0]["version"] = "b\x07"
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(document))
+    done = RUNNER.invoke(app, ["bench", "compare", str(path), str(path)])
+    assert "a\\x1b[31m" in done.stdout
+    assert "\x1b" not in done.stdout
+    document["sides"][0]["version"] = "c"
+    document["workload"] |= {"name": "mine", "text": "title = 'y'"}
+    other = tmp_path / "b.json"
+    other.write_text(json.dumps(document))
+    done = RUNNER.invoke(app, ["bench", "compare", str(path), str(other)])
+    assert (done.exit_code, "compare results of one workload" in done.stderr) == (2, True)

@@ -17,7 +17,7 @@ from topics.bench.results.bench_result import FORMAT, VERSION, BenchResult, outc
 from topics.bench.sides import Side
 from topics.bench.workload import Case, Workload, checked_option
 from topics.clock import Clock
-from topics.errors import TopicsError
+from topics.errors import TopicsError, UsageError
 
 
 class RunWatcher(Protocol):
@@ -171,4 +171,7 @@ def with_run(workload: Workload, seconds: float | None, warmup: float | None, ro
     """
     given = {"seconds": seconds, "warmup": warmup, "rounds": rounds}
     times = {name: checked_option(name, value) for name, value in given.items() if value is not None}
+    for name in times:
+        if workload.sweep.field == f"run.{name}":
+            raise UsageError(f"--{name}: {workload.source} has other values of it in sweep.values: leave it out")
     return replace(workload, run=replace(workload.run, **times))

@@ -206,13 +206,16 @@ def parse_workload(text: str, source: str) -> Workload:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{source}: this is no TOML: {error}") from None
+    name = Path(source).stem
+    if odd := hidden_character(name):
+        raise UsageError(f"{source!r}: the file's name has the character {odd!r}, which no table can show: rename it")
     known = {*_SECTIONS[""], "run", "topic", "fill", "load", "sweep", "server", "peers"}
-    for name in document:
-        if name not in known:
-            raise _unknown(source, name, known)
-    top = {name: document[name] for name in _SECTIONS[""] if name in document}
+    for given in document:
+        if given not in known:
+            raise _unknown(source, given, known)
+    top = {given: document[given] for given in _SECTIONS[""] if given in document}
     workload = Workload(
-        name=Path(source).stem,
+        name=name,
         loads=_loads(document.get("load"), source),
         topic=_section(TopicSpec(), "topic", document, source),
         run=_section(RunSpec(), "run", document, source),
@@ -221,7 +224,7 @@ def parse_workload(text: str, source: str) -> Workload:
         peers=_texts(document.get("peers", []), "peers", source),
         source=source,
         text=text,
-        **{"title": Path(source).stem, **_checked(top, "", "", source)},
+        **{"title": name, **_checked(top, "", "", source)},
     )
     if "sweep" in document:
         workload = replace(workload, sweep=_sweep(document["sweep"], workload, source))
@@ -278,7 +281,14 @@ def _allowed(value: Any, rule: NumberRule | ChoiceRule | str, path: str, source:
         return value if rule.whole else float(value)
     if isinstance(value, bool) != rule.startswith("true") or not isinstance(value, str | bool):
         raise UsageError(f"{where} is {value!r}: use {rule}")
+    if isinstance(value, str) and (odd := hidden_character(value)):
+        raise UsageError(f"{where} is {value!r}: leave out the character {odd!r}, which no table can show")
     return value
+
+
+def hidden_character(text: str) -> str:
+    """Return the first character that moves a cursor or has no shape; empty if there is none."""
+    return next((one for one in text if not one.isprintable()), "")
 
 
 def _unknown(source: str, path: str, known: set[str]) -> UsageError:
@@ -326,8 +336,12 @@ def _sweep(table: Any, workload: Workload, source: str) -> SweepSpec:
     name, values = table["field"], table["values"]
     if not isinstance(values, list) or not values:
         raise UsageError(f"{source}: sweep.values is {values!r}: use a list of values that {name} takes by turns")
+    found: list[Workload] = []
     for value in values:
-        _with(workload, name, value)
+        case = _with(workload, name, value)
+        if case in found:
+            raise UsageError(f"{source}: sweep.values has {value!r} twice: give each value once, since it is one case")
+        found.append(case)
     return SweepSpec(name, tuple(values))
 
 
@@ -341,14 +355,17 @@ def _with(workload: Workload, path: str, value: Any) -> Workload:
     if section == "load":
         load_name, _, name = name.rpartition(".")
         loads = {load.name: load for load in workload.loads}
-        if load_name in loads and name in _SECTIONS["load"]:
+        if load_name in loads and name in _SECTIONS["load"] and name != "name":
             loads[load_name] = replace(
                 loads[load_name], **{name: _allowed(value, _SECTIONS["load"][name], path, source)}
             )
             return replace(workload, loads=tuple(loads.values()))
         names = ", ".join(loads)
-        raise UsageError(f"{source}: sweep.field is {path!r}: use load.NAME.FIELD, with a name of {names}")
-    if section == "destinations":
+        raise UsageError(
+            f"{source}: sweep.field is {path!r}: use load.NAME.FIELD, with a name of {names} and a field that changes "
+            "what is measured"
+        )
+    if path == "destinations":
         return replace(workload, destinations=_allowed(value, _SECTIONS[""]["destinations"], path, source))
     raise UsageError(
         f"{source}: sweep.field is {path!r}: use topic.FIELD, run.FIELD, fill.FIELD, load.NAME.FIELD or destinations"

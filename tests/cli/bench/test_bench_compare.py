@@ -10,6 +10,7 @@ from tests.cli.bench.results_of_rounds import outcome, result
 from topics.bench.outcome import RoundOutcome
 from topics.bench.results.bench_compare import RoundsVerdict, compare_results, compare_sides, compare_values, doubts
 from topics.bench.results.bench_result import BenchResult
+from topics.errors import UsageError
 
 LOW, HIGH = [1.0, 1.1, 1.2, 1.3], [1.4, 1.5, 1.6, 1.7]
 
@@ -96,6 +97,16 @@ def test_a_busy_machine_and_warnings_are_doubts() -> None:
 
 def test_results_of_other_workloads_have_nothing_in_common() -> None:
     assert compare_results(result({"topics": [outcome(1)]}), result({"redis": [outcome(1)]})) == []
+
+
+def test_results_of_two_workloads_are_not_compared() -> None:
+    """Their CPU had a ratio and a verdict: that of reads beside that of writes."""
+    one, other = topics_only([outcome(1)]), topics_only([outcome(1)])
+    other.document["workload"] |= {"name": "mine"}
+    assert compare_results(one, other), "the same file by another name"
+    other.document["workload"] |= {"text": "title = 'y'"}
+    with pytest.raises(UsageError, match=r"workload 'write-lone', and the second of 'mine': compare results of one"):
+        compare_results(one, other)
 
 
 def test_ours_stands_beside_each_peer_as_its_figure_divided_by_theirs() -> None:

@@ -31,6 +31,7 @@ from topics.bench.topics_server.topics_target import ServerIo, TopicsTarget
 from topics.bench.workload import Case, Workload, parse_workload
 from topics.bench.workload_files import built_in
 from topics.clock import ManualClock
+from topics.errors import UsageError
 
 LOAD = '[[load]]\nkind = "write"\n'
 
@@ -98,6 +99,13 @@ def test_cases_take_turns_as_sides_do(tmp_path: Path) -> None:
     assert [case["value"] for case in result.document["cases"]] == [10, 1000]
     assert [len(case["sides"][0]["rounds"]) for case in result.document["cases"]] == [3, 3]
     assert result.document["left_out"] == ["b (topics 10): no", "b (topics 1000): no"]
+
+
+def test_an_option_that_a_sweep_would_change_again_is_refused() -> None:
+    workload = parse_workload(LOAD + '[sweep]\nfield = "run.seconds"\nvalues = [1, 3]\n', "mine.toml")
+    with pytest.raises(UsageError, match=r"--seconds: mine\.toml has other values of it in sweep\.values: leave"):
+        with_run(workload, 2, None, None)
+    assert with_run(workload, None, None, 2).run.rounds == 2
 
 
 def test_each_case_has_as_many_rounds_as_it_asks_for(tmp_path: Path) -> None:

@@ -98,7 +98,14 @@ def test_a_name_without_a_workload_says_how_to_find_one(name: str) -> None:
         (LOAD + "[sweep]\nfield = 'topic.durability'", "sweep has two fields: field"),
         (LOAD + "[sweep]\nfield = 'topic.durability'\nvalues = []", "sweep.values is []"),
         (LOAD + "[sweep]\nfield = 'topic.durability'\nvalues = ['paper']", "topic.durability is 'paper'"),
+        (LOAD + "[sweep]\nfield = 'topic.cap_records'\nvalues = [1, 2, 1]", "sweep.values has 1 twice: give each"),
+        (LOAD + "[sweep]\nfield = 'load.write.rate'\nvalues = [300, 300.0]", "sweep.values has 300.0 twice"),
         (LOAD + "[sweep]\nfield = 'load.read.rate'\nvalues = [1]", "use load.NAME.FIELD, with a name of write"),
+        (LOAD + "[sweep]\nfield = 'load.write.name'\nvalues = ['a']", "and a field that changes what is measured"),
+        (LOAD + "[sweep]\nfield = 'destinations.foo'\nvalues = [1]", "sweep.field is 'destinations.foo': use topic"),
+        ('title = "a\\u001b[2Jb"\n' + LOAD, "title is 'a\\x1b[2Jb': leave out the character '\\x1b', which no table"),
+        ('question = "a\\nb"\n' + LOAD, "question is 'a\\nb': leave out the character '\\n'"),
+        (LOAD + 'name = "a\\u202eb"', "load[0].name is 'a\\u202eb': leave out the character '\\u202e'"),
         (LOAD + "[sweep]\nfield = 'name'\nvalues = [1]", "sweep.field is 'name': use topic.FIELD"),
         (LOAD + LOAD, "load[1].name is 'write', as of another load: give each a name of its own"),
         ('[[load]]\nkind = "restart"\n[fill]\nrecords = 1\n' + LOAD, "a load of kind restart is the only one"),
@@ -114,6 +121,11 @@ def test_a_wrong_file_is_refused_by_file_field_and_remedy(text: str, said: str) 
     message = error_of(text)
     assert message.startswith("mine.toml: ")
     assert said in message
+
+
+def test_a_file_whose_name_no_table_can_show_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"'a\\x1bb.toml': the file's name has the character '\\x1b'.*: rename it"):
+        parse_workload(LOAD, "a\x1bb.toml")
 
 
 def test_a_sweep_makes_a_case_of_each_value() -> None:

@@ -12,6 +12,7 @@ from enum import Enum
 from statistics import median
 
 from topics.bench.results.bench_result import BenchResult, Metric
+from topics.errors import UsageError
 
 ROUNDS_MIN = 4
 BESIDE = ("rate", "time", "p50", "p99")
@@ -58,7 +59,15 @@ def compare_values(before: list[float], after: list[float], *, less: bool) -> tu
 def compare_results(before: BenchResult, after: BenchResult) -> list[MetricComparison]:
     """Return a comparison for each metric that both results have in one unit, in the order of the
     second.
+
+    Raises: UsageError for results of two workloads: a figure of the same name is another one there.
     """
+    names, texts = ([one.document["workload"][key] for one in (before, after)] for key in ("name", "text"))
+    if names[0] != names[1] and texts[0] != texts[1]:
+        raise UsageError(
+            f"the first result is of the workload {names[0]!r}, and the second of {names[1]!r}: compare results of one "
+            "workload"
+        )
     known = {metric[:5]: metric for metric in before.metrics()}
     found = []
     for metric in after.metrics():

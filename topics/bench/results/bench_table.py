@@ -23,11 +23,22 @@ WIDTH = 150
 _COLORS = {RoundsVerdict.BETTER: "green", RoundsVerdict.WORSE: "red"}
 
 
+def plain(text: str) -> str:
+    """Return a text of a file with its hidden characters spelled out, so that none of them moves
+    the cursor of a terminal.
+    """
+    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
+
+
+def _print_plain(console: Console, text: str) -> None:
+    console.print(plain(text), markup=False, highlight=False, soft_wrap=True)
+
+
 class _PlainTable(Table):
     """A table whose cells are shown as they are: names of a file are no markup."""
 
     def add_row(self, *cells: Any, **options: Any) -> None:
-        super().add_row(*(escape(str(cell)) for cell in cells), **options)
+        super().add_row(*(escape(plain(str(cell))) for cell in cells), **options)
 
 
 def _table(*columns: str) -> Table:
@@ -93,8 +104,7 @@ class LiveTable:
         if self._live is None:
             place = " ".join(filter(None, (case.label, side.name)))
             shown = f"{row.unit} {spread(row.rates)}" if row.rates else ""
-            print_line = f"{self.title}: {place}: {self._status}: {shown} {row.status}"
-            self.console.print(print_line, markup=False, highlight=False, soft_wrap=True)
+            _print_plain(self.console, f"{self.title}: {place}: {self._status}: {shown} {row.status}")
 
     def _add(self, row: LiveRow, outcome: RoundOutcome) -> None:
         first = outcome.loads[-1] if outcome.loads[-1].latencies else outcome.loads[0]
@@ -134,12 +144,10 @@ def print_result(console: Console, result: BenchResult) -> None:
     title, question = (escape(document["workload"][name]) for name in ("title", "question"))
     console.print(f"[bold]{title}[/bold]: {question}")
     facts = document["machine"]
-    console.print(
+    _print_plain(
+        console,
         f"{facts['cores']} cores of {facts['cpu']}, {facts['system']}, {facts['file_system']}, "
         f"{facts['python']}, topics {facts['topics']} {facts['commit']}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
     )
     columns = ("load", "rate", "latency", "p50 us", "p99 us", "p99.9 us", "server CPU", "client CPU", "MB")
     table = _table("case", "side", *columns)
@@ -148,12 +156,12 @@ def print_result(console: Console, result: BenchResult) -> None:
     console.print(table)
     for metric in result.metrics():
         if not metric.unit:
-            console.print(f"{metric.case} {metric.side}: {metric.name} {spread(metric.values)}".strip(), markup=False)
+            _print_plain(console, f"{metric.case} {metric.side}: {metric.name} {spread(metric.values)}".strip())
     if rows := compare_sides(result):
         console.print("topics beside each peer: its figure divided by the peer's")
         console.print(_comparison_table(rows, "peer", "topics"))
     for line in _remarks(result):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        _print_plain(console, line)
 
 
 def result_rows(result: BenchResult) -> Iterator[tuple[str, ...]]:
@@ -225,5 +233,5 @@ def print_comparison(console: Console, rows: list[MetricComparison], reasons: li
     """Print a comparison of two results, after what speaks against it."""
     console = wide_enough(console)
     for sentence in reasons:
-        console.print(f"doubtful: {sentence}", markup=False, highlight=False, soft_wrap=True)
+        _print_plain(console, f"doubtful: {sentence}")
     console.print(_comparison_table(rows, "first", "second"))
