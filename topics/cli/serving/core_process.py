@@ -20,7 +20,7 @@ def main(arguments: Sequence[str]) -> int:
     core, life, settings = map(int, arguments)
     config = read_settings(settings)
     log_to_stderr(config.log_level, config.log_format, f"core {core}")
-    gc.disable()  # none of the modules that load is garbage; the server enables it
+    gc.disable()  # none of the modules that load is garbage; the server enables it once ready
     from topics.server.processes.serve_core import serve_core  # noqa: PLC0415
 
     try:

@@ -38,7 +38,7 @@ def as_variables(options: Mapping[str, object]) -> dict[str, str]:
 def without_collector() -> Iterator[None]:
     """Have Python's collector look for no garbage among the modules that load, since they stay.
 
-    It would look 120 times. `tend_heap` enables it for the server.
+    It would look 120 times. The server enables it when it is ready.
     """
     gc.disable()
     try:

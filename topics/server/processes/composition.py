@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
+import numpy.ma  # noqa: F401 - the first call of np.unique would, which takes 7 ms of some pass
+
 from topics import __version__
 from topics.clock import SystemClock
 from topics.config import Config
@@ -25,7 +27,7 @@ from topics.server.access_log_file import check_access_log
 from topics.server.app import Server
 from topics.server.cores.neighbours import Neighbours
 from topics.server.gate import ServerState
-from topics.server.heap import HeapWatch, freeze_recovered, tend_heap
+from topics.server.heap import HeapWatch, freeze_all, tend_heap
 from topics.server.port_file import shown_address
 from topics.server.process_numbers import read_process
 from topics.server.service_manager import ServiceReports, service_manager_of
@@ -139,7 +141,7 @@ class ServerProcess:
         return self._codes[0] if self._codes else 0
 
     def _on_ready(self) -> None:
-        freeze_recovered()
+        freeze_all()
         self._report()
 
     def _on_end(self, code: int) -> None:

@@ -23,7 +23,7 @@ from topics.server.cores.core_processes import ChildProcesses, CoreProgram
 from topics.server.cores.settings_file import write_settings
 from topics.server.cores.supervisor import Supervisor
 from topics.server.gate import ServerState
-from topics.server.heap import tend_heap
+from topics.server.heap import freeze_all, tend_heap
 from topics.server.port_file import shown_address, write_port_file
 from topics.server.processes.composition import STOP_SIGNALS, ServerProcess, prepared
 from topics.server.processes.core_locks import wait_for_cores
@@ -117,6 +117,7 @@ class CoresProcess:
         """
         loop, cores = self._loop, len(self._supervisor.states)
         leave_heap = tend_heap()
+        freeze_all()
         try:
             if self._reports is not None:
                 self._reports.start()
