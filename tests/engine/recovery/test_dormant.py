@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.engine.harness import records
 from tests.engine.real_world import RealWorld
+from topics.common.bounded_steps import result_of
 from topics.common.values.begin import Begin
 from topics.engine.index.chunk import Chunk
-from topics.engine.shared.dormant import Dormant
+from topics.engine.shared.dormant import Dormant, DormantBlocks
 from topics.engine.shared.read_turns import BYTES_TO_MAKE
+from topics.engine.shared.topic_snapshot import PlainTopics
 from topics.engine.state.topic import Topic
 from topics.engine.values.results import EngineStats, KnownTopic, TopicState
+from topics.engine.values.topic_config import TopicConfig
 
 NAMES = [f"t{number:02d}" for number in range(40)]
 
@@ -190,6 +195,26 @@ def test_a_topic_made_while_a_snapshot_is_prepared_is_in_it_once(world: RealWorl
         pass
     text = b"".join(catalog.checkpoints.snapshot())
     assert [text.count(f'"{name}"'.encode()) for name in ("t00", "t39")] == [1, 1]
+    assert not dormant(world).made_after_block, "nothing is kept once the snapshot is prepared"
+
+
+def test_a_step_of_a_snapshot_makes_no_column_of_all_topics(world: RealWorld) -> None:
+    count = 50_000
+    numbers = list(range(1, count + 1))
+    names = [f"t{number}" for number in numbers]
+    config = [msgspec.Raw(TopicConfig().as_json())]
+    blocks = DormantBlocks()
+    blocks.add(PlainTopics(names, numbers, numbers, numbers, numbers, numbers, config, [0] * count, "0" * 16 * count))
+    catalog = world.catalog.checkpoints
+    registry = catalog._stored.registry
+    registry.dormant = Dormant(registry._usage, blocks, result_of(blocks.columns()))
+    tracemalloc.start()
+    try:
+        for _ in islice(catalog.prepare_snapshot(1), 3):
+            pass
+        assert tracemalloc.get_traced_memory()[1] < count
+    finally:
+        tracemalloc.stop()
 
 
 def test_topics_of_which_there_is_more_to_tell_are_made_at_the_start(world: RealWorld) -> None:

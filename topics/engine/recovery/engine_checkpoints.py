@@ -293,6 +293,7 @@ class EngineCheckpoints:
             with_producers += [topic for topic in some if topic.producers is not None]
             with_readers += [topic for topic in some if topic.readers is not None]
             yield
+        self._stored.registry.dormant.end_blocks()
         for topic in with_keys:
             for rows in key_rows_of(topic, now_ms) if topic.visible else ():
                 prepared.keys.append(b"," + msgspec.json.encode((topic.id, rows)))
@@ -310,24 +311,20 @@ class EngineCheckpoints:
         self._prepared = prepared
 
     def _made_now(self, step: int) -> Iterator[list[Topic]]:
-        """Return an iterator over the topics that are not dormant at this call, `step` at a time.
+        """Return an iterator over the topics of this call that no block of dormant ones has.
 
-        No list of all is made: to touch a million topics takes 40 ms, and each collection of
-        garbage would visit such a list.
+        It is used after these blocks, `step` topics at a time. No list of all is made: to touch a
+        million topics takes 40 ms, and each collection of garbage would visit such a list.
         """
         registry = self._stored.registry
-        last_id, end, dormant_ids = registry.last_id, registry.ids_end, registry.dormant.sorted_ids()
+        last_id, end, dormant = registry.last_id, registry.ids_end, registry.dormant
 
         def parts() -> Iterator[list[Topic]]:
             for topics in registry.by_id.lists():
                 for at in range(0, len(topics), step):
                     made = [topic for topic in topics[at : at + step] if not last_id < topic.id < end]
-                    if len(dormant_ids):
-                        ids = np.array([topic.id for topic in made], np.uint64)
-                        places = np.minimum(np.searchsorted(dormant_ids, ids), len(dormant_ids) - 1)
-                        was_dormant = (dormant_ids[places] == ids).tolist()
-                        made = [topic for topic, was in zip(made, was_dormant, strict=True) if not was]
-                    yield made
+                    in_blocks = dormant.made_after_block
+                    yield [topic for topic in made if topic.id not in in_blocks] if in_blocks else made
 
         return parts()
 

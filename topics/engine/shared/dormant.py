@@ -158,6 +158,10 @@ class Dormant:
         self._runs: NDArray[np.int64] = columns["runs"]
         """The newest run of each topic."""
         self._is_dormant = np.ones(len(ids), np.bool_)
+        self._in_blocks = 0
+        """The rows that `blocks` has passed."""
+        self.made_after_block: set[int] = set()
+        """The ids of topics made after `blocks` had yielded them, until `end_blocks`."""
         self._by_id_order: NDArray[np.intp] = columns["by_id"]
         self._sorted_ids: NDArray[np.uint64] = columns["sorted_ids"]
 
@@ -247,6 +251,8 @@ class Dormant:
         del self.by_name[self.names[row]], self.by_id[topic_id]
         self._count -= 1
         self._is_dormant[row] = False
+        if row < self._in_blocks:
+            self.made_after_block.add(topic_id)
         incarnation = f"{int(self.incarnations[row]):016x}"
         topic = Topic(self.names[row], topic_id, self.configs[row], int(self.orders[row]), self._usage, incarnation)
         topic.enter(Life.LIVE)
@@ -283,15 +289,17 @@ class Dormant:
             f"{int(self.incarnations[row]):016x}",
         )
 
-    def sorted_ids(self) -> NDArray[np.uint64]:
-        """Return the ids of the topics that are dormant now, ascending."""
-        return self._sorted_ids[self._is_dormant[self._by_id_order]]
-
     def blocks(self, step: int) -> Iterator[PlainTopics]:
-        """Yield the topics that are dormant at the first step, in their state of that time."""
-        rows = np.flatnonzero(self._is_dormant)
-        for start in range(0, len(rows), step):
-            some = rows[start : start + step]
+        """Yield the topics that are still dormant when their rows are reached, up to `step` a time.
+
+        A column of all of them would take 40 ms with a million.
+        """
+        self.made_after_block = set()
+        for start in range(0, len(self.ids), step):
+            self._in_blocks = start + step
+            some = np.flatnonzero(self._is_dormant[start : start + step]) + start
+            if not len(some):
+                continue
             numbers = some.tolist()
             config, table = config_table([self.configs[row] for row in numbers])
             yield PlainTopics(
@@ -305,6 +313,11 @@ class Dormant:
                 config,
                 self.incarnations[some].astype(">u8").tobytes().hex(),
             )
+
+    def end_blocks(self) -> None:
+        """Forget which topics were made after `blocks` had yielded them."""
+        self._in_blocks = 0
+        self.made_after_block = set()
 
 
 class DormantTopic:
