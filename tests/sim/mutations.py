@@ -171,8 +171,15 @@ MUTANTS = (
     _one(
         "topics copied together whose changes since are not noticed",
         "engine/recovery/few_rows.py",
-        "    return chunk.live == chunk.count and chunk.first <= first and chunk.end == first + count\n",
-        "    return True\n",
+        "        if chunk is None or chunk.first > first or chunk.end != last + 1:\n",
+        "        if chunk is None or chunk.first > first:\n",
+        "tests/engine/recovery/test_few_rows.py",
+    ),
+    _one(
+        "topics copied together of which a record has died since",
+        "engine/recovery/few_rows.py",
+        "        if chunk.live != chunk.count and (chunk.flags[rows] >= DEAD).any():\n",
+        "        if False:\n",
         "tests/engine/recovery/test_few_rows.py",
     ),
     _one(
@@ -180,6 +187,13 @@ MUTANTS = (
         "engine/recovery/few_rows.py",
         "    odd = (in_log & ~wanted) | ",
         "    odd = ",
+        "tests/engine/recovery/test_few_rows.py",
+    ),
+    _one(
+        "rows below those that are looked at left in the log",
+        "engine/recovery/few_rows.py",
+        "    odd[begins] |= in_log[begins] & ~rows.are_all[rows.counts > 0]\n",
+        "",
         "tests/engine/recovery/test_few_rows.py",
     ),
     _one(
@@ -1929,8 +1943,8 @@ MUTANTS = (
     _one(
         "a topic that has lost records reported as one that has not",
         "engine/shared/topic_snapshot.py",
-        "        and not floors.dead_through\n",
-        "",
+        " and not floors.dead_through and",
+        " and",
         "again",
     ),
     # --- what is seen before a kill and after it ---------------------------------------------------------------------

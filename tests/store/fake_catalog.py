@@ -195,9 +195,9 @@ class FakeCatalog:
         rows = [row for _, few in found for row in few.values()]
         return FewRows(
             np.array([topic_id for topic_id, _ in found], np.uint64),
-            np.array([min(few) for _, few in found], np.uint64),
             np.array([len(few) for _, few in found], np.int64),
             [b"".join(self.describe(topic_id)) for topic_id, _ in found],
+            np.array([seq for _, few in found for seq in few], np.uint64),
             np.array([row.file_id for row in rows], np.uint32),
             np.array([row.offset for row in rows], np.uint32),
             np.array([row.length for row in rows], np.uint32),

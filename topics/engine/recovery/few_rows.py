@@ -1,4 +1,4 @@
-"""Topics with few rows for a checkpoint, many of them in one call.
+"""Topics with few rows in the log for a checkpoint, many of them in one call.
 
 Each takes a microsecond or two. What the columns of all of them say together decides which need
 more than that: those are asked for one by one (engine_checkpoints.py).
@@ -6,57 +6,71 @@ more than that: those are asked for one by one (engine_checkpoints.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from topics.engine.index.chunk import Chunk
+from topics.engine.index.chunk import DEAD, Chunk
 from topics.engine.shared.stored_state import StoredState
-from topics.engine.shared.topic_snapshot import is_described_plainly, plain_descriptions
-from topics.engine.state.topic import Topic
+from topics.engine.shared.topic_snapshot import has_long_gaps, short_descriptions
+from topics.engine.state.topic import STAGING, Topic
 from topics.store.format.catalog import FewRows
 from topics.store.format.log_format import FLAG_COPY
 
-_ROWS_MAX, _ROWS_IN_LOG_MAX = 128, 16
-"""Rows of a topic, and those of them that are in the log."""
+_ROWS_MAX = 128
+"""The last rows of a topic, which are looked at."""
+_CHUNKS_MAX = 4
 
 
 def few_rows(stored: StoredState, topic_ids: Sequence[int], file_ids: NDArray[np.uint32], bytes_max: int) -> FewRows:
     """See `CheckpointCatalog.few_rows`."""
     topics: list[Topic] = []
     chunks: list[Chunk] = []
+    files = set(file_ids.tolist())
     for topic_id in topic_ids:
         topic = stored.registry.with_id(topic_id)
-        if topic is not None and len(topic.index.chunks) == 1:
-            chunk = topic.index.chunks[0]
-            if chunk.live == chunk.count <= _ROWS_MAX and is_described_plainly(topic):
-                topics.append(topic)
-                chunks.append(chunk)
+        if topic is not None and _may_have_few(topic, files):
+            topics.append(topic)
+            chunks.append(topic.index.chunks[-1])
     rows = _Rows.of(chunks)
-    log_ids = np.array(stored.usage.log_files(), np.uint32)
+    in_log = np.isin(rows.file_ids, np.array(stored.usage.log_files(), np.uint32))
     wanted = np.isin(rows.file_ids, file_ids)
-    fit = _fitting(rows, wanted, np.isin(rows.file_ids, log_ids), bytes_max) if topics else np.empty(0, np.bool_)
+    fit = _fitting(rows, wanted, in_log, bytes_max) if len(rows.seqs) else np.zeros(len(topics), np.bool_)
     taken = wanted & np.repeat(fit, rows.counts)
-    here = np.flatnonzero(fit).tolist()
-    counts = _sums(rows, taken)[fit]
-    ends = np.array([chunks[at].end for at in here], np.uint64)
+    described = [topics[at] for at in np.flatnonzero(fit).tolist()]
     return FewRows(
-        np.array([topics[at].id for at in here], np.uint64),
-        ends - counts.astype(np.uint64),
-        counts,
-        plain_descriptions([topics[at] for at in here]),
+        np.array([topic.id for topic in described], np.uint64),
+        _sums(rows, taken)[fit],
+        short_descriptions(described),
+        rows.seqs[taken],
         rows.file_ids[taken],
         rows.offsets[taken],
         rows.lengths[taken],
     )
 
 
+def _may_have_few(topic: Topic, files: Set[int]) -> bool:
+    """Return whether all rows in these files may be among its last ones. None is in memory only."""
+    chunks = topic.index.chunks
+    return (
+        0 < len(chunks) <= _CHUNKS_MAX
+        and not topic.has_memory
+        and not has_long_gaps(topic)
+        and topic.name != STAGING
+        and (len(chunks) == 1 or not any(chunk.may_be_in(files) for chunk in chunks[:-1]))
+    )
+
+
 class _Rows(NamedTuple):
-    """The rows of chunks without dead rows, one chunk after the other."""
+    """The last live rows of chunks, one chunk after the other."""
 
     counts: NDArray[np.int64]
+    """Shape (chunks,), as has `are_all`."""
+    are_all: NDArray[np.bool_]
+    """Whether these are all live rows of the chunk."""
+    seqs: NDArray[np.uint64]
     file_ids: NDArray[np.uint32]
     offsets: NDArray[np.uint32]
     lengths: NDArray[np.uint32]
@@ -64,13 +78,26 @@ class _Rows(NamedTuple):
 
     @classmethod
     def of(cls, chunks: Sequence[Chunk]) -> _Rows:
-        return cls(
-            np.array([chunk.count for chunk in chunks], np.int64),
-            _joined([chunk.file_ids[: chunk.count] for chunk in chunks], np.uint32),
-            _joined([chunk.offsets[: chunk.count] for chunk in chunks], np.uint32),
-            _joined([chunk.lengths[: chunk.count] for chunk in chunks], np.uint32),
-            _joined([chunk.flags[: chunk.count] for chunk in chunks], np.uint8),
-        )
+        parts = [slice(max(0, chunk.count - _ROWS_MAX), chunk.count) for chunk in chunks]
+        looked_at = np.array([part.stop - part.start for part in parts], np.int64)
+        ends = np.cumsum(looked_at)
+        chunk_ends = np.array([chunk.end for chunk in chunks], np.int64)
+        seqs = np.arange(len(looked_at) and ends[-1]) + np.repeat(chunk_ends - ends, looked_at)
+        last = list(zip(chunks, parts, strict=True))
+        columns = [
+            seqs.astype(np.uint64),
+            _joined([chunk.file_ids[part] for chunk, part in last], np.uint32),
+            _joined([chunk.offsets[part] for chunk, part in last], np.uint32),
+            _joined([chunk.lengths[part] for chunk, part in last], np.uint32),
+            _joined([chunk.flags[part] for chunk, part in last], np.uint8),
+        ]
+        alive = columns[-1] < DEAD
+        if not alive.all():
+            columns = [column[alive] for column in columns]
+            sums = np.concatenate(([0], np.cumsum(alive, dtype=np.int64)))
+            looked_at = sums[ends] - sums[ends - looked_at]
+        live = np.array([chunk.live for chunk in chunks], np.int64)
+        return cls(looked_at, looked_at == live, *columns)
 
 
 def _joined(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
@@ -88,15 +115,18 @@ def _sums(rows: _Rows, values: NDArray[Any]) -> NDArray[np.int64]:
 def _fitting(rows: _Rows, wanted: NDArray[np.bool_], in_log: NDArray[np.bool_], bytes_max: int) -> NDArray[np.bool_]:
     """Return which chunks have all their rows of the log in wanted files, as their last ones.
 
-    Copies are no such rows, since they may share frames of other topics.
+    Rows before those that were looked at are not in the log if one of these is not, because rows
+    leave it in the order of their seqs. Copies are no such rows, since they may share frames of
+    other topics, and be in an older file than a record before them.
     """
-    begins = np.zeros(len(wanted), np.bool_)
-    begins[np.cumsum(rows.counts) - rows.counts] = True
+    begins = (np.cumsum(rows.counts) - rows.counts)[rows.counts > 0]
+    is_first = np.zeros(len(wanted), np.bool_)
+    is_first[begins] = True
     odd = (in_log & ~wanted) | (wanted & (rows.flags & np.uint8(FLAG_COPY) != 0))
-    odd[1:] |= wanted[:-1] & ~wanted[1:] & ~begins[1:]
+    odd[1:] |= wanted[:-1] & ~wanted[1:] & ~is_first[1:]
+    odd[begins] |= in_log[begins] & ~rows.are_all[rows.counts > 0]
     sizes = _sums(rows, np.where(wanted, rows.lengths, 0))
-    are_few = (_sums(rows, wanted) <= _ROWS_IN_LOG_MAX) & (sizes < bytes_max)
-    fit: NDArray[np.bool_] = are_few & (sizes > 0) & (_sums(rows, odd) == 0)
+    fit: NDArray[np.bool_] = (sizes > 0) & (sizes < bytes_max) & (_sums(rows, odd) == 0)
     return fit
 
 
@@ -105,17 +135,21 @@ def moved_few(stored: StoredState, few: FewRows, file_id: int, offsets: NDArray[
     with_id, in_log = stored.registry.with_id, stored.in_log
     sources = set(few.file_ids.tolist())
     changed: list[int] = []
-    end = 0
-    columns = few.topic_ids.tolist(), few.first_seqs.tolist(), few.counts.tolist()
-    for at, (topic_id, first, count) in enumerate(zip(*columns, strict=True)):
-        end += count
+    ends = np.cumsum(few.counts)
+    firsts, lasts = few.seqs[ends - few.counts].tolist(), few.seqs[ends - 1].tolist()
+    columns = few.topic_ids.tolist(), few.counts.tolist(), ends.tolist(), firsts, lasts
+    for at, (topic_id, count, end, first, last) in enumerate(zip(*columns, strict=True)):
         topic = with_id(topic_id)
-        chunks = topic.index.chunks if topic is not None else ()
-        if len(chunks) != 1 or not _is_as_it_was(chunks[0], first, count):
+        chunk = topic.index.chunks[-1] if topic is not None and topic.index.chunks else None
+        if chunk is None or chunk.first > first or chunk.end != last + 1:
             changed.append(at)
             continue
-        chunk = chunks[0]
-        rows = slice(first - chunk.first, chunk.count)
+        rows: slice | NDArray[np.intp] = slice(first - chunk.first, chunk.count)
+        if last + 1 - first != count:
+            rows = (few.seqs[end - count : end] - np.uint64(chunk.first)).astype(np.intp)
+        if chunk.live != chunk.count and (chunk.flags[rows] >= DEAD).any():
+            changed.append(at)
+            continue
         chunk.file_ids[rows] = file_id
         chunk.offsets[rows] = offsets[end - count : end]
         if chunk.file_id:
@@ -130,8 +164,3 @@ def moved_few(stored: StoredState, few: FewRows, file_id: int, offsets: NDArray[
         stored.usage.left_files(few.file_ids[np.repeat(moved, few.counts)])
         stored.usage.placed(file_id, int(few.counts[moved].sum()))
     return changed
-
-
-def _is_as_it_was(chunk: Chunk, first: int, count: int) -> bool:
-    """Return whether the rows from `first` on are its last ones, and none has died."""
-    return chunk.live == chunk.count and chunk.first <= first and chunk.end == first + count

@@ -135,26 +135,35 @@ def is_plain(topic: Topic) -> bool:
 
     It has no expiry, losses, hops, and no reservation.
     """
-    return (topic.reserved == NO_RESERVATION or topic.reserved <= topic.head) and _is_plain_log(topic)
+    config = topic.config
+    return (
+        (topic.reserved == NO_RESERVATION or topic.reserved <= topic.head)
+        and config.durability in ("disk", "fsync")
+        and not config.ttl_ms
+        and topic.queue is None
+        and not topic.memory_through
+        and _has_only_numbers(topic)
+    )
 
 
 def is_described_plainly(topic: Topic) -> bool:
     """Return whether its description has only what `PlainDescription` has."""
-    return topic.producers is None and topic.readers is None and not topic.feeders and _is_plain_log(topic)
+    return topic.producers is None and topic.readers is None and not topic.feeders and _has_only_numbers(topic)
 
 
-def _is_plain_log(topic: Topic) -> bool:
-    config, floors = topic.config, topic.floors
-    return (
-        config.durability in ("disk", "fsync")
-        and not config.ttl_ms
-        and topic.queue is None
-        and topic.hops is None
-        and not floors.dead_through
-        and not floors.gaps
-        and not topic.memory_through
-        and topic.name != STAGING
-    )
+def _has_only_numbers(topic: Topic) -> bool:
+    floors = topic.floors
+    return topic.hops is None and not floors.dead_through and not floors.gaps and topic.name != STAGING
+
+
+def short_descriptions(topics: Sequence[Topic]) -> list[bytes]:
+    """Return the descriptions of topics without long gaps, most of them in a fifth of the time."""
+    plain = [is_described_plainly(topic) for topic in topics]
+    found = iter(plain_descriptions([topic for topic, is_plain in zip(topics, plain, strict=True) if is_plain]))
+    return [
+        next(found) if is_plain else _ENCODER.encode(image_of(topic, None))
+        for topic, is_plain in zip(topics, plain, strict=True)
+    ]
 
 
 def plain_descriptions(topics: Sequence[Topic]) -> list[bytes]:

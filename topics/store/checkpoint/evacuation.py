@@ -35,8 +35,10 @@ log = logging.getLogger(__name__)
 
 RUNS_MAX = 8
 """A topic with this many runs in packs has them merged into one run or into its first segment."""
-_FEW_BYTES = 4096
+_FEW_BYTES = 16_384
 """Topics with fewer bytes of frames to copy are copied together."""
+_TOPIC_BYTES = 4096
+"""Bytes of frames that a step expects of a topic."""
 _SYNCS_IN_FLIGHT = 64
 _WINDOW_ROWS = 16_384
 
@@ -70,7 +72,7 @@ class Evacuation:
         self._turns = turns
         self._loop = loop
         self._budget = context.config.checkpoint_bytes_per_pass
-        self._topics_a_step = max(1, min(context.config.checkpoint_topics_per_pass, self._budget // _FEW_BYTES))
+        self._topics_a_step = max(1, min(context.config.checkpoint_topics_per_pass, self._budget // _TOPIC_BYTES))
         self._all_shared = all_shared
         self.packs = PackCopy(context, turns)
         self._readers = LiveFrameReaders(context, turns)

@@ -26,8 +26,9 @@ _NO_FRAME = memoryview(b"")
 
 
 async def frames_of(few: FewRows, context: CopyContext, turns: TimeSlices) -> list[memoryview]:
-    """Return the bytes of each row's frame, not verified. Raises StorageError."""
+    """Return the bytes of the rows' frames, not verified, in pieces. Raises StorageError."""
     frames = [_NO_FRAME] * len(few.lengths)
+    """A piece is in the place of its first row; that of its other rows is empty."""
     for file_id in set(few.file_ids.tolist()):  # The first call of np.unique imports for 7 ms.
         rows = np.flatnonzero(few.file_ids == file_id)
         offsets, lengths = few.offsets[rows].astype(np.int64), few.lengths[rows].astype(np.int64)
@@ -46,7 +47,14 @@ async def frames_of(few: FewRows, context: CopyContext, turns: TimeSlices) -> li
         await turns.turn()
         with turns.working():
             read = views[0] if len(views) == 1 else memoryview(b"".join(views))
-            for row, start, end in zip(rows.tolist(), starts.tolist(), (starts + lengths).tolist(), strict=True):
+            ends = starts + lengths
+            begins = np.ones(len(rows), np.bool_)
+            begins[1:] = (rows[1:] != rows[:-1] + 1) | (starts[1:] != ends[:-1])
+            firsts = np.flatnonzero(begins)
+            lasts = np.append(firsts[1:], len(rows)) - 1
+            for row, start, end in zip(
+                rows[firsts].tolist(), starts[firsts].tolist(), ends[lasts].tolist(), strict=True
+            ):
                 frames[row] = read[start:end]
     return frames
 

@@ -135,10 +135,14 @@ class PackCopy:
         await self._end_if_full(pack)
 
     async def add_few(self, few: FewRows) -> None:
-        """Read topics with few rows, and add them to the pack, all in a few steps.
+        """Read topics with few rows, and add them to the pack, in a few steps for many of them.
 
         Raises: StorageError.
         """
+        for part in few.parts(self._context.config.checkpoint_bytes_per_pass):
+            await self._add_part(part)
+
+    async def _add_part(self, few: FewRows) -> None:
         frames = await frames_of(few, self._context, self._turns)
         await self._turns.turn()
         with self._turns.working():

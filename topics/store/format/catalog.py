@@ -10,6 +10,7 @@ return an iterator work in bounded steps, with a pass of the loop between two of
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
@@ -20,6 +21,8 @@ from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import ProducerPart, StagedPiece
 
 SEQ_MAX = (1 << 64) - 1
+_BYTES_A_ROW = 256
+"""Bytes that take as long to copy as a row takes besides them."""
 NO_TAG = 0xFFFF_FFFF
 """The value in `RowColumns.tags` of a record without a tag."""
 
@@ -70,29 +73,32 @@ class PackRows(NamedTuple):
 
 
 class FewRows(NamedTuple):
-    """All rows in the log of topics that have few of them, one topic after the other.
-
-    Topic i has `counts[i]` rows, at least one, with the seqs from `first_seqs[i]` on.
-    """
+    """All live rows in the log of topics that have few of them, one topic after the other."""
 
     topic_ids: NDArray[np.uint64]
-    """Shape (topics,), as have the next two, and `descriptions`."""
-    first_seqs: NDArray[np.uint64]
+    """Shape (topics,), as have `counts` and `descriptions`."""
     counts: NDArray[np.int64]
+    """The number of each topic's rows, at least one."""
     descriptions: list[bytes]
     """The description of each topic: see `CheckpointCatalog.describe`."""
+    seqs: NDArray[np.uint64]
+    """Shape (rows,), as have the next three: see `RowColumns`. No row shares its frame."""
     file_ids: NDArray[np.uint32]
-    """Shape (rows,), as have the next two: see `RowColumns`. No row shares its frame."""
     offsets: NDArray[np.uint32]
     lengths: NDArray[np.uint32]
 
-    @property
-    def seqs(self) -> NDArray[np.uint64]:
-        """The seq of each row."""
-        begins = np.cumsum(self.counts) - self.counts
-        within = np.arange(len(self.lengths)) - np.repeat(begins, self.counts)
-        seqs: NDArray[np.uint64] = np.repeat(self.first_seqs, self.counts) + within.astype(np.uint64)
-        return seqs
+    def parts(self, bytes_max: int) -> Iterator[FewRows]:
+        """Yield parts of so many bytes at most, or of one topic. A row counts some bytes more."""
+        row_ends = np.cumsum(self.counts)
+        sizes = np.cumsum(self.lengths + np.int64(_BYTES_A_ROW))[row_ends - 1].tolist()
+        ends = row_ends.tolist()
+        first = row = size = 0
+        while first < len(ends):
+            last = max(bisect_right(sizes, size + bytes_max), first + 1)
+            topics, rows = slice(first, last), slice(row, ends[last - 1])
+            columns = self.seqs[rows], self.file_ids[rows], self.offsets[rows], self.lengths[rows]
+            yield FewRows(self.topic_ids[topics], self.counts[topics], self.descriptions[topics], *columns)
+            first, row, size = last, ends[last - 1], sizes[last - 1]
 
 
 class SeqRange(NamedTuple):
@@ -268,7 +274,7 @@ class CheckpointCatalog(Protocol):
         """
 
     def few_rows(self, topic_ids: Sequence[int], file_ids: NDArray[np.uint32], bytes_max: int) -> FewRows:
-        """Return all rows in the log of those of these topics that have few, and little else.
+        """Return all rows in the log of those of these topics that have few.
 
         Only topics whose frames in the log are in these files, less than `bytes_max` bytes
         together. The others are asked for one by one.

@@ -107,7 +107,9 @@ class PackWriter:
         Return the runs and the offset of each frame in the file.
         """
         self._index_runs()
-        (topic_ids, first_seqs, counts, descriptions, *_), frames, data, byte_ends, sums = few
+        (topic_ids, counts, descriptions, seqs, *_), frames, data, byte_ends, sums = few
+        row_ends = np.cumsum(counts)
+        first_seqs, last_seqs = seqs[row_ends - counts], seqs[row_ends - 1]
         begins = byte_ends - np.diff(byte_ends, prepend=0)
         described = np.fromiter(map(len, descriptions), np.int64, len(descriptions))
         before_frames = RUN_HEADER_BYTES + described
@@ -115,7 +117,6 @@ class PackWriter:
         pads = -sizes % BATCH_ALIGN
         first = self.frames_offset
         starts = first + np.cumsum(sizes + pads) - sizes - pads
-        last_seqs = first_seqs + counts.astype(np.uint64) - np.uint64(1)
         columns = (topic_ids, first_seqs, last_seqs, starts, counts)
         numbered = list(zip(*(column.tolist() for column in columns), strict=True))
         bounds = zip(begins.tolist(), byte_ends.tolist(), pads.tolist(), strict=True)
