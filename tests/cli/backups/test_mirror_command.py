@@ -315,6 +315,29 @@ def test_a_bucket_is_no_directory_of_a_mirror(command: list[str], tmp_path: Path
     assert "--to is 's3://b/q', which is on no disk: name a directory (`topics copy-backup` copies" in ran.err
 
 
+def test_a_directory_where_nothing_can_be_written_is_named_by_its_option(tmp_path: Path) -> None:
+    """A file system that is read-only was named without the option, and with no remedy."""
+    ran = run(["mirror", "http://127.0.0.1:9", "--to", "/proc/mirror"], tmp_path)
+    said = "topics: --to is '/proc/mirror', where nothing can be written: No such file or directory: name a directory"
+    assert (ran.code, ran.err.startswith(said)) == (2, True), ran
+
+
+def test_a_mirror_whose_note_is_damaged_has_a_remedy_that_works(pair: MirroredServer) -> None:
+    """`topics promote` named itself as the remedy."""
+    mirror = pair.follow()
+    with topics.connect(pair.url) as log:
+        log.append("orders", list(range(5)))
+    pair.caught_up()
+    mirror.end()
+    (pair.to / "mirror.json").write_text("junk")
+    remedy = ["restore", "--from", str(pair.to)]
+    for ran in (pair.promote("new"), run(["mirror", pair.url, "--to", str(pair.to)], pair.home)):
+        assert (ran.code, f"`topics {' '.join(remedy)}` makes a data directory of this one" in ran.err) == (1, True), (
+            ran
+        )
+    assert "1 topic, 5 records" in run([*remedy, "--to", str(pair.home / "new")], pair.home).out
+
+
 def test_a_damaged_status_names_what_writes_it_again(tmp_path: Path) -> None:
     (tmp_path / "status.json").write_text("junk")
     ran = run(["mirror", "--status", "--to", str(tmp_path)], tmp_path)

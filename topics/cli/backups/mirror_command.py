@@ -115,7 +115,7 @@ def mirror(  # noqa: PLR0917 - typer makes options of them
     source = _HttpSource(client)
     check_mounted(to)
     to = check_free(to)
-    with locked_mirror(to) as loop:
+    with locked_mirror(to, "--to") as loop:
         follower = Mirror(loop, source, to, retain_ms=retain_ms)
         loop.run_task(follower.open(timeline or ""))
         with contextlib.suppress(KeyboardInterrupt):

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 
 from topics.cli.backups.mirror_status import STATUS_NAME
 from topics.config import Config, is_in
-from topics.errors import LockedError, StorageError, UsageError
+from topics.errors import DiskFullError, LockedError, StorageError, UsageError
 from topics.loop.choose import open_loop
 from topics.loop.loop import Loop
 from topics.store.backup.free_places import FOLLOWED_NAME, MIRROR, taken
 from topics.store.disk.data_directory import make_with_parents
+from topics.store.disk.disk_space import is_full
 
 _LOCK_NAME = "lock"
 FSTAB = "/etc/fstab"
@@ -85,16 +86,24 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 @contextlib.contextmanager
-def locked_mirror(directory: str) -> Iterator[Loop]:
-    """Yield a loop while this process has the lock of a mirror. Raises: LockedError, OSError."""
+def locked_mirror(directory: str, option: str) -> Iterator[Loop]:
+    """Yield a loop while this process has the lock of a mirror, whose directory an option names.
+
+    Raises: LockedError; UsageError, this user may not write there; DiskFullError.
+    """
     with open_loop(Config()) as loop:
         ring, fd = loop.ring, -1
         try:
-            make_with_parents(ring, directory)
             try:
+                make_with_parents(ring, directory)
                 fd = ring.lock(f"{directory}/{_LOCK_NAME}")
             except BlockingIOError as error:
                 raise LockedError(f"a mirror is running in {directory}: stop it first") from error
+            except OSError as error:
+                said = f"{option} is {directory!r}, where nothing can be written: {error.strerror}"
+                if is_full(error):
+                    raise DiskFullError(f"{said}: make room there") from error
+                raise UsageError(f"{said}: name a directory where this user may write") from error
             yield loop
         finally:
             if fd >= 0:

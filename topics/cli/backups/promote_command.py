@@ -47,7 +47,7 @@ def promote(
         )
     if os.path.lexists(to):
         raise UsageError(f"--to is {to!r}, which exists: promote to a path where nothing is, and move it there then")
-    with locked_mirror(source) as loop:
+    with locked_mirror(source, "--from") as loop:
         loop.run_task(check_not_promoted(loop, source))
         newest = loop.run_task(newest_timeline(loop, source))
         begun = Promotion(os.path.realpath(to), SystemClock().now_ms())

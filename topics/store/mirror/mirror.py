@@ -37,7 +37,7 @@ from topics.store.mirror.mirror_source import MirrorSource, MissingPartError
 from topics.store.mirror.promotion import note_promotion, promotion_of
 
 _FOLLOWED_VERSION = 1
-_REMEDY = "Begin a mirror in another directory; `topics promote` uses this one as it is"
+_REMEDY = "Begin a mirror in another directory; `topics restore --from {root}` makes a data directory of this one"
 _BASES_APART_MS = 86_400_000
 """A server makes a base a day."""
 _BASE_NAME = re.compile(r"[0-9TZ-]{20,40}", re.ASCII)
@@ -99,7 +99,8 @@ async def newest_timeline(loop: Loop, root: str) -> str:
 async def _followed(files: FileCalls, root: str) -> Followed | None:
     path = f"{root}/{FOLLOWED_NAME}"
     try:
-        return unpack_description(await read_file(files, path), path, Followed, _FOLLOWED_VERSION, _REMEDY)
+        remedy = _REMEDY.format(root=root)
+        return unpack_description(await read_file(files, path), path, Followed, _FOLLOWED_VERSION, remedy)
     except FileNotFoundError:
         return None
 
