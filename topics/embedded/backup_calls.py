@@ -15,8 +15,8 @@ from topics.store.archive.unbroken_log import restorable_ranges
 from topics.store.archive.verify_archive import verify_timelines
 from topics.store.backup.backup_files import is_timeline_name
 from topics.store.backup.backup_logs import check_one_log
-from topics.store.backup.backup_manifest import is_backup_name, read_manifest
-from topics.store.backup.restore_backup import check_backup, find_backup
+from topics.store.backup.backup_manifest import BackupManifest, is_backup_name, read_manifest
+from topics.store.backup.restore_backup import check_backup, find_backup, has_only_files
 from topics.store.repair.verify_directory import verify
 
 
@@ -90,8 +90,8 @@ async def _verify_archive(loop: Loop, archive: str, timelines: list[Timeline], d
     if with_bases:
         base = with_bases[-1].bases[-1]
         end_ms = max(end_ms, base.manifest.taken_ms)  # without a note the base is the end
-        newest = await verify(loop, base.path, "")
-        records, findings = newest.records, [newest.describe(each) for each in newest.findings] + findings
+        records, in_newest = await _verify_log(loop, base.path, base.manifest)
+        findings = in_newest + findings
     elif not findings:
         findings = [f"{archive} has no base yet, so no restore leads there: its server makes one, if it can"]
     return VerifiedBackup(
@@ -109,6 +109,13 @@ async def _verify_archive(loop: Loop, archive: str, timelines: list[Timeline], d
 async def _verify_backup(loop: Loop, backup: str) -> VerifiedBackup:
     manifest = await read_manifest(loop.files, backup)
     damaged = await check_backup(loop, backup)
+    records, in_log = await _verify_log(loop, backup, manifest)
+    return VerifiedBackup(backup, manifest.taken_ms, len(manifest.files), manifest.size, records, damaged + in_log)
+
+
+async def _verify_log(loop: Loop, backup: str, manifest: BackupManifest) -> tuple[int, list[str]]:
+    """Verify a backup as a data directory; return its records, and the damage, a sentence each."""
+    if not has_only_files(loop, backup, manifest):
+        return 0, []  # which is damage that was found
     report = await verify(loop, backup, "")
-    findings = damaged + [report.describe(finding) for finding in report.findings]
-    return VerifiedBackup(backup, manifest.taken_ms, len(manifest.files), manifest.size, report.records, findings)
+    return report.records, [report.describe(each) for each in report.findings]

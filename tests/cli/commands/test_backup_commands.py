@@ -91,15 +91,19 @@ def test_a_damaged_backup_has_exit_code_1(backups: Path, tmp_path: Path) -> None
 
 
 def test_a_pipe_in_a_backup_is_damage(backups: Path, tmp_path: Path) -> None:
-    (snapshot, *_), (manifest,) = backups.rglob("snapshot-*"), backups.rglob("backup.json")
+    """A verification of it ended there, and named itself for the rest of the damage."""
+    (snapshot, other), (manifest,) = sorted(backups.rglob("snapshot-*")), backups.rglob("backup.json")
     snapshot.unlink()
     os.mkfifo(snapshot)
+    other.write_bytes(other.read_bytes()[:-1])
     verifying = ["verify", str(backups)]
     restoring = ["restore", "--from", str(backups), "--to", str(tmp_path / "new")]
-    for command in (verifying, restoring):
-        ran = run(command, tmp_path)
-        assert ran.code == 1
-        assert f"topics: {snapshot} of the backup is no regular file: restore another backup" in ran.err
+    said = f"{snapshot} of the backup is no regular file: restore another backup"
+    verified, restored = run(verifying, tmp_path), run(restoring, tmp_path)
+    assert (verified.code, restored.code) == (1, 1)
+    assert f"damage: {said}" in verified.out
+    assert f"damage: {other} of the backup has" in verified.out
+    assert f"topics: {said}" in restored.err
     manifest.unlink()
     os.mkfifo(manifest)
     for command, code in ((verifying, 2), (restoring, 1)):
