@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
 import pytest
+import xxhash
 
 import topics
 from tests.cli.commands.command_runs import Ran, run, serving
@@ -23,6 +25,8 @@ from topics.cli.exit_codes import USAGE
 from topics.cli.places.place import LogPlace, opened
 from topics.config import Config
 from topics.embedded.own_loop import own_loop
+from topics.store.backup.backup_files import pack_description
+from topics.store.backup.backup_manifest import BackupManifest
 
 
 @pytest.fixture
@@ -299,6 +303,50 @@ def test_a_command_on_a_directory_of_other_shards_makes_no_hole_either(tmp_path:
     assert run(backup, tmp_path, env={**env, "TOPICS_WAL_SHARDS": "2"}).code == 0
     (note,) = archive.glob("*/archive.json")
     assert b'"holes":[]' in note.read_bytes()
+
+
+def without_id(backup: Path) -> None:
+    """Make of a backup what a build made whose markers had no id of a log."""
+    marker, manifest = backup / "topics.json", backup / "backup.json"
+    fields = json.loads(marker.read_bytes())
+    assert fields.pop("log")
+    marker.write_bytes(json.dumps(fields).encode())
+    about = msgspec.json.decode(manifest.read_bytes().rpartition(b',"xxh3":')[0] + b"}", type=BackupManifest)
+    (listed,) = (file for file in about.files if file.path == marker.name)
+    listed.bytes, listed.xxh3 = marker.stat().st_size, xxhash.xxh3_64_hexdigest(marker.read_bytes())
+    manifest.write_bytes(pack_description(about))
+
+
+def test_the_newest_backup_of_a_directory_says_if_it_may_be_of_any_log(tmp_path: Path) -> None:
+    """An older build put those of several logs beside each other, and a restore took the newest without a word."""
+    root = tmp_path / "backups"
+    made = []
+    for name, topic in (("2026-01-01T00-00-00Z", "orders"), ("2026-01-02T00-00-00Z", "payments")):
+        with topics.open(tmp_path / topic) as log:
+            log.append(topic, [1])
+            backup = Path(log.backup(tmp_path / f"{topic}-backups").path)
+        made.append(backup.rename(backup.with_name(name)))
+        without_id(made[-1])
+    root.mkdir()
+    said = f"2026-01-02T00-00-00Z does not state its log, since an older version made it: if {root} has the backups of"
+    for backup in made:
+        backup.rename(root / backup.name)
+        alone = len(os.listdir(root)) == 1
+        for command in (["verify", str(root)], ["restore", "--from", str(root), "--to", str(tmp_path / "new")]):
+            ran = run(command, tmp_path)
+            assert (ran.code, said in ran.out) == (0, not alone), ran
+        shutil.rmtree(tmp_path / "new")
+    newest = root / made[-1].name
+    for command in (["verify", str(newest)], ["restore", "--from", str(newest), "--to", str(tmp_path / "new")]):
+        assert said not in run(command, tmp_path).out
+    with topics.open(tmp_path / "payments") as log:
+        with_id = Path(log.backup(root).path)
+    assert "does not state its log" not in run(["verify", str(root)], tmp_path).out
+    with topics.open(tmp_path / "orders") as log, pytest.raises(topics.UsageError) as refused:
+        log.backup(root)
+    assert f"{root}, which has those of another log, such as {with_id.name}: name a directory of its" in str(
+        refused.value
+    )
 
 
 def test_an_archive_that_is_verified_counts_the_records_of_its_log(tmp_path: Path) -> None:

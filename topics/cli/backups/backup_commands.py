@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -26,6 +28,9 @@ from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
 from topics.common.values.time_texts import LATEST_MS, time_text
 from topics.embedded.bucket.bucket import BucketOptions, is_bucket_url
 from topics.errors import RequestError, UsageError
+from topics.store.backup.backup_logs import log_id_in
+from topics.store.backup.backup_manifest import is_backup_name
+from topics.store.format.segment_format import MARKER_NAME
 
 Backup = Annotated[
     str,
@@ -139,6 +144,7 @@ def restore(  # noqa: PLR0917 - options of a command
         f"{left_out_text(made.skipped_seqs, 'archive' if made.archived_ms else 'backup')}"
     )
     print("if the server has TOPICS_COLD_DIR: name an empty directory there, because the old one has the old segments")
+    _say_unnamed(source, made.backup)
     if made.archived_ms > made.taken_ms:
         print(f"left out: what the archive has from then to {time_text(made.archived_ms)}")
     if made.damage:
@@ -203,7 +209,24 @@ def verify(
         f"{found.path}: {records} {time_text(found.taken_ms)}, "
         f"{bytes_text(found.bytes)} in {count_text(found.files, 'file')}; {verdict}"
     )
+    _say_unnamed(backup, found.path)
     raise typer.Exit(0 if found.sound else 1)
+
+
+def _say_unnamed(source: str, backup: str) -> None:
+    """Say of the newest backup of several in a directory that it may be of any log, if it may.
+
+    Those of an older build have no id of their log, so the logs in a directory are not compared.
+    """
+    above, name = os.path.split(backup)
+    if os.path.realpath(source) != above or len([*filter(is_backup_name, os.listdir(above))]) == 1:
+        return
+    with suppress(OSError):  # which is damage, and was reported
+        if not log_id_in(Path(backup, MARKER_NAME).read_bytes()):
+            print(
+                f"{name} does not state its log, since an older version made it: if {above} has the backups of "
+                f"several logs, name the one that you mean (`topics ls --data-dir {backup}` lists its topics)"
+            )
 
 
 def _verify_bucket(url: str, options: BucketOptions) -> None:
