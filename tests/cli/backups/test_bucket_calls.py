@@ -87,6 +87,17 @@ def test_a_copy_is_made_in_no_directory_that_would_take_it_for_its_own(
     assert os.listdir(tmp_path / "there") == [mark]
 
 
+def test_a_copy_is_not_written_beside_that_of_another_log(copied: MemoryBucket, tmp_path: Path) -> None:
+    there = tmp_path / "there" / "2026-01-01T00-00-00Z"
+    there.mkdir(parents=True)
+    with pytest.raises(
+        UsageError, match=f"TO is '{there.parent}', which has a copy of another log, such as 2026-01-01"
+    ):
+        copy_backup(URL, str(there.parent), **BucketOptions()._asdict())
+    assert not os.listdir(there)
+    assert os.listdir(there.parent) == [there.name]
+
+
 def test_a_restore_from_a_bucket_that_is_interrupted_ends_at_once(
     copied: MemoryBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

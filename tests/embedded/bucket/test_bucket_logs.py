@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import topics
 from tests.embedded.bucket.copied_places import OPTIONS, URL, fetch_all, look, restored, send, verify
 from tests.embedded.bucket.memory_bucket import MemoryBucket
 from tests.embedded.conftest import SMALL
+from topics.embedded.bucket.bucket_logs import check_may_join
 from topics.embedded.bucket.fetch_copy import look_at_copy
 from topics.errors import UsageError
 
@@ -105,3 +107,31 @@ def test_a_directory_with_backups_of_several_logs_is_not_copied(
         with pytest.raises(UsageError, match=said):
             send(bucket, directory)
         assert not bucket.objects
+
+
+def test_a_copy_from_a_bucket_is_not_written_beside_that_of_another_log(
+    bucket: MemoryBucket, backups: list[Path], other: Path, archives: list[Path], tmp_path: Path
+) -> None:
+    """Then neither of the two could be restored without its name."""
+    for first, second, may in (
+        (backups[0], backups[1], True),
+        (archives[0], archives[3], True),
+        (backups[0], other, False),
+        (backups[0], archives[0], False),
+        (archives[0], backups[0], False),
+    ):
+        bucket.objects.clear()
+        send(bucket, second)
+        directory = tmp_path / "there"
+        shutil.copytree(first, directory)
+        copy = look(bucket)
+        joining = check_may_join(bucket, copy.backups, copy.logs, str(directory))
+        if may:
+            asyncio.run(joining)
+        else:
+            (name,) = (each.name for each in first.iterdir())
+            said = f"to is '{directory}', which has a copy of another log, such as {name}: name another directory"
+            with pytest.raises(UsageError, match=re.escape(said)):
+                asyncio.run(joining)
+        shutil.rmtree(directory)
+        asyncio.run(check_may_join(bucket, copy.backups, copy.logs, str(directory)))

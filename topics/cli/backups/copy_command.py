@@ -15,6 +15,7 @@ from topics.cli.exit_codes import options_named, report
 from topics.cli.output.printer import bytes_text, count_text
 from topics.common.values.time_texts import time_text
 from topics.embedded.bucket.bucket import BucketOptions, is_bucket_url, open_bucket
+from topics.embedded.bucket.bucket_logs import check_may_join
 from topics.embedded.bucket.fetch_copy import fetch, look_at_copy, missing_parts
 from topics.embedded.bucket.send_copy import CopySender, SentCopy
 from topics.embedded.bucket.verify_copy import end_ms
@@ -102,6 +103,8 @@ def _say(url: str, sent: SentCopy) -> None:
 
 async def _fetch(url: str, to: str, options: BucketOptions) -> None:
     copy = await look_at_copy(url, options)
+    with options_named({"to": "TO"}):
+        await check_may_join(copy.bucket, copy.backups, copy.logs, to)
     with room_at(to, "make room there, and call this again: it continues"):
         os.makedirs(to, exist_ok=True)
         got = await fetch(copy, to.rstrip("/") or "/", options)

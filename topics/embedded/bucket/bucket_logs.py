@@ -7,8 +7,10 @@ log's.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from contextlib import suppress
+from pathlib import Path
 
 from topics.embedded.bucket.bucket import Bucket
 from topics.embedded.bucket.bucket_manifest import (
@@ -21,7 +23,7 @@ from topics.embedded.bucket.bucket_manifest import (
 from topics.errors import CorruptError, UsageError
 from topics.store.backup.backup_files import is_timeline_name
 from topics.store.backup.backup_logs import log_id_in
-from topics.store.backup.backup_manifest import backup_age
+from topics.store.backup.backup_manifest import backup_age, is_backup_name
 from topics.store.format.segment_format import MARKER_NAME
 
 
@@ -80,6 +82,36 @@ async def check_takes_backup(bucket: Bucket, log_id: str) -> None:
                 if other != log_id:
                     raise _other_log(bucket, path)
                 return
+
+
+async def check_may_join(
+    bucket: Bucket, backups: list[BucketManifest], logs: list[BucketManifest], directory: str
+) -> None:
+    """Check that copies may be written beside what a directory has: backups of their log, or logs.
+
+    Raises: UsageError, with one of what is there.
+    """
+    names = os.listdir(directory) if os.path.isdir(directory) else []
+    timelines = sorted(filter(is_timeline_name, names))
+    there = sorted(filter(is_backup_name, {*names} - {*timelines}), key=backup_age)
+    plain = plain_backups(backups)
+    others = (there if logs else []) + (timelines if plain else [])
+    if plain and not others:
+        mine = {*(await _log_ids(bucket, plain)).values()} - {""}
+        ids = {name: _id_there(f"{directory}/{name}") for name in there}
+        others = [name for name, found in ids.items() if mine and found and found not in mine]
+    if others:
+        raise UsageError(
+            f"is {directory!r}, which has a copy of another log, such as {others[-1]}: name another directory", "to"
+        )
+
+
+def _id_there(backup: str) -> str:
+    """Return the id of the log that a backup in a directory is of; "": it has none."""
+    try:
+        return log_id_in(Path(backup, MARKER_NAME).read_bytes())
+    except OSError:
+        return ""
 
 
 def _other_log(bucket: Bucket, path: str) -> UsageError:
