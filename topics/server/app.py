@@ -85,9 +85,8 @@ class Server:
             lines = AccessLog(config.access_log_format, loop.clock.now_ms, self.access_log.add)
         table = loop.use_connection_table() if config.http_lane != "off" else None
         self.gate = Gate()
-        self._websockets = WebSockets(
-            config, loop, None if table is None else Audience(table, SHARED_BYTES_MAX, subscriptions.shared_bytes)
-        )
+        audience = None if table is None else Audience(table, SHARED_BYTES_MAX, subscriptions.shared_bytes)
+        self._websockets = WebSockets(config, loop, audience, neighbours)
         routes = route_table(ui=config.ui == "on")
         self.service = Service(
             config,

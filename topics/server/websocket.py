@@ -13,6 +13,8 @@ from topics.engine.values.ports import TimersPort
 from topics.http.access.scope import Scope
 from topics.http.plan.call import Call
 from topics.http.plan.service import Service
+from topics.http.spanning.portions import AskedCores
+from topics.http.spanning.spanning_socket import SpanningSocket
 from topics.http.wire.transport import Transport, Waits
 from topics.ws.frame_turns import FrameTurns
 from topics.ws.handshake import accept_key, switching_protocols
@@ -23,8 +25,13 @@ from topics.ws.session import Rights, WebSocketSession
 class WebSockets:
     """Accepts upgrades of one service, and ends the sessions when the server drains."""
 
-    def __init__(self, config: Config, timers: TimersPort, audience: Audience | None) -> None:
-        """audience: that of all sessions, if their connections share sends."""
+    def __init__(
+        self, config: Config, timers: TimersPort, audience: Audience | None, cores: AskedCores | None = None
+    ) -> None:
+        """audience: that of all sessions, if their connections share sends. cores: of a server of
+        several.
+        """
+        self._cores = cores
         self.turns = FrameTurns(timers, config.ws_pass_frames)
         """The budget of frames; call its `next_pass` at the end of each pass, before the flush."""
         self._host: Host | None = None
@@ -33,7 +40,7 @@ class WebSockets:
 
     def open(self, call: Call) -> None:
         """Upgrade a request. Raises: RequestError, a wrong handshake or too many connections."""
-        service, request, principal = call.service, call.plan.request, call.principal
+        service, request, principal, cores = call.service, call.plan.request, call.principal, self._cores
         accept = accept_key(request.headers, request.framing.version_minor)
         slot = service.streams.slots.take(principal.key_id)
         scopes = (principal.may(Scope.READ), principal.may(Scope.WRITE), principal.may(Scope.ADMIN))
@@ -44,7 +51,8 @@ class WebSockets:
                 slot.release()
                 self._open.discard(session)
 
-            session = ServedSession(self._host_of(service), transport, rights, on_end, strict=call.plan.strict)
+            host, far = self._host_of(service), None if cores is None else SpanningSocket(service, cores, principal)
+            session = ServedSession(host, transport, rights, on_end, strict=call.plan.strict, far=far)
             slot.on_key_gone = session.on_key_gone
             self._open.add(session)
             return session

@@ -58,6 +58,8 @@ class Publish(NamedTuple):
     return_seqs: bool
     frames: Frames | None = None
     """The encoded frames of a long publish; None for a publish that was parsed in one step."""
+    message: bytes | bytearray | memoryview = b""
+    """The whole message, as another core gets it."""
 
     @property
     def identity(self) -> Identity | None:
@@ -143,7 +145,7 @@ def _parse(message: bytes, scanner: WriteScanner, limits: Config, strict: bool) 
             scanner.check_keys(message)
         if "records" not in fields:
             raise _no_records()
-        return make_tuple(Publish, (request_id, topic, body, return_seqs, None))
+        return make_tuple(Publish, (request_id, topic, body, return_seqs, None, message))
     if op in ("subscribe", "unsubscribe", "ping") and not _fits(message, limits):
         raise _too_long(limits)
     if strict and op in _KEYS:
@@ -176,7 +178,7 @@ def _usual_publish(message: bytes, scanner: WriteScanner, limits: Config, strict
     request_id = _short(request_id, limits.ws_max_request_id_bytes) if request_id else b"null"
     if strict:
         scanner.check_keys(message)
-    return make_tuple(Publish, (request_id, string_value(topic), body, return_seqs != b"false", None))
+    return make_tuple(Publish, (request_id, string_value(topic), body, return_seqs != b"false", None, message))
 
 
 def parse_long(
@@ -214,7 +216,8 @@ def parse_long(
             raise RequestError("invalid_request", "topic is missing: it is required")
         if not fields.has_records:
             raise _no_records()
-        publish = Publish(request_id, _text(fields.topic, "topic"), body, fields.return_seqs != b"false")
+        with_seqs = fields.return_seqs != b"false"
+        publish = Publish(request_id, _text(fields.topic, "topic"), body, with_seqs, message=message)
         if body.violation is not None:
             return publish
         frames = yield from bodies.frames(body.rows, body.node, publish.identity)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from topics.common.values.begin import Begin, Beginning
 from topics.config import Config
 from topics.engine.delivery.audience import Audience
-from topics.engine.delivery.feed import Feed
-from topics.engine.delivery.subscription import Sink
+from topics.engine.delivery.prefix_watch import PrefixWatch
+from topics.engine.delivery.subscription import CoresSink, Subscription
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.topic import Topic
 from topics.engine.values.name_rules import Prefixes
-from topics.engine.values.results import AppendResult, Done
+from topics.engine.values.results import AppendResult, DiffQuery, Done
 from topics.engine.write.long_bodies import LongBodies
 from topics.engine.write.write_body import WriteScanner
 from topics.engine.write.write_columns import MakeFraming
@@ -24,7 +24,41 @@ from topics.ws.frame_turns import FrameTurns
 from topics.ws.lone_publishes import LonePublishes
 
 
-class WsEngine(Protocol):
+class WsFeed(Protocol):
+    """The feed of a connection: that of an engine, or one of several cores."""
+
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]: ...
+
+    @property
+    def prefixes(self) -> PrefixWatch | None: ...
+
+    def subscribe(self, name: str, query: DiffQuery, from_seq: int) -> Subscription: ...
+
+    def unsubscribe(self, name: str) -> bool: ...
+
+    def watch_prefixes(self, within: Prefixes, most: int, most_in_all: int) -> PrefixWatch: ...
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+    def resume_soon(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class WsFeeds(Protocol):
+    """The topics that connections follow: those of an engine, or of all cores of a server."""
+
+    def open_feed(self, sink: CoresSink) -> WsFeed: ...
+
+    def begin(self, name: str, begin: Begin, done: Done[Beginning]) -> None: ...
+
+    def topics_with(self, prefixes: Prefixes, within: Prefixes, most: int) -> list[str]: ...
+
+
+class WsEngine(WsFeeds, Protocol):
     """The part of `topics.engine.engine.Engine` that commands need."""
 
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None: ...
@@ -55,11 +89,33 @@ class WsEngine(Protocol):
     @property
     def throttle_window_ns(self) -> int: ...
 
-    def open_feed(self, sink: Sink) -> Feed: ...
 
-    def begin(self, name: str, begin: Begin, done: Done[Beginning]) -> None: ...
+class FarTopics(WsFeeds, Protocol):
+    """The topics of all cores, as one connection follows them, and writes to those of others."""
 
-    def topics_with(self, prefixes: Prefixes, within: Prefixes, most: int) -> list[str]: ...
+    @property
+    def held_bytes(self) -> int:
+        """Bytes that are kept for the connection."""
+
+    def is_far(self, topic: str) -> bool:
+        """Return whether another core has the topic."""
+
+    def publish(
+        self,
+        topic: str,
+        message: bytes | bytearray | memoryview,
+        done: Callable[[bytes | RequestError | None], None],
+        *,
+        return_seqs: bool,
+    ) -> None:
+        """Write the records of a message there.
+
+        done: gets the JSON of the answer of 7.5, or the refusal; None: it is unknown whether they
+        are written.
+        """
+
+    def end(self) -> None:
+        """Forget the writes: the connection has ended."""
 
 
 class AckTurns(Protocol):

@@ -8,7 +8,7 @@ from topics.common.values.begin import Begin, Beginning
 from topics.engine.state.refusals import is_absent
 from topics.engine.values.trampoline import Trampoline
 from topics.errors import TopicsError
-from topics.ws.host import WsEngine
+from topics.ws.host import WsFeeds
 
 Found = dict[str, Beginning]
 
@@ -16,11 +16,11 @@ Found = dict[str, Beginning]
 class LookUp:
     """Finds the cursor of one topic after the other; the first error is the result."""
 
-    __slots__ = ("_done", "_engine", "_error", "_found", "_left", "_lenient", "_names", "_over", "_taken_in")
+    __slots__ = ("_done", "_error", "_feeds", "_found", "_left", "_lenient", "_names", "_over", "_taken_in")
 
     def __init__(
         self,
-        engine: WsEngine,
+        feeds: WsFeeds,
         starts: dict[str, Begin],
         taken_in: dict[str, Begin],
         done: Callable[[Found | Exception], None],
@@ -33,7 +33,7 @@ class LookUp:
         after `cancel`.
         lenient: leave missing topics out of the result, instead of failing.
         """
-        self._engine = engine
+        self._feeds = feeds
         self._done = done
         self._lenient = lenient
         self._found: Found = {}
@@ -59,7 +59,7 @@ class LookUp:
             return False
         name, begin = self._left.pop()
         try:
-            self._engine.begin(name, begin, lambda result: self._on_result(name, result))
+            self._feeds.begin(name, begin, lambda result: self._on_result(name, result))
         except Exception as error:
             self._error = error
             self._names.answered()

@@ -14,6 +14,7 @@ from topics.engine.values.write_answer import (
     WRITTEN,
     listed,
     repeat_times,
+    with_null_list,
     write_times,
 )
 from topics.errors import RequestError
@@ -74,6 +75,14 @@ def ack(
         return _STAGED % (request_id, msgspec.json.encode(topic), piece, count, *ended)
     seqs = listed(first, last) if with_seqs else NO_LIST
     return _ACK % (request_id, msgspec.json.encode(topic), first, last, seqs, head, count, *ended)
+
+
+def far_ack(request_id: bytes, answer: bytes) -> bytes:
+    """Build the ack of a publish by the answer of 7.5, which another core has given.
+
+    It has all members of an ack, except `seqs` where none are listed.
+    """
+    return b'{"op":"ack","request_id":%b,' % request_id + with_null_list(answer)[1:]
 
 
 def lone_ack(request_id: bytes, topic: bytes, result: AppendResult, total_ns: int) -> bytes:

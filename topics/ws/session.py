@@ -34,7 +34,7 @@ from topics.ws.commands import (
     parse_long,
 )
 from topics.ws.framing import BINARY, PING, TEXT, Framing, Received, pong_frame, text_frame
-from topics.ws.host import Host
+from topics.ws.host import FarTopics, Host
 from topics.ws.lone_publishes import LonePublishes
 from topics.ws.subscriptions import Subscriptions
 
@@ -44,6 +44,7 @@ HELD_BYTES = 65_536
 """Input held while commands wait; reading pauses above this size."""
 GOING_AWAY = 1001
 POLICY_VIOLATION = 1008
+INTERNAL_ERROR = 1011
 
 
 class Rights(NamedTuple):
@@ -93,9 +94,11 @@ class WebSocketSession:
     __slots__ = (
         "_closing",
         "_ended",
+        "_far",
         "_framing",
         "_host",
         "_in_line",
+        "_is_long_far",
         "_long",
         "_next",
         "_next_bytes",
@@ -121,8 +124,11 @@ class WebSocketSession:
         release: Callable[[], None],
         *,
         strict: bool = False,
+        far: FarTopics | None = None,
     ) -> None:
+        """far: the topics of a server of several cores."""
         self._host = host
+        self._far = far
         self._strict = strict
         self._transport = transport
         self._rights = rights
@@ -135,6 +141,8 @@ class WebSocketSession:
         self._framing = Framing(config.ws_max_frame_bytes, config.ws_max_message_bytes, host.turns, step_bytes)
         self._long: bytes | bytearray | memoryview = b""
         """A long message that is parsed, or waits for that. No other command begins meanwhile."""
+        self._is_long_far = False
+        """Whether another core parses a long publish, in turns. No command begins meanwhile."""
         self._replies: deque[Reply] = deque()
         """Replies of the commands in progress, oldest first; the first one is not done."""
         self._withheld = 0
@@ -152,12 +160,14 @@ class WebSocketSession:
         self._closing = False
         """Whether the server is stopping: no more commands are executed."""
         self._ended = False
-        self._subscriptions = Subscriptions(host, transport)
+        self._subscriptions = Subscriptions(host, transport, far or host.engine, None if far is None else self)
 
     # --- calls of the connection below ------------------------------------------------------------------------------
     @property
     def held_bytes(self) -> int:
         held = self._framing.held_bytes + self._subscriptions.held_bytes + len(self._long)
+        if self._far is not None:
+            held += self._far.held_bytes
         return held + (0 if self._next is None else self._next_bytes)
 
     def large_writes(self) -> Sequence[bytes]:
@@ -236,6 +246,11 @@ class WebSocketSession:
             message = "the key was taken away, or may do something else now: connect again"
             self._close_with_error("unauthorized", message, POLICY_VIOLATION, "key gone")
 
+    def on_core_gone(self, message: str) -> None:
+        """Send an error and close at once, because of another core, whose answers are unknown."""
+        if not self._ended:
+            self._close_with_error("not_ready", message, INTERNAL_ERROR, "core gone")
+
     # --- commands ----------------------------------------------------------------------------------------------------
     def _pump(self) -> None:
         """Execute the received commands, until one has to wait."""
@@ -292,7 +307,7 @@ class WebSocketSession:
 
         Publishes overlap with each other only; every other command waits for all before it.
         """
-        if self._long:
+        if self._long or self._is_long_far:
             return False
         if isinstance(command, Publish):
             return len(self._replies) < self._host.config.ws_publishes_in_flight and not self._subscriptions.beginning
@@ -373,6 +388,9 @@ class WebSocketSession:
         if body.config is not None and not rights.admin:
             raise RequestError("forbidden", "publishing with a config needs the scope admin: leave config out")
         self._check_name(topic)
+        if self._far is not None and self._far.is_far(topic):
+            self._publish_far(self._far, command, reply)
+            return
         host = self._host
         if host.engine.refuses_writes and not body.disable_backpressure:
             raise host.engine.refuse_write()
@@ -403,6 +421,20 @@ class WebSocketSession:
         request = make_tuple(AppendRequest, (topic, body.rows, body.node, command.identity, *options))
         if not (self._is_lone(command) and self._append_lone(request, reply, ack)):
             host.engine.append(request, done)
+
+    def _publish_far(self, far: FarTopics, command: Publish, reply: Reply) -> None:
+        """Have the core of the topic execute the write. Without its answer the connection ends."""
+
+        def done(result: bytes | RequestError | None) -> None:
+            self._is_long_far = False
+            if result is None:
+                self.on_core_gone("it is unknown whether a publish was executed, because its core is gone")
+            else:
+                request_id = command.request_id
+                self._on_done(reply, replies.far_ack(request_id, result) if isinstance(result, bytes) else result)
+
+        self._is_long_far = len(command.message) > self._host.long_bodies.step_bytes
+        far.publish(command.topic, command.message, done, return_seqs=command.return_seqs)
 
     def _is_lone(self, command: Publish) -> bool:
         """Return whether a publish is all that is known to be in progress or to come.
@@ -544,6 +576,8 @@ class WebSocketSession:
         self._replies.clear()
         self._next, self._long = None, b""
         self._subscriptions.end()
+        if self._far is not None:
+            self._far.end()
         if self._host.lone is not None:
             self._host.lone.end(self)
         release, self._release = self._release, _nothing

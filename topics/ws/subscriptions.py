@@ -19,7 +19,7 @@ from topics.errors import RequestError, TopicsError, as_request_error
 from topics.ws import replies
 from topics.ws.commands import Subscribe
 from topics.ws.framing import text_frame
-from topics.ws.host import Host
+from topics.ws.host import Host, WsFeeds
 from topics.ws.look_up import Found, LookUp
 
 _RENDERING = "websocket"
@@ -36,17 +36,39 @@ class FrameSink(Protocol):
     def write(self, data: bytes) -> None: ...
 
 
+class OnCores(Protocol):
+    """The connection, which ends with a core whose topics it follows."""
+
+    def on_core_gone(self, message: str) -> None: ...
+
+    def going_away(self) -> None: ...
+
+
 class Subscriptions:
     """The sink of the connection's feed. Nothing is delivered between `pause` and `go_on`."""
 
-    __slots__ = ("_count_again", "_feed", "_host", "_look_up", "_reader", "_write", "audience", "held_bytes")
+    __slots__ = (
+        "_count_again",
+        "_feed",
+        "_feeds",
+        "_host",
+        "_look_up",
+        "_on_cores",
+        "_reader",
+        "_write",
+        "audience",
+        "held_bytes",
+    )
 
-    def __init__(self, host: Host, reader: FrameSink) -> None:
+    def __init__(self, host: Host, reader: FrameSink, feeds: WsFeeds, on_cores: OnCores | None = None) -> None:
+        """feeds: has the topics. on_cores: of a connection of several cores."""
         self._host = host
+        self._feeds = feeds
+        self._on_cores = on_cores
         self._reader = reader
         self._write = reader.write
         self.audience = host.audience
-        self._feed = host.engine.open_feed(self)
+        self._feed = feeds.open_feed(self)
         self._look_up: LookUp | None = None
         self.held_bytes = 0
         """Bytes of the node sets that subscriptions leave out; may include those of ended ones."""
@@ -78,7 +100,7 @@ class Subscriptions:
                 reply = error
             done(reply)
 
-        self._look_up = LookUp(self._host.engine, command.starts, taken_in, on_found, lenient=command.lenient)
+        self._look_up = LookUp(self._feeds, command.starts, taken_in, on_found, lenient=command.lenient)
         self._look_up.go_on()
 
     def _to_take_in(self, command: Subscribe, within: Prefixes) -> list[str]:
@@ -90,7 +112,7 @@ class Subscriptions:
         most, watch = self._host.config.max_watch_topics, self._feed.prefixes
         named = self._feed.subscriptions.keys() - (() if watch is None else watch.taken.keys())
         room = most + len(command.starts) + len(named)
-        names = self._host.engine.topics_with(tuple(command.prefixes), within, room)
+        names = self._feeds.topics_with(tuple(command.prefixes), within, room)
         found: list[str] = []
         left = most
         for at, name in enumerate(names):
@@ -189,6 +211,7 @@ class Subscriptions:
     def end(self) -> None:
         if self._look_up is not None:
             self._look_up.cancel()
+        self._on_cores = None
         self._feed.close()
 
     # --- as the feed's sink ------------------------------------------------------------------------------------------
@@ -206,6 +229,15 @@ class Subscriptions:
         """Write the frame about a topic without a place (R-PREFIX-5)."""
         self._write(text_frame(b'{"op":"left_out","topic":"%b","max":%d}' % (name.encode(), most)))
         return not self._reader.over_high_water
+
+    def lose(self, core: int) -> None:
+        """End the connection: see `CoresSink`."""
+        if self._on_cores is not None:
+            self._on_cores.on_core_gone(f"core {core} is not there any more, whose topics are followed: connect again")
+
+    def stop(self) -> None:
+        if self._on_cores is not None:
+            self._on_cores.going_away()
 
     def fail(self, subscription: Subscription, error: TopicsError) -> None:
         """Report a subscription that has ended because its topic cannot be read."""

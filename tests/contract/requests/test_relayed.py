@@ -35,7 +35,7 @@ from tests.contract.requests import (
     test_responses,
     test_strict,
 )
-from tests.contract.streams import test_prefixes, test_watch
+from tests.contract.streams import test_filtered_streams, test_prefixes, test_watch, test_websocket
 
 MODULES = (
     test_attempts,
@@ -66,6 +66,8 @@ MODULES = (
     test_strict,
     test_prefixes,
     test_watch,
+    test_websocket,
+    test_filtered_streams,
 )
 
 
@@ -75,6 +77,7 @@ LEFT_OUT = {
     "test_checks_come_before_the_stream": "the one core counts each of its streams twice",
     "test_streams_are_capped_and_give_their_place_back": "likewise",
     "test_streams_per_key_are_capped_by_the_sessions_key": "likewise",
+    "test_replies_come_in_the_order_of_the_commands": "it counts deliveries before an unsubscribe, which may be none",
     "test_no_seq_names_two_records_of_one_incarnation": "it cuts the power in a pass that is another one here",
     "test_a_stop_says_goaway_and_answers_what_is_under_way": "it asks in a pass in which this connection has ended",
 }

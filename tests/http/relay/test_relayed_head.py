@@ -7,13 +7,21 @@ import pytest
 from tests.http.byte_stream import Echo, FakeCores, make_service
 from topics.http.access.guard import AccessVerdict
 from topics.http.access.keyring import parse_keys
-from topics.http.access.principal import Principal
+from topics.http.access.principal import UNAUTHENTICATED, Principal
 from topics.http.access.routes import Body, Route, RouteTable
 from topics.http.access.scope import Scope
 from topics.http.handlers import record_endpoints
 from topics.http.lane.group_answers import STRICT, WITHOUT_SEQS
 from topics.http.relay import relayed_head
-from topics.http.relay.relayed_head import RelayedPlan, RelayedPlans, head_there, plain_head
+from topics.http.relay.relay_message import DamagedRelayError
+from topics.http.relay.relayed_head import (
+    RelayedPlan,
+    RelayedPlans,
+    head_there,
+    inner_plan,
+    inner_route,
+    plain_head,
+)
 
 
 def head(path: str, *lines: str) -> bytes:
@@ -33,6 +41,17 @@ def test_a_head_that_comes_again_has_the_same_plan() -> None:
 def test_a_head_that_comes_once_or_is_long_is_not_kept(once: bytes) -> None:
     plans = RelayedPlans(Echo().routes())
     assert plans.plan(once) is not plans.plan(once)
+
+
+def test_inner_requests_are_found_in_a_table_of_their_own_and_those_that_come_again_kept() -> None:
+    inner = RouteTable([inner_route("POST", "begin", lambda call: call.reply(b"{}"))])
+    plan = inner_plan(inner, "POST", "begin", UNAUTHENTICATED, {})
+    plans = RelayedPlans(Echo().routes(), inner=inner)
+    assert plans.plan(plan.head_there).route is plan.route
+    assert plans.plan(plan.head_there) is plans.plan(plan.head_there)
+    with pytest.raises(DamagedRelayError):
+        RelayedPlans(Echo().routes()).plan(plan.head_there)
+    assert make_service(Echo().routes()).planner.plan(b"POST /inner/begin HTTP/1.1\r\nHost: localhost\r\n\r\n").missing
 
 
 def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

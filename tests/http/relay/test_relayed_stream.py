@@ -9,7 +9,18 @@ from tests.http.relay.test_far_stream import HIGH, LOW, get, opened
 from topics.http.plan import answer_turns
 from topics.http.relay import relay_server
 from topics.http.relay.relay_client import CANCEL
-from topics.http.relay.relay_message import COUNT, KEY_GONE, REQUESTS, STOP, TAKEN, DamagedRelayError, RelayRow, encoded
+from topics.http.relay.relay_message import (
+    COUNT,
+    KEY_GONE,
+    ORDER,
+    REQUESTS,
+    STOP,
+    TAKEN,
+    DamagedRelayError,
+    RelayRow,
+    encoded,
+)
+from topics.http.relay.relayed_stream import RelayedStream
 
 
 @pytest.fixture
@@ -40,6 +51,22 @@ def test_its_marks_are_those_of_other_streams(cores: LinkedCores) -> None:
     assert (stream.over_high_water, cores.echo.told) == (False, ["drained"])
     receive(cores, taken(1, LOW))
     assert cores.echo.told == ["drained"]
+
+
+def test_its_writer_gets_the_orders_of_its_reader_until_it_ends(cores: LinkedCores) -> None:
+    (stream,) = cores.echo.streams
+    assert isinstance(stream, RelayedStream)
+    orders: list[bytes] = []
+    stream.take_orders(orders.append)
+    receive(cores, RelayRow(1, ORDER, b"", b"one"), RelayRow(1, ORDER, b"", b""))
+    assert orders == [b"one", b""]
+    receive(cores, RelayRow(1, CANCEL, b"", b""), RelayRow(1, ORDER, b"", b"late"))
+    assert orders == [b"one", b""]
+
+
+def test_an_order_for_a_stream_that_takes_none_is_damage(cores: LinkedCores) -> None:
+    with pytest.raises(DamagedRelayError, match="takes none"):
+        receive(cores, RelayRow(1, ORDER, b"", b"one"))
 
 
 def test_all_streams_wait_while_the_core_of_their_clients_takes_too_little(

@@ -300,10 +300,8 @@ def test_the_server_is_ready_when_all_cores_are(world: Spanning) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "body"),
     [
-        ("POST", "/v0/watch", {"topics": {"t-0": {}, "t-1": {}, "t-2": {}, "t-3": {}, "t-4": {}}}),
         ("POST", "/v0/watch", {"prefixes": {"t": {}}}),
         ("POST", "/v0/checkpoint", {}),
-        ("GET", "/v0/ws", {}),
     ],
 )
 def test_what_is_not_built_for_several_cores_is_refused(world: Spanning, method: str, path: str, body: object) -> None:

@@ -78,7 +78,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "handlers": {"access", "openapi", "pages", "plan", "streams", "wire"},
         "lane": {"access", "handlers", "http1", "plan", "protocol_choice", "wire"},
         "relay": {"access", "handlers", "lane", "plan", "streams", "wire"},
-        "spanning": {"access", "handlers", "plan", "relay", "wire"},
+        "spanning": {"access", "handlers", "plan", "relay", "streams", "wire"},
     },
     "loop": {"portable": {"ring"}, "doors": {"connection", "operations", "ring", "streams", "timers", "traffic"}},
     "server": {

@@ -1,4 +1,4 @@
-"""Two whole servers that are the cores of one, engines included, on simulated rings that share a network and a port."""
+"""Whole servers that are the cores of one, engines included, on simulated rings that share a network and a port."""
 
 from __future__ import annotations
 
@@ -21,30 +21,36 @@ from topics.store.disk.data_directory import lock_directory
 
 US = 1_000
 PASSES_MAX = 50_000
-MAILBOXES = ("core-00/mailbox", "core-01/mailbox")
 
 
 class TwoCores:
-    """Two servers that share a port. `killed`: the number of the core whose ring stopped the run, once it did.
+    """Servers that share a port. `killed`: the number of the core whose ring stopped the run, once it did.
 
-    neighbours: how a core sees the other one. settings: of both.
+    neighbours: how a core sees the other ones. cores: how many. settings: of all.
     """
 
     def __init__(
-        self, seed: int, neighbours: type[Neighbours] = Neighbours, *, split: bool = False, **settings: Any
+        self,
+        seed: int,
+        neighbours: type[Neighbours] = Neighbours,
+        *,
+        split: bool = False,
+        cores: int = 2,
+        **settings: Any,
     ) -> None:
         self.rng = random.Random(seed)
         self._neighbours = neighbours
         self._settings = settings
         first = SimRing(seed, shuffle=True, split=split)
-        self.rings = [first, SimRing(seed + 1000, network=first.network, shuffle=True)]
-        self.slots = SlotMap.balanced(2)
+        others = [SimRing(seed + 1000 * core, network=first.network, shuffle=True) for core in range(1, cores)]
+        self.rings = [first, *others]
+        self.slots = SlotMap.balanced(cores)
         self.port = 0
         self.servers: list[Server] = []
         self.neighbours: list[Neighbours] = []
         self.codes: list[int] = []
         self.killed: list[int] = []
-        for core in range(2):
+        for core in range(cores):
             self._start(core)
         self.run(lambda: self.is_ready)
 
@@ -52,7 +58,9 @@ class TwoCores:
         ring = self.rings[core]
         loop = Loop(ring, ring.clock)
         config = replace(tiny_config(f"/core-{core:02}"), port=self.port, **self._settings)
-        neighbours = self._neighbours(loop, self.slots, core, MAILBOXES)
+        neighbours = self._neighbours(
+            loop, self.slots, core, [f"core-{each:02}/mailbox" for each in range(len(self.rings))]
+        )
         server = Server(
             config,
             loop,
@@ -66,7 +74,7 @@ class TwoCores:
         self.servers[core : core + 1] = [server]
 
     def run(self, done: Callable[[], bool], dies: int = -1) -> None:
-        """Make passes of both until `done()`. dies: the core that is killed and started again when its ring stops."""
+        """Make passes of all until `done()`. dies: the core that is killed and started again when its ring stops."""
         for _ in range(PASSES_MAX):
             if done():
                 return
@@ -113,7 +121,7 @@ class TwoCores:
 
     @property
     def relayed(self) -> list[int]:
-        """How many requests each core has had the other one answer."""
+        """How many requests each core has had another one answer."""
         relays = [neighbours.relays for neighbours in self.neighbours]
         return [sum(asked.relayed for asked in each.asked) if each is not None else 0 for each in relays]
 

@@ -57,6 +57,16 @@ class Sink(Protocol):
         """Take the end of the subscription: its topic cannot be read (checksum, I/O error)."""
 
 
+class CoresSink(Sink, Protocol):
+    """A sink of topics of several cores, which ends with one of them."""
+
+    def lose(self, core: int) -> None:
+        """End: the core is gone, and what it would deliver is unknown."""
+
+    def stop(self) -> None:
+        """End as at a stop of the server, because a core stops."""
+
+
 class OwningFeed(Protocol):
     """The feed of a subscription, as its cohort and its sink see it: see feed.py."""
 

@@ -27,7 +27,8 @@ first, last, seq, head, times.
 """
 ONE_LONE_WRITTEN = _ONE + _ENDED % (b"false", b"false", b'"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b')
 """ONE_WRITTEN with the times of a write that shares its commit with no other."""
-STAGED = _TOPIC + b'%b,"staged":true,"piece":%d' + _COUNT + b"%d" + _ENDED
+_STAGED = b',"staged":true,"piece":'
+STAGED = _TOPIC + b"%b" + _STAGED + b"%d" + _COUNT + b"%d" + _ENDED
 """Format of the answer to a piece of a part that waits for the other pieces. Values: topic, piece,
 count, created, deduped, times.
 """
@@ -35,6 +36,17 @@ LANE_TEXTS = b"\0".join([b"{" + _TOPIC + b'"', b'"' + _FIRST, _LAST, _SEQS + b"[
 """WRITTEN for scan.c: the texts around name, first, last, seqs (if listed), head and count."""
 LANE_END = _USUALLY + b"}"
 """The text after the count in an answer of scan.c. Value: times."""
+
+
+def with_null_list(answer: bytes) -> bytes:
+    """Return the answer to a write with a null in the place of seqs that it does not list.
+
+    That to a piece, which has no seqs, stays as it is.
+    """
+    if _SEQS in answer or _STAGED in answer:
+        return answer
+    before, head, after = answer.partition(_HEAD)
+    return before + NO_LIST + head + after
 
 
 def listed(first: int, last: int) -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import islice
+from typing import Protocol
 
 import msgspec
 
@@ -15,16 +16,16 @@ from topics.config import Config
 from topics.engine.json.strict_json import JsonKind
 from topics.engine.state.refusals import is_absent
 from topics.engine.values.json_fields import Fields, read_object, refuse
-from topics.engine.values.name_rules import check_prefix, of_longest_prefix
+from topics.engine.values.name_rules import Prefixes, check_prefix, of_longest_prefix
 from topics.engine.values.read_filter import ReadFilter
-from topics.engine.values.results import DiffQuery
+from topics.engine.values.results import DiffQuery, Done
 from topics.errors import RequestError, TopicsError
 from topics.http.handlers import event_streams
 from topics.http.plan.call import Call
 from topics.http.streams import sse
 from topics.http.streams.watch_cursors import Cursors, read_cursor_id
 from topics.http.streams.watch_sessions import SESSION_TTL_MS, SessionPrefixes, WatchSession
-from topics.http.streams.watch_stream import WatchStream
+from topics.http.streams.watch_stream import WatchFeed, WatchStream
 from topics.http.wire.query import boolean
 
 DEFAULT_BATCH_BYTES = 262_144
@@ -42,8 +43,25 @@ def watched(fields: Fields, config: Config) -> tuple[dict[str, Begin], dict[str,
     return _beginnings(fields, "topics", config.max_watch_topics, config), prefixes
 
 
+class Feeds(Protocol):
+    """The topics that sessions follow: those of an engine, or of all cores."""
+
+    def begin(self, name: str, begin: Begin, done: Done[Beginning]) -> None: ...
+
+    def topics_with(self, prefixes: Prefixes, within: Prefixes, most: int) -> list[str]: ...
+
+    def incarnation(self, name: str) -> str: ...
+
+    def open_feed(self, sink: WatchStream) -> WatchFeed: ...
+
+
 def create_session(call: Call) -> None:
     """Create a watch session. Answer its start cursor of every topic, and its wid (10.2)."""
+    create_session_of(call, call.service.engine)
+
+
+def create_session_of(call: Call, feeds: Feeds) -> None:
+    """Create a session of topics of `feeds`."""
     fields, config = call.fields(), call.service.config
     starts, prefixes = watched(fields, config)
     nodes, only_nodes, match = ReadFilter.of(fields, call.service.config)
@@ -67,7 +85,7 @@ def create_session(call: Call) -> None:
     of_prefixes = None
     if prefixes:
         of_prefixes = SessionPrefixes(tuple(prefixes), call.principal.prefixes, config.max_watch_topics)
-        taken_in = _taken_in(call, prefixes, starts)
+        taken_in = _taken_in(call, feeds, prefixes, starts)
 
     def found(beginnings: dict[str, Beginning]) -> None:
         cursors: Cursors = {name: beginning.from_seq for name, beginning in beginnings.items()}
@@ -78,7 +96,7 @@ def create_session(call: Call) -> None:
         wid, performance = session.wid.encode(), b'"server_total_ms":' + call.total_ms()
         call.reply(shape % (wid, wid, SESSION_TTL_MS, msgspec.json.encode(topics), performance))
 
-    _look_up(call, starts, taken_in, lenient, found)
+    _look_up(call, feeds, starts, taken_in, found, lenient=lenient)
 
 
 def _beginnings(fields: Fields, field: str, most: int, limits: Config) -> dict[str, Begin]:
@@ -101,15 +119,15 @@ def _beginnings(fields: Fields, field: str, most: int, limits: Config) -> dict[s
     return starts
 
 
-def _taken_in(call: Call, prefixes: dict[str, Begin], starts: dict[str, Begin]) -> dict[str, Begin]:
+def _taken_in(call: Call, feeds: Feeds, prefixes: dict[str, Begin], starts: dict[str, Begin]) -> dict[str, Begin]:
     """Return the beginnings of topics that prefixes take in now, beside the named ones.
 
     An absent topic that was named takes no place.
     """
-    most, engine = call.service.config.max_watch_topics, call.service.engine
-    names = engine.topics_with(tuple(prefixes), call.principal.prefixes, most)
+    most = call.service.config.max_watch_topics
+    names = feeds.topics_with(tuple(prefixes), call.principal.prefixes, most)
     others = (name for name in names if name not in starts)
-    left = most - sum(bool(engine.incarnation(name)) for name in starts)
+    left = most - sum(bool(feeds.incarnation(name)) for name in starts)
     return {name: of_longest_prefix(prefixes, name) for name in islice(others, left)}
 
 
@@ -120,10 +138,12 @@ def _heartbeat_ms(fields: Fields, test_floor_ms: int) -> int:
 
 def _look_up(
     call: Call,
+    feeds: Feeds,
     named: dict[str, Begin],
     taken_in: Mapping[str, Begin],
-    lenient: bool,
     found: Callable[[dict[str, Beginning]], None],
+    *,
+    lenient: bool,
 ) -> None:
     """Pass the beginnings of all topics to `found` by name, once each is known.
 
@@ -151,11 +171,16 @@ def _look_up(
     if not starts:
         found({})
     for name, begin in starts.items():
-        call.service.engine.begin(name, begin, lambda result, name=name: take(name, result))  # type: ignore[misc]
+        feeds.begin(name, begin, lambda result, name=name: take(name, result))  # type: ignore[misc]
 
 
 def open_stream(call: Call) -> None:
     """Stream the session's topics from its cursors on, until client or server ends it (10.3)."""
+    open_stream_of(call, lambda _session: call.service.engine)
+
+
+def open_stream_of(call: Call, feeds_of: Callable[[WatchSession], Feeds]) -> None:
+    """Stream a session's topics. feeds_of(session): returns what has them."""
     event_streams.check_accept(call.plan)
     service, streams = call.service, call.service.streams
     session = streams.sessions.find(call.name)
@@ -176,4 +201,4 @@ def open_stream(call: Call) -> None:
     slot.on_key_gone, slot.on_shutdown = watch.on_key_gone, watch.shut_down
     streams.watches[watch] = None
     stream = call.open_stream(sse.CONTENT_TYPE, sse.HEADERS, watch.on_drained, watch.on_disconnect)
-    watch.open(service.engine.open_feed(watch), stream)
+    watch.open(feeds_of(session).open_feed(watch), stream)

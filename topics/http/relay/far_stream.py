@@ -10,11 +10,12 @@ writing, as it does for a slow client of its own, and no other stream waits.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from topics.errors import RequestError
 from topics.http.plan.call import Call
-from topics.http.relay.relay_message import COUNT, KEY_GONE, STOP, TAKEN
+from topics.http.relay.relay_message import COUNT, KEY_GONE, ORDER, STOP, TAKEN
 from topics.http.streams.stream_slots import Slot
 from topics.http.wire.stream import Block, Stream
 
@@ -27,6 +28,14 @@ class StreamAsker(Protocol):
 
     def tell(self, number: int, code: int, body: bytes = b"") -> None:
         """Send a row about a stream that is open."""
+
+
+class OrderedStream:
+    """A stream that is read on this core, whose reader may ask its writer for something."""
+
+    def take_order(self, order: Callable[[bytes], None]) -> None:
+        """Take what asks the writer, because the stream is open."""
+        raise NotImplementedError
 
 
 class FarStream:
@@ -97,7 +106,9 @@ class FarStream:
         """Send the head, unless the client has left."""
         call = self._call
         if call is not None:
-            self._stream = call.open_stream(content_type, headers, self._on_drained, self.leave, status)
+            stream = self._stream = call.open_stream(content_type, headers, self._on_drained, self.leave, status)
+            if isinstance(stream, OrderedStream):
+                stream.take_order(self._order)
             self._call = None
 
     def refuse(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
@@ -150,6 +161,9 @@ class FarStream:
 
     def _on_key_gone(self) -> None:
         self._tell(KEY_GONE)
+
+    def _order(self, body: bytes) -> None:
+        self._asker.tell(self._number, ORDER, body)
 
     def _on_drained(self) -> None:
         self._report()

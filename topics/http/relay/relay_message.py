@@ -48,6 +48,8 @@ KEY_GONE = 4
 """The key of the client is not valid any more."""
 STOP = 5
 """The core of the client stops."""
+ORDER = 6
+"""The reader of a stream asks its writer for something. body: what, in the words of both."""
 
 # Codes of answers that are streams: first `OPENS`, then chunks, and one end.
 CHUNK = 3

@@ -21,6 +21,7 @@ from topics.http.relay.relay_message import (
     END,
     KEY_GONE,
     OPENS,
+    ORDER,
     REQUESTS,
     ROWS_MAX,
     SEPARATE_BYTES,
@@ -44,7 +45,8 @@ from topics.http.wire.response import JSON
 from topics.http.wire.stream import Stream
 from topics.http.wire.upgrade import OpenUpgraded
 
-_ORDERS = {CANCEL, TAKEN, KEY_GONE, STOP}
+_ORDERS = {CANCEL: 0, TAKEN: COUNT.size, KEY_GONE: 0, STOP: 0}
+"""Orders, and the bytes of their bodies. That of `ORDER` may have any size."""
 
 MESSAGE_BYTES = 1 << 20
 """Bodies of answers after which a message ends, and another one begins."""
@@ -235,8 +237,8 @@ class RelayServer:
             asked = [row for row, code in zip(asked, codes, strict=True) if code == ASK]
             orders = [row for row in message.rows() if row.code != ASK]
             for order in orders:
-                is_whole = len(order.body) == (COUNT.size if order.code == TAKEN else 0)
-                if order.code not in _ORDERS or not is_whole or not 0 < order.number <= self._received:
+                is_whole = order.code == ORDER or len(order.body) == _ORDERS.get(order.code)
+                if not is_whole or not 0 < order.number <= self._received:
                     raise DamagedRelayError(f"{order.code} of request {order.number}")
         received = self._received + len(asked)
         if [row[0] for row in asked] != list(range(self._received + 1, received + 1)):
@@ -262,6 +264,8 @@ class RelayServer:
             if code == TAKEN:
                 stream.take(COUNT.unpack(body)[0])
                 turns.answer(stream.settle)
+            elif code == ORDER:
+                stream.order(bytes(body))
             else:
                 turns.answer(stream.on_key_gone if code == KEY_GONE else stream.shut_down)
 

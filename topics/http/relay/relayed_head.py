@@ -16,7 +16,7 @@ from topics.errors import RequestError
 from topics.http.access.guard import AccessVerdict
 from topics.http.access.keyring import NO_KEYS
 from topics.http.access.principal import Principal
-from topics.http.access.routes import Route, RouteTable
+from topics.http.access.routes import Body, Route, RouteTable
 from topics.http.access.scope import Scope
 from topics.http.handlers import record_endpoints
 from topics.http.lane.group_answers import STRICT, WITHOUT_SEQS
@@ -78,6 +78,37 @@ def spanning_route(route: Route[Handler], handler: Handler) -> SpanningRoute:
     return replace(spanning, always=route.always, access=route.access, large=route.large)
 
 
+INNER = "/inner/"
+"""The beginning of paths that only cores ask each other for. No client's path leads to them."""
+
+
+def inner_route(
+    method: str, path: str, handler: Handler, body: Body = Body.IGNORED, *, stream: bool = False
+) -> RelayedRoute:
+    """Return a route for requests between cores, whose answers are not counted as a client's.
+
+    path: without `INNER`.
+    """
+    return RelayedRoute(method, INNER + path, Scope.NONE, handler, body, stream=stream)
+
+
+def inner_plan(routes: RouteTable, method: str, path: str, principal: Principal, query: dict[str, str]) -> Plan:
+    """Return the plan of a request of this core itself, for a route of `inner_route`.
+
+    principal: with whose rights it is executed. path: without `INNER`.
+    """
+    request = _request(method, INNER + path, {})
+    plan = Plan(request, Aim(request, routes).with_query(query), None, AccessVerdict(principal), 0)
+    assert plan.route is not None, "an inner request without a route"
+    plan.head_there = _encoded(method, request.path, query, {}, principal)
+    return plan
+
+
+def _request(method: str, path: str, headers: dict[bytes, bytes]) -> Request:
+    framing = HeadFraming(method.encode(), b"", 1, 0, chunked=False, connection=b"")
+    return Request(method, path, "", "", headers, framing, keep_alive=True, expects_continue=False)
+
+
 class _Head(msgspec.Struct, frozen=True, array_like=True):
     method: str
     path: str
@@ -131,7 +162,7 @@ class RelayedPlan(Plan):
     """The plan of a request of another core.
 
     flags: of a plain write, as the lane has them; None: of another request. is_portion: whether
-    each core is asked, whatever it owns.
+    each core is asked, whatever it owns, and no answer is counted as a client's.
     """
 
     __slots__ = ("flags", "is_portion")
@@ -140,7 +171,7 @@ class RelayedPlan(Plan):
         super().__init__(request, aim, None, verdict, 0)
         self.is_portion = is_portion
         self.all_headers = self.answer_headers = b""  # the core of the connection adds them
-        self.flags = _flags_of(self)
+        self.flags = None if is_portion else _flags_of(self)
 
 
 def _flags_of(plan: Plan) -> int | None:
@@ -156,9 +187,18 @@ def _flags_of(plan: Plan) -> int | None:
 class RelayedPlans:
     """Plans of heads that other cores have sent. Those that come again are kept."""
 
-    def __init__(self, routes: RouteTable, key_id_of: Callable[[bytes], int | None] = NO_KEYS.key_id_of) -> None:
-        """key_id_of(mark): returns the number that a key has on this core; None: it has none."""
+    def __init__(
+        self,
+        routes: RouteTable,
+        key_id_of: Callable[[bytes], int | None] = NO_KEYS.key_id_of,
+        inner: RouteTable | None = None,
+    ) -> None:
+        """key_id_of(mark): returns the number that a key has on this core; None: it has none.
+
+        inner: the routes of `inner_route`.
+        """
         self._routes = routes
+        self._inner = inner or RouteTable([])
         self._key_id_of = key_id_of
         self._kept: dict[bytes, RelayedPlan] = {}
 
@@ -171,7 +211,8 @@ class RelayedPlans:
         if plan is None:
             plan = self._made(head)
             # The key of a stream may have another number later.
-            comes_once = plan.is_portion or plan.is_of_stream or b"idempotency-key" in plan.request.headers
+            comes_once = plan.is_of_stream or b"idempotency-key" in plan.request.headers
+            comes_once = comes_once or (plan.is_portion and not plan.request.path.startswith(INNER))
             if len(head) <= _KEPT_HEAD_BYTES and not comes_once:
                 if len(self._kept) >= _KEPT_PLANS:
                     self._kept.clear()
@@ -185,10 +226,10 @@ class RelayedPlans:
         except (msgspec.MsgspecError, ValueError) as error:
             raise DamagedRelayError("the head of a request is none") from error
         headers = {name.encode(): value for name, value in head.fields.items()}
-        framing = HeadFraming(head.method.encode(), b"", 1, 0, chunked=False, connection=b"")
-        request = Request(head.method, head.path, "", "", headers, framing, keep_alive=True, expects_continue=False)
-        aim = Aim(request, self._routes).with_query(head.query)
-        portion = aim.route.portion if isinstance(aim.route, SpanningRoute) else None
+        request = _request(head.method, head.path, headers)
+        is_inner = head.path.startswith(INNER)
+        aim = Aim(request, self._inner if is_inner else self._routes).with_query(head.query)
+        portion = aim.route.portion if isinstance(aim.route, SpanningRoute) else aim.route if is_inner else None
         if portion is not None:
             aim.route = portion
         elif aim.route is None or not aim.is_of_one_core:

@@ -43,6 +43,7 @@ class RelayedStream:
         "_number",
         "_on_disconnect",
         "_on_drained",
+        "_on_order",
         "_rows",
         "_untaken",
         "over_high_water",
@@ -69,6 +70,7 @@ class RelayedStream:
         self.over_high_water = False
         self.slot: Slot | None = None
         """The slot that its writer has taken, which knows how to end it."""
+        self._on_order: Callable[[bytes], None] | None = None
 
     # --- what its writer calls ---------------------------------------------------------------------------------------
     def write(self, data: bytes) -> None:
@@ -99,6 +101,10 @@ class RelayedStream:
             self._on_disconnect = None
             rows.end_stream(self._number, is_whole=is_whole)
 
+    def take_orders(self, on_order: Callable[[bytes], None]) -> None:
+        """Have what the reader asks for passed to the writer. It raises DamagedRelayError."""
+        self._on_order = on_order
+
     # --- what the core of the client says ----------------------------------------------------------------------------
     def take(self, count: int) -> None:
         """Note that the client has taken bytes.
@@ -108,6 +114,12 @@ class RelayedStream:
         if count > self._untaken:
             raise DamagedRelayError(f"{count} bytes of {self._untaken} were taken of stream {self._number}")
         self._untaken -= count
+
+    def order(self, body: bytes) -> None:
+        """Pass on what the reader asks for. Raises: DamagedRelayError, it is nothing to ask for."""
+        if self._on_order is None:
+            raise DamagedRelayError(f"an order for stream {self._number}, which takes none")
+        self._on_order(body)
 
     def resume(self) -> None:
         """Continue: the core of the client has taken enough of all streams."""
@@ -122,7 +134,7 @@ class RelayedStream:
 
     def cut(self) -> None:
         """Take nothing more of the writer, which is not called for it."""
-        self._rows = self.slot = None
+        self._rows = self.slot = self._on_order = None
 
     def leave(self) -> None:
         """Report to the writer that the client has left, after `cut`."""

@@ -13,7 +13,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from topics.common.topic_names import is_topic_name
 from topics.errors import RequestError, as_request_error
+from topics.http.access.routes import RouteTable
 from topics.http.plan.call import Call
 from topics.http.plan.plan import Plan
 from topics.http.relay.relayed_head import SpanningRoute
@@ -53,8 +55,20 @@ class AskedCores(Protocol):
     def core_of(self, topic: str) -> int:
         """Return the core that owns a topic."""
 
+    def elsewhere(self, topic: str) -> int | None:
+        """Return the core that owns a topic, if it is another one than this."""
+
+    @property
+    def inner(self) -> RouteTable:
+        """The routes that cores ask each other for."""
+
     def ask(self, core: int, portion: Call) -> None:
         """Have another core answer a portion."""
+
+
+def far_core_of(cores: AskedCores, name: str) -> int | None:
+    """Return the other core that owns a topic. What is no name of one is refused by this core."""
+    return cores.elsewhere(name) if is_topic_name(name) else None
 
 
 class Destination:
@@ -256,10 +270,17 @@ class _Envelope(msgspec.Struct):
     error: _Refusal
 
 
+def error_in(answer: PortionAnswer) -> RequestError:
+    """Return the error that a core has answered with."""
+    refusal = msgspec.json.decode(answer.body, type=_Envelope).error
+    return RequestError(refusal.code, refusal.message, refusal.detail)
+
+
 def refusal_in(answer: PortionAnswer) -> RequestError:
     """Return the error that a core has answered with, and its number in the detail (R-CORE-2)."""
     if answer.status == UNKNOWN:
         return away(answer.core)
-    refusal = msgspec.json.decode(answer.body, type=_Envelope).error
-    message = f"core {answer.core}: {refusal.message}"
-    return RequestError(refusal.code, message, {"core": answer.core} | (refusal.detail or {}))
+    error = error_in(answer)
+    return RequestError(
+        error.code, f"core {answer.core}: {error.message}", {"core": answer.core} | (error.detail or {})
+    )

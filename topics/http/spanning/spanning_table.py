@@ -15,7 +15,6 @@ from topics.http.handlers import (
     topic_endpoints,
     wait_endpoint,
     watch_endpoints,
-    websocket_endpoint,
 )
 from topics.http.plan.call import Call, Handler
 from topics.http.relay.relayed_head import spanning_route
@@ -39,8 +38,9 @@ _SPANNING: dict[Handler, Callable[[AskedCores, Call], None]] = {
     watch_endpoints.create_session: spanning_watch.create_session,
     probe_endpoints.ready: spanning_probes.ready,
 }
+_ON_ONE: dict[Handler, Callable[[AskedCores, Call], None]] = {watch_endpoints.open_stream: spanning_watch.open_stream}
+"""Requests that one core answers, as it has to know of the others."""
 _REFUSED: dict[Handler, str] = {
-    websocket_endpoint.open_websocket: "a WebSocket",
     checkpoint_endpoint.checkpoint: "a checkpoint by request",
 }
 """Requests that span cores and are not built yet, in words."""
@@ -56,6 +56,8 @@ def spanning_table(routes: RouteTable, cores: AskedCores) -> RouteTable:
 def _spanning(route: Route[Handler], joined: Mapping[Handler, Handler], cores: AskedCores) -> Route[Handler]:
     if route.handler in joined:
         return spanning_route(route, joined[route.handler])
+    if route.handler in _ON_ONE:
+        return replace(route, handler=partial(_ON_ONE[route.handler], cores))
     refused = _REFUSED.get(route.handler) if cores.count > 1 else None
     return route if refused is None else replace(route, handler=partial(_refuse, refused))
 

@@ -1,6 +1,8 @@
-"""Watch sessions of a server of several cores: each is on the core of its topics (R-CORE-6).
+"""Watch sessions of a server of several cores. Source: R-CORE-6.
 
-Its wid leads to that core, so requests for its stream go there as those for a topic do.
+A session of topics of one core is there. One of several is where it was made, and its streams
+follow the topics of other cores by far feeds. The wid leads to its core, so requests for its stream
+go there as those for a topic do.
 """
 
 from __future__ import annotations
@@ -8,23 +10,36 @@ from __future__ import annotations
 from functools import partial
 
 from topics.errors import RequestError
-from topics.http.handlers.watch_endpoints import watched
+from topics.http.handlers import watch_endpoints
+from topics.http.handlers.watch_endpoints import Feeds
 from topics.http.plan.call import Call
-from topics.http.spanning.portions import AskedCores, PortionAnswer, ToAsk, ask_each, failed
+from topics.http.spanning.portions import AskedCores, PortionAnswer, ToAsk, ask_each, failed, far_core_of
+from topics.http.spanning.spanning_feed import SpanningFeeds
+from topics.http.streams.watch_sessions import WatchSession
 
 
 def create_session(cores: AskedCores, call: Call) -> None:
-    """Create a session (10.2) on the one core that has all its topics."""
-    topics, prefixes = watched(call.fields(), call.service.config)
-    owners = {cores.core_of(topic) for topic in topics}
-    if not owners or cores.count == 1:
-        owners = {cores.own}  # which refuses a session of nothing
-    if len(owners) > 1 or (prefixes and cores.count > 1):
-        which = "of prefixes" if prefixes else "of topics of several cores"
-        message = f"a watch session {which} is not built for several cores yet: serve with one core"
+    """Create a session (10.2) on the one core that has all its topics, or here."""
+    topics, prefixes = watch_endpoints.watched(call.fields(), call.service.config)
+    owners = {cores.own if (core := far_core_of(cores, topic)) is None else core for topic in topics}
+    if prefixes and cores.count > 1:
+        message = "a watch session of prefixes is not built for several cores yet: serve with one core"
         raise RequestError("invalid_request", message)
+    if len(owners) > 1:
+        watch_endpoints.create_session_of(call, SpanningFeeds(call.service, cores))
+        return
     asked = ToAsk(call.plan, bytes(call.body))
-    ask_each(call, cores, dict.fromkeys(owners, asked), partial(_reply, call))
+    ask_each(call, cores, dict.fromkeys(owners or {cores.own}, asked), partial(_reply, call))
+
+
+def open_stream(cores: AskedCores, call: Call) -> None:
+    """Stream a session (10.3) of this core."""
+
+    def feeds_of(session: WatchSession) -> Feeds:
+        is_own = session.prefixes is not None or all(far_core_of(cores, name) is None for name in session.cursors)
+        return call.service.engine if is_own else SpanningFeeds(call.service, cores)
+
+    watch_endpoints.open_stream_of(call, feeds_of)
 
 
 def _reply(call: Call, answers: list[PortionAnswer]) -> None:

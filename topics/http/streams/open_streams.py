@@ -11,13 +11,18 @@ from topics.engine.values.ports import TimersPort
 from topics.http.streams.heartbeats import Heartbeats
 from topics.http.streams.stream_slots import StreamSlots
 from topics.http.streams.watch_sessions import Sessions
-from topics.http.streams.watch_stream import WatchStream
 
 
 class StreamLoop(TimersPort, Protocol):
     """The part of `topics.loop.loop.Loop` that streams use."""
 
     def random_bytes(self, count: int) -> bytes: ...
+
+
+class Lasting(Protocol):
+    """A stream that stays open until the server stops."""
+
+    def shut_down(self) -> None: ...
 
 
 class OpenStreams:
@@ -37,8 +42,8 @@ class OpenStreams:
         self.sessions = Sessions(loop.clock, loop.random_bytes, *limits, owns=owns)
         self.slots = StreamSlots(config.max_sse_connections, config.max_sse_connections_per_key)
         """Slots of SSE streams and WebSockets together; an opener takes one first."""
-        self.watches: dict[WatchStream, None] = {}
-        """The open watch streams."""
+        self.watches: dict[Lasting, None] = {}
+        """The open watch streams, and feeds for connections of other cores."""
         self.audience = audience
         self.at_drain: list[Callable[[], Iterator[None]]] = [self._end_watches]
         """Callbacks for the start of a shutdown: owners end their open streams (R-LIFE-7).

@@ -6,12 +6,15 @@ Source: wire contract, 10.3 and 10.4.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from topics.engine.delivery.audience import Audience
-from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.frames import Burst, CaughtUpFrame, DeletedFrame, Frame, RecordsFrame, TombstoneFrame
+from topics.engine.delivery.prefix_watch import PrefixWatch
 from topics.engine.delivery.subscription import NOTHING_SENT, SharedConnection, Subscription
+from topics.engine.values.name_rules import Prefixes
+from topics.engine.values.results import DiffQuery
 from topics.errors import TopicsError
 from topics.http.streams import sse
 from topics.http.streams.heartbeats import Heartbeats
@@ -30,6 +33,24 @@ _EVENTS = {
 _FIRST, _LATER = "sse first", "sse"
 """Keys of the bytes that streams of one topic send."""
 _GOODBYE = b'{"code":"server_shutting_down","message":"the server is shutting down: connect again in a moment"}'
+
+
+class WatchFeed(Protocol):
+    """The feed of a stream: that of an engine, or one of several cores."""
+
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]: ...
+
+    @property
+    def prefixes(self) -> PrefixWatch | None: ...
+
+    def subscribe(self, name: str, query: DiffQuery, from_seq: int) -> Subscription: ...
+
+    def watch_prefixes(self, within: Prefixes, most: int, most_in_all: int) -> PrefixWatch: ...
+
+    def resume(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class WatchStream:
@@ -68,7 +89,7 @@ class WatchStream:
         self._heartbeats = heartbeats
         self._on_end = on_end
         self._cursors: Cursors = dict(session.cursors)
-        self._feed: Feed | None = None
+        self._feed: WatchFeed | None = None
         self._stream: Stream | None = None
         self._noted = NOTHING_SENT
         """The value of `Subscription.sent` that the cursors include."""
@@ -81,7 +102,7 @@ class WatchStream:
         self._last_ns = now_ns
 
     # --- life --------------------------------------------------------------------------------------------------------
-    def open(self, feed: Feed, stream: Stream) -> None:
+    def open(self, feed: WatchFeed, stream: Stream) -> None:
         """Subscribe to the session's topics and deliver, once the head is sent."""
         self._feed = feed
         self._stream = stream
@@ -119,6 +140,17 @@ class WatchStream:
     def on_key_gone(self) -> None:
         """End without a frame (R-WATCH-15): the client learns the reason when it connects again."""
         self._end()
+
+    def stop(self) -> None:
+        """End as at a stop of the server: a core of its topics stops."""
+        self.shut_down()
+
+    def lose(self, _core: int) -> None:
+        """End without the end of the answer: a core of its topics is gone."""
+        stream = self._stream
+        self._leave()
+        if stream is not None:
+            stream.drop()
 
     def _end(self) -> None:
         stream = self._stream
@@ -185,8 +217,8 @@ class WatchStream:
 
         Streams with the same cursors send the same block.
         """
-        stream = self._stream
-        if stream is None:
+        stream, feed = self._stream, self._feed
+        if stream is None or feed is None:
             return False
         self.note_sent()
         cursors = self._cursors
@@ -207,7 +239,7 @@ class WatchStream:
         self._session.cursors = cursors
         self._last_ns = burst.at_ns
         stream.write_block(block)
-        if not subscription.feed.subscriptions and self._session.prefixes is None:
+        if not feed.subscriptions and self._session.prefixes is None:
             self._end()  # the last topic has ended
             return False
         return not stream.over_high_water

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from topics.http.access.routes import RouteTable
 from topics.http.lane.plain_writes import LaneTables
 from topics.http.plan.call import Call
 from topics.http.plan.plan import Plan
 from topics.http.plan.service import FarTopic, Service
+from topics.http.spanning.inner_routes import INNER_ROUTES
 from topics.loop.doors.listener import Listener
 from topics.loop.doors.mailbox import Mailbox
 from topics.loop.loop import Loop
@@ -66,6 +68,11 @@ class Neighbours:
     @property
     def count(self) -> int:
         return self._slots.cores
+
+    @property
+    def inner(self) -> RouteTable:
+        """The routes that cores ask each other for."""
+        return INNER_ROUTES
 
     def owns(self, name: str) -> bool:
         """Return whether this core has the slot of a name."""

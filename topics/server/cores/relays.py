@@ -18,6 +18,7 @@ from topics.http.relay.relay_client import RelayClient
 from topics.http.relay.relay_message import DamagedRelayError
 from topics.http.relay.relay_server import RelayServer
 from topics.http.relay.relayed_head import RelayedPlans, RelayedRoute, relayed_route
+from topics.http.spanning.inner_routes import INNER_ROUTES
 from topics.loop.connection import Connection, Row
 from topics.loop.loop import Loop, PassEnd
 
@@ -44,7 +45,7 @@ class Relays:
         self._mailboxes = mailboxes
         self._elsewhere = elsewhere
         self._tables = tables
-        self._plans = RelayedPlans(service.routes, service.key_id_of)
+        self._plans = RelayedPlans(service.routes, service.key_id_of, INNER_ROUTES)
         self._routes: dict[Route, RelayedRoute] = {}
         self._due: dict[Callable[[], None], None] = {}
         self._away: set[int] = set()
