@@ -53,6 +53,8 @@ _RELAYS = "tests/server/service/test_relays.py"
 _SPANNING = "tests/http/spanning"
 _RELAYED_WRITES = "tests/server/service/test_relayed_writes.py"
 _STREAM_RELAYS = "tests/server/service/cores/test_stream_relays.py"
+_FEEDS = "tests/server/service/cores/test_feed_lives.py"
+_FAR_FEED = "tests/http/spanning/test_far_feed.py"
 _SUPERVISOR = "tests/server/service/test_supervisor.py"
 _HAND_OVERS = "tests/loop/handover/test_hand_overs.py"
 _PUBLISHES = "tests/ws/test_lone_publishes.py"
@@ -3082,5 +3084,47 @@ MUTANTS = (
         "self._owns is None or self._owns(wid)",
         "True",
         _STREAM_RELAYS,
+    ),
+    _one(
+        "a record of another core before the ack of its publish",
+        "http/spanning/far_feed.py",
+        "or follower.asked > follower.answered:",
+        "or False:",
+        _FEEDS,
+    ),
+    _one(
+        "a record of another core after the end of its subscription",
+        "http/spanning/far_feed.py",
+        "            del self._by_number[number], self.subscriptions[name]\n",
+        "            del self.subscriptions[name]\n",
+        _FEEDS,
+    ),
+    _one(
+        "a topic of another core followed from its beginning",
+        "http/spanning/far_feed.py",
+        "self._order(Follow(number, name, from_seq))",
+        "self._order(Follow(number, name, 0))",
+        _FEEDS,
+    ),
+    _one(
+        "a connection that outlives a core whose topics it follows",
+        "http/spanning/far_feed.py",
+        "            self._cut()\n            follower.lose(self._core)\n",
+        "            self._cut()\n",
+        _FEEDS,
+    ),
+    _one(
+        "acks of publishes to several cores out of turn",
+        "ws/session.py",
+        "        if waiting[0] is not reply:\n",
+        "        if waiting[0] is not reply and False:\n",
+        _FEEDS,
+    ),
+    _one(
+        "bursts that wait reported as taken",
+        "http/spanning/far_feed.py",
+        "return bool(self._held) or (",
+        "return False or (",
+        _FAR_FEED,
     ),
 )
