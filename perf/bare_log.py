@@ -68,7 +68,7 @@ def measure(commit: str, seconds: float, directory: str, file_bytes: int) -> lis
     log = ShardedLog(loop, config, FileTable())
     try:
         loop.run_task(log.open([ShardStart()]))
-        loop.on_pass_end(log.flush, PassEnd.LOG)
+        loop.on_pass_end(log.flush, PassEnd.COMMITS)
         cells = []
         for fsync in (True, False):
             writers = Writers(loop, log, fsync=fsync)

@@ -69,6 +69,9 @@ class NoLoop:
     def call_later(self, delay_ns: int, fn: object) -> Any:
         raise AssertionError("nothing waits")
 
+    def another_pass(self, after_ns: int = 0) -> None:
+        raise AssertionError("nothing waits")
+
     def random_bytes(self, count: int) -> bytes:
         return bytes(count)
 

@@ -36,7 +36,7 @@ from topics.http.http1.http1_connection import HttpConnection
 from topics.http.lane.lane_topics import LaneTopics
 from topics.http.plan.plan import Planner
 from topics.loop.files import Files
-from topics.loop.loop import Loop
+from topics.loop.loop import Loop, PassEnd
 from topics.loop.tasks import Task
 from topics.loop.traffic import Traffic
 from topics.store.commits.commit_choice import Until
@@ -121,8 +121,8 @@ def note_calls() -> None:
         timed(lambda: f"{where} {getattr(fn, '__qualname__', fn)}", original, loop, fn, where)
 
     @patched(Loop, "on_pass_end")
-    def hook(original: Callable[..., None], loop: Any, fn: Any, order: int) -> None:
-        original(loop, functools.partial(timed, f"pass end {fn.__qualname__}", fn), order)
+    def hook(original: Callable[..., None], loop: Any, fn: Any, stage: PassEnd) -> None:
+        original(loop, functools.partial(timed, f"pass end {fn.__qualname__}", fn), stage)
 
     for owner, name in ((HttpConnection, "_serve"), (Planner, "plan"), (LaneTopics, "learn")):
 

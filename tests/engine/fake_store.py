@@ -372,6 +372,9 @@ class FakeLoop:
         self.timers.append(timer)
         return timer
 
+    def another_pass(self, after_ns: int = 0) -> None:
+        self.call_later(after_ns, lambda: None)
+
     def has_one_sender(self) -> bool:
         return False
 

@@ -43,7 +43,7 @@ class RealWorld(Harness):
         opening = Store.open(self.real_loop, self.config, self.catalog, directory=directory)
         self.store = self.real_loop.run_task(opening)  # type: ignore[assignment]
         self.engine = Engine(self.loop, self.config, self.stored, self.store)
-        self.real_loop.on_pass_end(self.engine.flush, PassEnd.ENGINE)
+        self.real_loop.on_pass_end(self.engine.flush, PassEnd.WAITERS)
         self.real_loop.on_pass_end(self.engine.look_again, PassEnd.LOOK)
 
     def settle(self, error: Any = None) -> None:

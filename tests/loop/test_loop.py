@@ -7,7 +7,7 @@ import pytest
 from tests.loop.fake_ring import Call, FakeRing, fake_loop
 from tests.loop.handlers import Recorder
 from topics.loop.connection import Connection
-from topics.loop.loop import Loop
+from topics.loop.loop import Loop, PassEnd
 from topics.loop.ring import F_MORE
 from topics.loop.senders import ONE_SENDER_PASSES
 
@@ -15,14 +15,14 @@ from topics.loop.senders import ONE_SENDER_PASSES
 def test_a_pass_runs_completions_then_timers_then_ready_work_then_hooks_in_their_order() -> None:
     loop, ring = fake_loop()
     order: list[str] = []
-    loop.on_pass_end(lambda: order.append("hook 20"), 20)
-    loop.on_pass_end(lambda: order.append("hook 10"), 10)
+    loop.on_pass_end(lambda: order.append("commits"), PassEnd.COMMITS)
+    loop.on_pass_end(lambda: order.append("waiters"), PassEnd.WAITERS)
     loop.call_later(0, lambda: order.append("timer"))
     loop.call_soon(lambda: order.append("ready"))
     loop.files.write_nowait(5, b"x", 0, lambda res: order.append("completion"))
     ring.complete(ring.one("write"), 1)
     loop.run_pass(None)
-    assert order == ["completion", "timer", "ready", "hook 10", "hook 20"]
+    assert order == ["completion", "timer", "ready", "waiters", "commits"]
 
 
 def test_what_a_completion_makes_ready_runs_in_the_same_pass() -> None:
@@ -40,6 +40,20 @@ def test_work_from_another_thread_wakes_the_ring_and_is_run() -> None:
     assert ring.woken == 1
     loop.run_pass(None)
     assert (ran, ring.waits) == ([1], [0])
+
+
+def test_a_hook_that_asks_for_another_pass_gets_one_without_a_wait_or_after_its_time() -> None:
+    loop, ring = fake_loop()
+    after = [0, 5]
+
+    def ask() -> None:
+        if after:
+            loop.another_pass(after.pop(0))
+
+    loop.on_pass_end(ask, PassEnd.TURNS)
+    for _ in range(4):
+        loop.run_pass(1_000_000)
+    assert ring.waits == [1_000_000, 0, 5, 1_000_000]
 
 
 class Settling(Recorder):
@@ -75,7 +89,7 @@ def test_a_receive_that_its_handler_has_settled_needs_no_hooks_unless_the_pass_h
         ring.complete(ring.one("accept"), fd, 0)
         loop.run_pass(0)
     first, second = ring.take("recv")
-    loop.on_pass_end(lambda: ran.append("hook"), 10)
+    loop.on_pass_end(lambda: ran.append("hook"), PassEnd.WAITERS)
 
     def hooks_of_a_pass() -> int:
         ran.clear()
@@ -153,7 +167,7 @@ def test_receives_of_several_that_their_handlers_have_settled_need_no_hooks() ->
             ring.complete(accept, fd, F_MORE)
             loop.run_pass(0)
             recvs.append(ring.one("recv"))
-    loop.on_pass_end(lambda: ran.append("hook"), 10)
+    loop.on_pass_end(lambda: ran.append("hook"), PassEnd.WAITERS)
 
     def hooks_of_a_pass() -> int:
         ran.clear()
@@ -257,7 +271,7 @@ def test_a_receive_that_is_left_by_its_handler_is_dispatched_in_the_same_pass_an
     ring.complete(ring.one("accept"), 10, F_MORE)
     loop.run_pass(0)
     recv = ring.one("recv")
-    loop.on_pass_end(lambda: ran.append("hook"), 10)
+    loop.on_pass_end(lambda: ran.append("hook"), PassEnd.WAITERS)
     for text in (b"a", b"b", b"c"):
         ring.receive(recv, text)
         loop.run_pass(None)
@@ -323,7 +337,7 @@ def test_a_handler_that_fails_or_closes_in_the_only_receive_of_a_pass_is_followe
     ring.complete(ring.one("accept"), 10, F_MORE)
     loop.run_pass(0)
     recv = ring.one("recv")
-    loop.on_pass_end(lambda: ran.append("hook"), 10)
+    loop.on_pass_end(lambda: ran.append("hook"), PassEnd.WAITERS)
 
     def fail(conn: Connection, data: bytes) -> None:
         raise ValueError("receive")
@@ -351,8 +365,8 @@ def test_a_failing_hook_lets_the_others_run_and_is_raised_at_the_end_of_the_pass
     def fails() -> None:
         raise ValueError("hook")
 
-    loop.on_pass_end(fails, 10)
-    loop.on_pass_end(lambda: ran.append(1), 20)
+    loop.on_pass_end(fails, PassEnd.WAITERS)
+    loop.on_pass_end(lambda: ran.append(1), PassEnd.COMMITS)
     with pytest.raises(ValueError, match="hook"):
         loop.run_pass(0)
     assert (ran, loop.stats().callback_errors) == ([1], 1)

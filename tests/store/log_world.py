@@ -79,7 +79,7 @@ class LogWorld:
         self.ring.make_directory(DIRECTORY)
         self.log = ShardedLog(self.loop, self.config, self.table)
         self.reader = Reader(self.loop.files, self.table, self.log.tail)
-        self.loop.on_pass_end(self.log.flush, PassEnd.LOG)
+        self.loop.on_pass_end(self.log.flush, PassEnd.COMMITS)
         self.writes: list[Write] = []
         self.worlds.append(self)
         self._acks = 0

@@ -21,6 +21,9 @@ class Passes:
         self.asked += 1
         self._due.append(fn)
 
+    def another_pass(self, after_ns: int = 0) -> None:
+        self.call_later(after_ns, lambda: None)
+
     @property
     def waits(self) -> bool:
         """Something is to be done in the next pass."""

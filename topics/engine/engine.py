@@ -75,7 +75,7 @@ from topics.engine.values.results import (
     TopicPage,
     TopicState,
 )
-from topics.engine.values.step_queue import StepQueue, another_pass
+from topics.engine.values.step_queue import StepQueue
 from topics.engine.values.topic_config import ConfigPatch, TopicConfig
 from topics.engine.verify import StateVerifier
 from topics.engine.write.appender import Appender
@@ -551,7 +551,7 @@ class Engine:
         self._has_asked = bool(core.awake or core.forwardable)
         if self._has_asked:
             # A read has caused these changes: their waiters get a pass of their own.
-            another_pass(core.loop)
+            core.loop.another_pass()
         if self._verifier is not None:
             self._verifier.check_pass()
 

@@ -107,7 +107,7 @@ class StoredEngine:
         engine = Engine(loop, config, stored, store)
         if store.log.is_frozen:
             engine.freeze()
-        loop.on_pass_end(engine.flush, PassEnd.ENGINE)
+        loop.on_pass_end(engine.flush, PassEnd.WAITERS)
         loop.on_pass_end(engine.look_again, PassEnd.LOOK)
         return cls(engine, store, stored.registry)
 

@@ -14,7 +14,7 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Coroutine, Sized
-from enum import IntEnum
+from enum import IntEnum, auto
 from functools import partial
 from typing import Any, TypeVar
 
@@ -50,24 +50,28 @@ _DEFAULT_LIMITS = StreamLimits()
 
 
 class PassEnd(IntEnum):
-    """Places of the hooks at the end of a pass, which run in ascending order."""
+    """The stages of the end of a pass, in their order.
 
-    TURNS = 5
+    This is the one place of that order: each hook names its stage, so there are stages here that
+    only rooms above the loop have. Within a stage hooks run in the order in which they were added.
+    """
+
+    TURNS = auto()
     """Requests, answers and appends that have waited for their turn: they stage work."""
-    ENGINE = 10
-    """Waiters of changed topics look again, and the engine's batches take no more rows."""
-    LOG = 20
+    WAITERS = auto()
+    """Waiters of changed topics look again, and the batches of appends take no more rows."""
+    COMMITS = auto()
     """The log commits what is staged. Commits in place have ended after this."""
-    LOOK = 25
-    """The engine has the pass end once more if the commits have woken readers or routers."""
-    ANSWERS = 28
-    """The lane writes the answers of the pass."""
-    RELAYS = 29
+    LOOK = auto()
+    """The hooks run once more if the commits have woken readers or routers."""
+    ANSWERS = auto()
+    """The answers to the writes of the pass are rendered together."""
+    RELAYS = auto()
     """Answers for other cores are relayed, once all are there."""
-    SENDS = 30
+    SENDS = auto()
     """The connections send: one gathered send each."""
-    LAST = 40
-    """The server looks at its heap, which no answer waits for."""
+    LAST = auto()
+    """A look at the heap, for which no answer waits."""
 
 
 class Loop:
@@ -99,8 +103,8 @@ class Loop:
         self._doors: list[Mailbox | Datagrams | SocketPolls] = []
         """They are closed with the loop."""
         self._hooks: list[Callable[[], None]] = [self._traffic.flush_sends]
-        self._orders: list[int] = [PassEnd.SENDS]
-        """The order of each hook."""
+        self._stages = [PassEnd.SENDS]
+        """The stage of each hook."""
         self._untimed = _SAMPLED - 1
         """Passes that leave nothing to the hooks until the next of them that is timed."""
         self.interruptions = 0
@@ -255,7 +259,7 @@ class Loop:
                     self._report(error, "pass end")
             if not self._again:
                 return
-        self._ready.append(_nothing)  # the rest is done in the next pass, which does not wait
+        self.another_pass()  # the rest is done there
 
     def stats(self) -> LoopStats:
         return self._stats
@@ -323,16 +327,26 @@ class Loop:
         """
         self._again = True
 
+    def another_pass(self, after_ns: int = 0) -> None:
+        """Make another pass, at once or after this time, although nothing may happen.
+
+        For a hook that has left work for the end of that pass: no event announces it.
+        """
+        if after_ns:
+            self.call_later(after_ns, _nothing)
+        else:
+            self._ready.append(_nothing)
+
     def next_pass(self) -> Future[None]:
         """Return a future resolved in the next step of tasks, with all operations submitted."""
         future: Future[None] = Future()
         self.call_soon(lambda: future.set_result(None))
         return future
 
-    def on_pass_end(self, fn: Callable[[], None], order: int) -> None:
-        """Call `fn` at the end of every pass, in ascending order: see `PassEnd`."""
-        at = bisect.bisect_right(self._orders, order)
-        self._orders.insert(at, order)
+    def on_pass_end(self, fn: Callable[[], None], stage: PassEnd) -> None:
+        """Call `fn` at this stage of the end of every pass."""
+        at = bisect.bisect_right(self._stages, stage)
+        self._stages.insert(at, stage)
         self._hooks.insert(at, fn)
 
     # --- for threads that drive the loop by turns (embedded logs) ---
@@ -628,4 +642,4 @@ class Loop:
 
 
 def _nothing() -> None:
-    """Make the next pass start at once, by being ready."""
+    """Do nothing: that it is ready, or due, has begun a pass."""

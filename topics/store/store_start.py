@@ -206,7 +206,7 @@ class StoreStart:
             for replay in found.shards.values():
                 await replay.sync_tail()
         await self.log.open(self._starts(found))
-        loop.on_pass_end(self.log.flush, PassEnd.LOG)
+        loop.on_pass_end(self.log.flush, PassEnd.COMMITS)
         await self._rewrite_tails(found)
 
     async def _keep_for_archive(self, found: Recovered) -> None:

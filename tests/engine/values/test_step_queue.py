@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tests.loop.fake_ring import fake_loop
 from topics.engine.values.step_queue import StepQueue
-from topics.loop.loop import Loop
+from topics.loop.loop import Loop, PassEnd
 
 
 def _work(loop: Loop, count: int, done: list[int]) -> Iterator[None]:
@@ -19,7 +19,7 @@ def _work(loop: Loop, count: int, done: list[int]) -> Iterator[None]:
 def test_a_pass_whose_end_is_run_again_takes_the_steps_of_one() -> None:
     loop, _ring = fake_loop()
     queue = StepQueue(loop, 3)
-    loop.on_pass_end(queue.next_pass, 10)
+    loop.on_pass_end(queue.next_pass, PassEnd.WAITERS)
     done: list[int] = []
     ended: list[int] = []
     queue.run(_work(loop, 10, done), lambda: ended.append(len(done)))
@@ -34,7 +34,7 @@ def test_a_pass_whose_end_is_run_again_takes_the_steps_of_one() -> None:
 def test_work_that_comes_when_none_waits_begins_at_once() -> None:
     loop, _ring = fake_loop()
     queue = StepQueue(loop, 3)
-    loop.on_pass_end(queue.next_pass, 10)
+    loop.on_pass_end(queue.next_pass, PassEnd.WAITERS)
     for _ in range(2):
         done: list[int] = []
         queue.run(_work(loop, 2, done))

@@ -13,6 +13,7 @@ import pytest
 from tests.sim.world.faults import Fault
 from tests.sim.world.sim_file import SimFile
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
+from topics.loop.loop import PassEnd
 from topics.store.disk import whole_files
 from topics.store.format.log_format import FrameType
 from topics.store.format.segment_format import SegmentHeader
@@ -243,7 +244,7 @@ def test_segments_that_are_ready_at_once_are_settled_with_others_in_between() ->
         world.ring.clock.advance_ns(3_000_000)
         return moved(*columns)
 
-    world.loop.on_pass_end(count, 90)
+    world.loop.on_pass_end(count, PassEnd.LAST)
     world.catalog.moved = slow  # type: ignore[method-assign]
     world.checkpoint()
     assert len(set(told)) == len(told) == 7

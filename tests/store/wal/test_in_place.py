@@ -18,6 +18,7 @@ from tests.sim import Faults, SimStoppedError
 from tests.sim.world.ring_core import LATENCY_NS
 from tests.store.log_world import DIRECTORY, LogWorld, recover
 from topics.errors import DiskFullError, LogReadOnlyError
+from topics.loop.loop import PassEnd
 from topics.store.commits.write_batch import Commit
 from topics.store.format._codec import ffi
 from topics.store.format.log_format import shard_directory
@@ -74,7 +75,7 @@ def test_a_pass_with_a_commit_in_place_ends_once_unless_its_callbacks_stage_more
     world.settle(world.write(fsync=False))
     world.advance(2000)  # the next log file is ready
     ends: list[int] = []
-    world.loop.on_pass_end(lambda: ends.append(world.loop.stats().passes), 10)
+    world.loop.on_pass_end(lambda: ends.append(world.loop.stats().passes), PassEnd.WAITERS)
     write = world.write(fsync=False)
     if stages_more:
         world.log.when_committed(write.topic_id, False, lambda _commit: ends.append(-1) or world.write(fsync=False))

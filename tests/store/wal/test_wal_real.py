@@ -52,7 +52,7 @@ def test_records_lie_where_their_commits_say(directory: Path, io: str, commit: s
 
 def run(loop: Loop, directory: Path, log: ShardedLog, table: FileTable) -> None:
     loop.run_task(log.open([ShardStart()]))
-    loop.on_pass_end(log.flush, PassEnd.LOG)
+    loop.on_pass_end(log.flush, PassEnd.COMMITS)
     rows = pack_rows([RowRecord(b'"%s"' % (b"x" * 700), tag=b"t") for _ in range(12)])
     places: list[FileRange] = []
     for number in range(60):

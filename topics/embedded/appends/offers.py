@@ -371,7 +371,7 @@ class Admission:
         while line and (line[0].cancelled or self._refusal(line[0]) is None):
             if not self._left:
                 self._lacks_room = False
-                self._loop.call_soon(_ignore)  # for the next pass
+                self._loop.another_pass()
                 return
             self._left -= 1
             self._admit(line.popleft())
@@ -503,10 +503,6 @@ def _collector(count: int, done: Done[AppendResult]) -> Callable[[int, Outcome],
             done([each for each in outcomes if each is not None])  # type: ignore[arg-type]  # those of several take a list
 
     return on_answer
-
-
-def _ignore() -> None:
-    pass
 
 
 def _nothing(_outcome: AppendResult | TopicsError) -> None:

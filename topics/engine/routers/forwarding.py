@@ -28,7 +28,6 @@ from topics.engine.state.router import HOPS_MAX, RouterLife
 from topics.engine.state.router_work import STEPPING, RouterWork
 from topics.engine.state.topic import Router, Topic
 from topics.engine.values.ports import LoopPort, TimerPort
-from topics.engine.values.step_queue import another_pass
 from topics.engine.write.delete import trim
 from topics.errors import TopicsError
 
@@ -116,7 +115,7 @@ class Forwarding:
                 if steps == STEPS_A_PASS:
                     break
         if news:
-            another_pass(core.loop)
+            core.loop.another_pass()
 
     def note(self, router: Router) -> bool:
         """Note that the router may lag. Return whether a step was begun, or tried."""

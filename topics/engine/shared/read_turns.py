@@ -60,7 +60,7 @@ class ReadTurns:
             begin()
             return
         if not self._waiting:
-            self._ask_for_a_pass()
+            self._loop.another_pass()
         self._waiting.append(begin)
 
     def spend(self, size: int) -> None:
@@ -78,15 +78,8 @@ class ReadTurns:
         while self._waiting and self._left > 0:
             self._waiting.popleft()()
         if self._waiting:
-            self._ask_for_a_pass(_SHORT_NS if is_short else 0)
-
-    def _ask_for_a_pass(self, after_ns: int = 0) -> None:
-        self._loop.call_later(after_ns, _nothing)
+            self._loop.another_pass(_SHORT_NS if is_short else 0)
 
 
 def _never() -> bool:
     return False
-
-
-def _nothing() -> None:
-    """The callback of a timer that makes the loop return at once."""

@@ -62,7 +62,7 @@ class StepQueue:
             then()
         else:
             self._waiting.append((work, then))
-            another_pass(self._timers)
+            self._timers.another_pass()
 
     def next_pass(self) -> None:
         """End the pass: continue the waiting work with the steps of the next one.
@@ -82,7 +82,7 @@ class StepQueue:
         while self._waiting and self._ends(self._waiting[0][0]):
             self._waiting.popleft()[1]()
         if self._waiting:
-            another_pass(self._timers)
+            self._timers.another_pass()
 
     def _ends(self, work: Iterator[None]) -> bool:
         while self._left > 0:
@@ -92,11 +92,6 @@ class StepQueue:
             except StopIteration:
                 return True
         return False
-
-
-def another_pass(timers: TimersPort) -> None:
-    """Make the loop return from its wait at once."""
-    timers.call_later(0, _nothing)
 
 
 def _nothing() -> None:

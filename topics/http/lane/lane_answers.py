@@ -84,7 +84,7 @@ class Answers(GroupAnswers):
         if len(finished) > GROUPS_A_PASS:
             self.finished = finished[GROUPS_A_PASS:]
             del finished[GROUPS_A_PASS:]
-            service.answer_turns.wait(_nothing)  # another pass
+            service.another_pass()
         many, self.finished_many = self.finished_many, []
         if many:
             many = self._end_many(many)
@@ -282,7 +282,3 @@ def _repeated(group: Group, result: AppendResult, flags: int, times: bytes) -> b
     return record_endpoints.write_json(
         group.topic, result.first_seq, result.count, with_seqs, times, head=result.head_seq, deduped=True
     )
-
-
-def _nothing() -> None:
-    """The next pass answers the groups that were left to it."""

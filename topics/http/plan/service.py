@@ -222,7 +222,7 @@ class Service:
         """Times of sampled writes: admission, seqs, frames in the log's batch."""
         self.has_one_sender = loop.has_one_sender
         self.has_few_senders = loop.has_few_senders
-        self.again = loop.again
+        self.again, self.another_pass = loop.again, loop.another_pass
         self._engine: EngineApi | None = None
 
     @property

@@ -127,7 +127,7 @@ class Relays:
 
     def _note_due(self, flush: Callable[[], None]) -> None:
         if self._is_flushing:
-            self._loop.call_soon(_nothing)  # so that there is another pass
+            self._loop.another_pass()
         self._due[flush] = None
 
     def _flush(self) -> None:
@@ -188,7 +188,3 @@ class _PairHandler:
         conn.abort()
         if state is not None:
             state.lost(conn)
-
-
-def _nothing() -> None:
-    """Make the next pass start at once, by being ready."""

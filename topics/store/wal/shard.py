@@ -245,7 +245,7 @@ class Shard:
         mirror = None if state.exclusive and batch.prepared is None else batch.mirror
         while mirror is not None and not self._commitment.prepare_piece(batch, mirror):
             if not state.exclusive:
-                self._loop.call_later(0, _nothing)  # for the next piece
+                self._loop.another_pass()  # for the next piece
                 return
         choice = self._places.choose(choice)
         batch, primitive = self.staging.take(), choice.primitive
@@ -533,7 +533,3 @@ class Shard:
 
 def _drop(_batch: Batch) -> None:
     """Release a batch whose last reference is the timer's."""
-
-
-def _nothing() -> None:
-    """Do nothing; the timer makes the loop run another pass at once."""
