@@ -108,7 +108,7 @@ class QuickWrites:
         cells = self._cells
         cells[lib.TP_CELL_LOCK], cells[lib.TP_CELL_DRIVER] = caller.lock, caller.driver
         cells[lib.TP_CELL_NOW_NS], cells[lib.TP_CELL_NOW_MS] = caller.now_ns, caller.now_ms
-        cells[lib.TP_CELL_QUEUES], cells[lib.TP_CELL_HAND_OVER] = caller.queues, caller.wake_next_driver
+        cells[lib.TP_CELL_QUEUES], cells[lib.TP_CELL_WAKE_NEXT_DRIVER] = caller.queues, caller.wake_next_driver
         cells[lib.TP_CELL_RESULT], cells[lib.TP_CELL_PLAIN] = result, plain
         self.append: Callable[[Any, int], Any] = _make(int(ffi.cast("uintptr_t", self._state)), cells)
         """append(request, thread): see `tp_quick_append`."""

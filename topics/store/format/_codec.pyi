@@ -49,7 +49,7 @@ class _Lib:
     TP_CELL_PLAIN: int
     TP_CELL_WRITE: int
     TP_CELL_VIEW: int
-    TP_CELL_HAND_OVER: int
+    TP_CELL_WAKE_NEXT_DRIVER: int
     TP_QUICK_CELLS: int
     def tp_quick_append(self, quick: tp_quick, cells: Any) -> Any: ...
     def tp_rows_of_list(self, payloads: Any, record_max: int) -> Any: ...

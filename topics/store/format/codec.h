@@ -179,7 +179,7 @@ enum {
     TP_CELL_PLAIN,   /* a tuple: the fields of a plain request after its topic and its rows */
     TP_CELL_WRITE,   /* writes without a function in C: write(fd, view, offset, dsync) */
     TP_CELL_VIEW,    /* a view of the chunk, for it */
-    TP_CELL_HAND_OVER, /* called once the lock is free, if a queue has something then */
+    TP_CELL_WAKE_NEXT_DRIVER, /* called once the lock is free, if a queue has something then */
     TP_QUICK_CELLS
 };
 void *tp_quick_append(struct tp_quick *quick, void *cells);

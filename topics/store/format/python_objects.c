@@ -13,7 +13,7 @@
 #include "_log_format.h"
 #include "codec.h"
 
-#define HAND_OVER_TRIES 100 /* a signal's handler may raise in each; each takes one signal */
+#define WAKE_TRIES 100 /* a signal's handler may raise in each; each takes one signal */
 
 /* tp_write_now of uring/ring.h */
 typedef int64_t write_now(int fd, const char *bytes, uint64_t size, uint64_t offset, int dsync);
@@ -297,10 +297,10 @@ static int leave(const struct appender *a)
     PyObject *freed = PyObject_CallNoArgs(a->release);
     if (freed == NULL) PyErr_WriteUnraisable(a->cells);
     Py_XDECREF(freed);
-    for (int i = 0; i < HAND_OVER_TRIES && any_queued(a) > 0; i++) {
-        PyObject *handed = PyObject_CallNoArgs(cell(a, TP_CELL_HAND_OVER));
-        if (handed != NULL) {
-            Py_DECREF(handed);
+    for (int i = 0; i < WAKE_TRIES && any_queued(a) > 0; i++) {
+        PyObject *woken = PyObject_CallNoArgs(cell(a, TP_CELL_WAKE_NEXT_DRIVER));
+        if (woken != NULL) {
+            Py_DECREF(woken);
             break;
         }
         if (type == NULL) PyErr_Fetch(&type, &value, &trace);
