@@ -153,7 +153,7 @@ MUTANTS = (
     ),
     _one(
         "copies not synced before the log is recycled",
-        "store/checkpoint/checkpointer.py",
+        "store/checkpoint/checkpoint_steps.py",
         "        await evacuation.sync()\n        return evacuation\n",
         "        return evacuation\n",
     ),
@@ -201,10 +201,10 @@ MUTANTS = (
     _one(
         "the log recycled before the snapshot",
         "store/checkpoint/checkpointer.py",
-        "        await self.take_snapshot(clean=clean)\n        self._remove()\n"
+        "        await self.snapshots.take(clean=clean)\n        self.steps.remove()\n"
         "        for file in chosen.files:\n            await self._log.retire(file)\n",
         "        for file in chosen.files:\n            await self._log.retire(file)\n"
-        "        await self.take_snapshot(clean=clean)\n        self._remove()\n",
+        "        await self.snapshots.take(clean=clean)\n        self.steps.remove()\n",
     ),
     Mutant(
         "a replay that continues after a gap",
@@ -318,14 +318,14 @@ MUTANTS = (
         (
             (
                 "store/checkpoint/checkpointer.py",
-                "        replay = await (self._cut_here() if scarce else self._cut())\n",
-                "        for _ in self._catalog.prepare_snapshot(1):\n"
+                "        replay = await (self.steps.cut_here() if scarce else self.steps.cut())\n",
+                "        for _ in self.snapshots._catalog.prepare_snapshot(1):\n"
                 "            await self._loop.next_pass()\n"
-                "        replay = await (self._cut_here() if scarce else self._cut())\n",
+                "        replay = await (self.steps.cut_here() if scarce else self.steps.cut())\n",
             ),
             (
-                "store/checkpoint/checkpointer.py",
-                "        await self._prepare_snapshot()\n        store = self._store_part(files",
+                "store/checkpoint/snapshot_taker.py",
+                "        await self._prepare()\n        store = self._store_part(files",
                 "        store = self._store_part(files",
             ),
         ),
@@ -349,7 +349,10 @@ MUTANTS = (
         "self._catalog.recovered(power_lost=False)",
     ),
     _one(
-        "deletes of sealed records not flagged", "store/checkpoint/checkpointer.py", "await self.flag_deleted()", "pass"
+        "deletes of sealed records not flagged",
+        "store/checkpoint/checkpointer.py",
+        "await self.steps.flag_deleted()",
+        "pass",
     ),
     _one(
         "a lost F_MORE ignored",
@@ -456,9 +459,9 @@ MUTANTS = (
     ),
     _one(
         "a snapshot ahead of the log",
-        "store/checkpoint/checkpointer.py",
-        "        await self._sync_log()\n        self._snapshot = ",
-        "        self._snapshot = ",
+        "store/checkpoint/snapshot_taker.py",
+        "        await self.sync_log()\n        self.number = ",
+        "        self.number = ",
     ),
     _one(
         "a snapshot's name that a killed process left is not synced",
@@ -524,9 +527,9 @@ MUTANTS = (
                 "",
             ),
             (
-                "store/checkpoint/checkpointer.py",
-                "        await self._sync_log()\n        self._snapshot = ",
-                "        self._snapshot = ",
+                "store/checkpoint/snapshot_taker.py",
+                "        await self.sync_log()\n        self.number = ",
+                "        self.number = ",
             ),
         ),
     ),
@@ -811,7 +814,7 @@ MUTANTS = (
     ),
     _one(
         "flags forgotten by a checkpoint that failed",
-        "store/checkpoint/checkpointer.py",
+        "store/checkpoint/checkpoint_steps.py",
         "        await flagging.flag(self._unflagged)\n        self._unflagged.clear()",
         "        unflagged, self._unflagged = self._unflagged, []\n        await flagging.flag(unflagged)",
         f"{_DELETES}::test_flags_that_found_no_descriptor_are_set_by_the_next_checkpoint",
@@ -825,8 +828,8 @@ MUTANTS = (
     ),
     _one(
         "flags before a snapshot has the floors",
-        "store/checkpoint/checkpointer.py",
-        "        await self.take_snapshot(clean=False, flagging=self._manifest.paths_of(about))\n        files =",
+        "store/checkpoint/checkpoint_steps.py",
+        "        await self._snapshots.take(clean=False, flagging=self._manifest.paths_of(about))\n        files =",
         "        files =",
         f"{_DELETES}::test_what_a_cap_evicted_stays_gone_when_a_crash_follows_the_flags_of_a_checkpoint",
     ),
@@ -867,7 +870,7 @@ MUTANTS = (
     # --- files -------------------------------------------------------------------------------------------------------
     _one(
         "a checkpoint after one that failed syncs what it wrote itself only",
-        "store/checkpoint/checkpointer.py",
+        "store/checkpoint/checkpoint_steps.py",
         "unsynced=self._unsynced,",
         "unsynced=Unsynced({}, {}),",
     ),
@@ -880,23 +883,23 @@ MUTANTS = (
     ),
     _one(
         "segments given up before a snapshot has their copies in the cold directory",
-        "store/checkpoint/checkpointer.py",
+        "store/checkpoint/checkpoint_steps.py",
         "        codecs = self._tiering.mark(moved)\n",
         "        codecs = self._tiering.mark(moved)\n        self._tiering.drop_hot(moved)\n",
         _CRASHES,
     ),
     _one(
         "segments removed before a snapshot lists the one written anew",
-        "store/checkpoint/checkpointer.py",
-        "        await evacuation.sync()\n        await self.take_snapshot(clean=False)\n        self._remove()\n",
-        "        await evacuation.sync()\n        self._remove()\n        await self.take_snapshot(clean=False)\n",
+        "store/checkpoint/checkpoint_steps.py",
+        "        await evacuation.sync()\n        await self._snapshots.take(clean=False)\n        self.remove()\n",
+        "        await evacuation.sync()\n        self.remove()\n        await self._snapshots.take(clean=False)\n",
         _CRASHES,
     ),
     _one(
         "the name of a segment written anew not synced",
-        "store/checkpoint/checkpointer.py",
-        "        await evacuation.sync()\n        await self.take_snapshot(clean=False)\n",
-        "        await self.take_snapshot(clean=False)\n",
+        "store/checkpoint/checkpoint_steps.py",
+        "        await evacuation.sync()\n        await self._snapshots.take(clean=False)\n",
+        "        await self._snapshots.take(clean=False)\n",
         _CRASHES,
     ),
     _one(
@@ -1693,8 +1696,8 @@ MUTANTS = (
     _one(
         "a checkpoint that was asked for answered before its flags are set",
         "store/checkpoint/checkpointer.py",
-        "        await self.flag_deleted()\n        await self._drop()\n",
-        "        on_shown(True)\n        await self.flag_deleted()\n        await self._drop()\n",
+        "        await self.steps.flag_deleted()\n        await self.steps.drop()\n",
+        "        on_shown(True)\n        await self.steps.flag_deleted()\n        await self.steps.drop()\n",
     ),
     _one(
         "records that a checkpoint had no space for not reported to its callers",
@@ -2272,7 +2275,7 @@ MUTANTS = (
     ),
     _one(
         "a compressed segment begun before the directory is marked",
-        "store/checkpoint/checkpointer.py",
+        "store/checkpoint/checkpoint_steps.py",
         "            await self._format.raise_to(SECOND_DIRECTORY_FORMAT)\n        moved",
         "            pass\n        moved",
         _COMPRESSED,
@@ -2659,8 +2662,8 @@ MUTANTS = (
     ),
     _one(
         "the log after the snapshot left out of a backup",
-        "store/checkpoint/checkpointer.py",
-        "if not is_before(file, self._replay):\n                capture.hold",
+        "store/checkpoint/snapshot_taker.py",
+        "if not is_before(file, self.replay):\n                capture.hold",
         "if file.live_rows < 0:\n                capture.hold",
         _BACKUPS,
     ),
@@ -2722,7 +2725,7 @@ MUTANTS = (
     ),
     _one(
         "a moved segment copied from where it was",
-        "store/checkpoint/checkpointer.py",
+        "store/checkpoint/snapshot_taker.py",
         "            path = tiers.path(segment)\n",
         "            path = stored.path\n",
         _BACKUPS,

@@ -23,6 +23,7 @@ from topics.loop.tasks import Future
 from topics.store.archive.archive_note import mark_losses
 from topics.store.checkpoint.checkpointer import Checkpointer
 from topics.store.checkpoint.requested_checkpoints import RequestedCheckpoints
+from topics.store.checkpoint.snapshot_taker import FoundSnapshot
 from topics.store.commits.write_batch import Commit
 from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.disk.disk_space import is_full, lacks_space
@@ -136,16 +137,8 @@ class StoreStart:
             opener=self.opener,
             catalog=self._catalog.checkpoints,
             manifest=found.manifest,
-            last_snapshot=number,
-            replay=found.replay,
-            replay_shards=loaded.store.shards if loaded is not None else self._shards,
-            retired_shards={
-                shard: ReplayStart(survey.last_file_no + 1, marked=False)
-                for shard, survey in found.surveys.items()
-                if shard >= self._shards
-            },
-            doubtful=loaded.store.flagging if loaded is not None else (),
             directory_format=directory_format,
+            found=self._found_before(found, number),
         )
         requested = RequestedCheckpoints(loop, checkpointer, self.log)
         latch_note = LatchNote(loop, directory, self.log.space, lambda: checkpointer.snapshot_number)
@@ -368,10 +361,25 @@ class StoreStart:
             await checkpointer.run(moves=False, whole=found.loaded.store.shards != self._shards)
             return
         if self._lost_writes:  # also flags in segments and packs that the page cache still shows
-            await checkpointer.flag_deleted()
+            await checkpointer.steps.flag_deleted()
         stored = found.loaded.store if found.loaded is not None else None
         if has_gaps or self.power_lost or (stored is not None and (stored.rebuilt or stored.log_cut)):
-            await checkpointer.take_snapshot(clean=False)
+            await checkpointer.snapshots.take(clean=False)
+
+    def _found_before(self, found: Recovered, number: int) -> FoundSnapshot:
+        """Return what checkpoints need of the snapshot with which the log continues."""
+        stored = found.loaded.store if found.loaded is not None else None
+        return FoundSnapshot(
+            number,
+            found.replay,
+            replay_shards=stored.shards if stored is not None else self._shards,
+            retired_shards={
+                shard: ReplayStart(survey.last_file_no + 1, marked=False)
+                for shard, survey in found.surveys.items()
+                if shard >= self._shards
+            },
+            doubtful=stored.flagging if stored is not None else (),
+        )
 
     def _has_other_shards(self, found: Recovered) -> bool:
         """Return whether the log had another number of shards."""

@@ -368,7 +368,7 @@ def test_the_rate_that_delays_commits_leaves_out_the_time_that_a_calm_checkpoint
 ) -> None:
     world = written()
     checkpointer = world.store.checkpointer
-    flag_deleted = checkpointer.flag_deleted
+    flag_deleted = checkpointer.steps.flag_deleted
     measured: list[int] = []
 
     async def slow() -> None:
@@ -376,7 +376,7 @@ def test_the_rate_that_delays_commits_leaves_out_the_time_that_a_calm_checkpoint
         checkpointer._turns.given_ns += 5 * _S
         await flag_deleted()
 
-    monkeypatch.setattr(checkpointer, "flag_deleted", slow)
+    monkeypatch.setattr(checkpointer.steps, "flag_deleted", slow)
     monkeypatch.setattr(checkpointer._log.bound, "on_checkpoint", lambda _size, took_ns: measured.append(took_ns))
     world.checkpoint()
     assert [took_ns // _S for took_ns in measured] == [2]

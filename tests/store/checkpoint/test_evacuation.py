@@ -44,7 +44,7 @@ def test_small_topics_share_a_pack_and_many_runs_are_merged() -> None:
         for topic_id in range(1, 6):
             world.append(topic_id, 2, tag=b"t%d" % (turn % 3))
         world.checkpoint()
-        assert len(world.store.checkpointer._manifest.runs.get(1, ())) <= 8
+        assert len(world.store.checkpointer.steps._manifest.runs.get(1, ())) <= 8
     world.check_every_record()
     assert len(world.files("packs")) <= 8
     assert world.files("topics") == []

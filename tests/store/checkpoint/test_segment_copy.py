@@ -37,7 +37,7 @@ def path_part(first_seq: int) -> str:
 
 def listed(world: StoreWorld) -> list[tuple[int, int, bool]]:
     """First and last seq of each segment of the topic, and whether it is sealed."""
-    segments = world.store.checkpointer._manifest.segments.get(1, [])
+    segments = world.store.checkpointer.steps._manifest.segments.get(1, [])
     return [(segment.first_seq, segment.last_seq, segment.sealed) for segment in segments]
 
 
@@ -258,7 +258,7 @@ def test_without_an_age_a_segment_stays_unsealed_until_it_is_full() -> None:
         world.append(1, 20, size=200)
         world.ring.clock.advance_ns(1_000_000_000)
         world.checkpoint()
-    assert [segment.sealed for segment in world.store.checkpointer._manifest.segments[1]] == [False]
+    assert [segment.sealed for segment in world.store.checkpointer.steps._manifest.segments[1]] == [False]
 
 
 def test_segments_that_are_filled_side_by_side_take_turns_at_copies_from_memory() -> None:

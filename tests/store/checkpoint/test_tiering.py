@@ -321,7 +321,7 @@ def test_a_cold_directory_of_another_user_is_refused() -> None:
 
 
 def test_a_cold_directory_that_failed_is_given_up_whatever_follows() -> None:
-    tiering = filled().store.checkpointer._tiering
+    tiering = filled().store.checkpointer.steps._tiering
     for error in (errno.EIO, errno.EMFILE):
         tiering._on_error(OSError(error, "no"))
     assert tiering.broken

@@ -267,7 +267,7 @@ def test_a_start_with_more_shards_that_was_killed_while_it_flagged_is_made_up_fo
     with pytest.raises(OSError, match="Too many open files"):
         StoreWorld(ring, config=two).open()
     again = StoreWorld(ring.next_life(power_cut=False), config=two).open()
-    assert again.store.checkpointer._replay.keys() == {0, 1}, "a checkpoint has taken all in"
+    assert again.store.checkpointer.snapshots.replay.keys() == {0, 1}, "a checkpoint has taken all in"
     again.check_every_record()
 
 

@@ -78,7 +78,7 @@ def test_a_delete_stays_done_whose_flags_a_failed_sync_has_lost_without_a_note_o
     second = world.next_life()  # killed at once
     assert not second.store.power_lost, "nobody noted it"
     for _ in range(more_starts):  # that take a snapshot, as starts that find gaps do, and are killed
-        second.run(second.store.checkpointer.take_snapshot(clean=False))
+        second.run(second.store.checkpointer.snapshots.take(clean=False))
         second = second.next_life()
     second.checkpoint()
     third = second.next_life(power_cut=True)

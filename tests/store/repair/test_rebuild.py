@@ -198,7 +198,7 @@ def test_a_dropped_run_that_is_not_found_is_reported(damaged: str, caplog: pytes
         world.ring.disk.write(file, BLOCK_BYTES, found._replace(epoch=7).pack())
     world.drop(1)
     if damaged == "the table of the pack":
-        world.store.checkpointer._manifest.packs[1].dropped.append(2)
+        world.store.checkpointer.steps._manifest.packs[1].dropped.append(2)
     world.checkpoint()
     assert "records that are no longer in use stay without delete flags" in caplog.text
     assert ("epoch 0000000000000007" if damaged == "the header of the run" else "lacks some") in caplog.text
@@ -307,7 +307,7 @@ def test_a_damaged_log_costs_nothing_that_the_snapshot_knows() -> None:
     world.append(2, 2)
     world.configure(1, "later")
     path, _ = place(world, 2, 1)
-    world.run(world.store.checkpointer.take_snapshot(clean=False))
+    world.run(world.store.checkpointer.snapshots.take(clean=False))
     world.append(2, 1)
     ring = world.end(power_cut=False)
     ring.corrupt_file(path, 4096 + 70)

@@ -11,7 +11,7 @@ import xxhash
 from tests.amount import stride
 from tests.contract.world.sim_world import SimWorld
 from tests.sim import SimStoppedError
-from topics.store.checkpoint.checkpointer import Checkpointer
+from topics.store.checkpoint.checkpoint_steps import CheckpointSteps
 from topics.store.format.log_format import BLOCK_BYTES
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -200,10 +200,10 @@ def test_a_start_with_more_shards_that_was_killed_while_it_flagged_deletes_begin
     world.delete(dest, match="gone")
     world.crash()
 
-    def stop(_checkpointer: Checkpointer) -> None:
+    def stop(_steps: CheckpointSteps) -> None:
         raise SimStoppedError("killed between the flags and the snapshot")
 
-    monkeypatch.setattr(Checkpointer, "_drop", stop)
+    monkeypatch.setattr(CheckpointSteps, "drop", stop)
     with pytest.raises(SimStoppedError):
         world.start(wal_shards=3)
     monkeypatch.undo()
