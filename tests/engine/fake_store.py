@@ -33,9 +33,8 @@ from topics.store.format.log_format import (
     ProducerPart,
     unpack_extension,
 )
-from topics.store.format.rows import ROW, Framed, Rows
+from topics.store.format.rows import ROW, Framed, Rows, TopicRows
 from topics.store.format.segment_format import DIRECTORY_FORMAT, FIRST_DIRECTORY_FORMAT
-from topics.store.format.topic_rows import TopicRows
 from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames

@@ -211,3 +211,10 @@ def test_what_python_unpacks_has_the_layout_that_c_declares(name: str, row: stru
             found += [(at, size)] if letter != "x" else []
             at += size
     assert (found, at) == (fields, ffi.sizeof(f"struct {name}"))
+
+
+def test_calls_that_hold_the_interpreters_lock_are_declared_in_one_module() -> None:
+    """cffi frees the lock in each call, so a function in C that uses objects of Python needs another way."""
+    by_ctypes = {path for path in modules() for node in nodes(path) if isinstance(node, ast.Import)
+                 if any(name.name == "ctypes" for name in node.names)}  # fmt: skip
+    assert {str(path.relative_to(ROOT)) for path in by_ctypes} == {"topics/store/format/python_objects.py"}

@@ -40,7 +40,7 @@ def test_the_slots_are_where_the_classes_have_them() -> None:
     class Laid:
         __slots__ = ("a", "b", "c")
 
-    offset = topic_lines._offset
+    offset = topic_lines.slot_offset
     found = [offset(getattr(Laid, name)) for name in ("a", "b", "c")]
     assert found == [found[0], found[0] + 8, found[0] + 16]
     assert found[2] == Laid.__basicsize__ - 8

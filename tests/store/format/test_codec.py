@@ -21,7 +21,7 @@ from topics.engine.values.node_set import node_set
 from topics.errors import CorruptError
 from topics.store.format import codec
 from topics.store.format._codec import ffi, lib
-from topics.store.format.codec import ScanStop
+from topics.store.format.codec import ScanStop, addresses_of, place_rows, place_run
 from topics.store.format.log_format import (
     FLAG_COPY,
     FLAG_FSYNC,
@@ -46,7 +46,6 @@ from topics.store.format.rows import (
     pack_rows,
     rows_of_bytes,
 )
-from topics.store.format.topic_rows import addresses_of, place_rows, place_run
 from topics.store.read.render_columns import ColumnRenderer
 from topics.store.read.render_json import LEASE, JsonRenderer
 

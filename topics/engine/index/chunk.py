@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from topics.engine.index._index_reads import lib
 from topics.engine.index.tag_filter import TagFilter
 from topics.store.format.catalog import NO_TAG
-from topics.store.format.topic_rows import addresses_of, place_run
+from topics.store.format.codec import addresses_of, place_run
 
 CHUNK_ROWS_MAX = 8192
 _ROWS_MIN = 16

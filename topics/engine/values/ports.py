@@ -19,8 +19,7 @@ from topics.errors import StorageError, TopicsError
 from topics.store.commits.next_batch import NextPlace
 from topics.store.commits.quick_writes import QuickLog, WritePlace
 from topics.store.commits.write_batch import CarriedFrames, Done, LoneWritten, WriteNext
-from topics.store.format.rows import Framed, Rows
-from topics.store.format.topic_rows import TopicRows
+from topics.store.format.rows import Framed, Rows, TopicRows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.read.file_range import FileRange
 from topics.store.read.reader import Fetched

@@ -24,8 +24,8 @@ from topics.engine.state.wakes import WakeCore, wake
 from topics.engine.values.results import AppendResult, Done
 from topics.errors import TopicsError
 from topics.store.commits.write_batch import Commit
+from topics.store.format.codec import place_rows
 from topics.store.format.rows import PLACED, PLACED_DTYPE, Framed, RowTimes
-from topics.store.format.topic_rows import place_rows
 
 _PLACED_BYTES = PLACED.size
 _index_of = attrgetter("index")

@@ -22,8 +22,7 @@ from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.reservations import reserve, reserve_ahead
 from topics.engine.write.write_columns import GroupColumns
 from topics.errors import TopicsError
-from topics.store.format.rows import ROW_BYTES, any_tagged
-from topics.store.format.topic_rows import TopicRows
+from topics.store.format.rows import ROW_BYTES, TopicRows, any_tagged
 
 _MANY = 16
 """Topics of a pass from which on their lines are loaded together."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
-from topics.store.format._codec import ffi, lib
+from topics.store.format._codec import ffi
 from topics.store.format.log_format import FLAG_FSYNC
+from topics.store.format.python_objects import address_of
 from topics.store.format.rows import PLACED
 
 BEGUN = struct.Struct("=13Q2I")
@@ -15,7 +16,7 @@ _FRAMED = struct.Struct("=6Q")
 PLACED_ROWS = 64
 """The most records of a batch."""
 
-frame_next: int = int(ffi.cast("uintptr_t", ffi.addressof(lib, "tp_frame_next")))
+frame_next = address_of("tp_frame_next")
 """The address of the function in C that frames the next batch: `tp_write_next` calls it."""
 
 

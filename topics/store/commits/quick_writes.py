@@ -6,7 +6,6 @@ follow for all of them together, once other code is about to drive (`InPlaceComm
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from collections.abc import Callable, Sized
 from typing import Any, NamedTuple, Protocol
@@ -17,12 +16,9 @@ from topics.store.commits.next_batch import BEGUN, NextPlace
 from topics.store.commits.write_batch import Commit
 from topics.store.format._codec import ffi, lib
 from topics.store.format.log_format import FLAG_FSYNC
+from topics.store.format.python_objects import quick_append
 from topics.store.format.rows import PLACED
 
-_make: Callable[[int, list[Any]], Any] = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object)(
-    int(ffi.cast("uintptr_t", ffi.addressof(lib, "tp_quick_append")))
-)
-"""The function in C, called with the interpreter's lock, because it makes an object of Python."""
 _HOW = struct.Struct("=4Q2i6Qq")
 """The layout of a tp_quick from `is_open` to `result`."""
 
@@ -110,7 +106,7 @@ class QuickWrites:
         cells[lib.TP_CELL_NOW_NS], cells[lib.TP_CELL_NOW_MS] = caller.now_ns, caller.now_ms
         cells[lib.TP_CELL_QUEUES], cells[lib.TP_CELL_WAKE_NEXT_DRIVER] = caller.queues, caller.wake_next_driver
         cells[lib.TP_CELL_RESULT], cells[lib.TP_CELL_PLAIN] = result, plain
-        self.append: Callable[[Any, int], Any] = _make(int(ffi.cast("uintptr_t", self._state)), cells)
+        self.append: Callable[[Any, int], Any] = quick_append(int(ffi.cast("uintptr_t", self._state)), cells)
         """append(request, thread): see `tp_quick_append`."""
 
     def begin(

@@ -1,13 +1,12 @@
-"""The records of one request as columns of spans, which the engine passes to the store.
+"""The records of requests as columns of spans, which the engine passes to the store.
 
 Layout: `rows.h`, 40 bytes a row, the machine's (little-endian) order.
 """
 
 from __future__ import annotations
 
-import ctypes
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from topics.common.tuples import make_tuple
 from topics.store.format._codec import ffi, lib
+from topics.store.format.python_objects import rows_of_list
 
 ROW = struct.Struct("=10I")
 """data_off, data_len, meta_off, meta_len, tag_off, tag_len, node_off, node_len, size, flags."""
@@ -91,6 +91,22 @@ NO_ROWS = Rows(b"", b"", 0, 0)
 """A request without records."""
 
 
+class TopicRows(NamedTuple):
+    """Rows of several topics, none with a tag, to be framed together.
+
+    buffer, spans: as in Rows, of all topics.
+    The others are columns over the topics: id, first seq, ms, its first row, its number of rows.
+    """
+
+    buffer: bytes | bytearray | memoryview
+    spans: bytes
+    ids: Sequence[int]
+    first_seqs: Sequence[int]
+    stamps: Sequence[int]
+    first_rows: Sequence[int]
+    counts: Sequence[int]
+
+
 class Framed(NamedTuple):
     """The frames of a request's rows: `placed` has one packed PLACED per row.
 
@@ -116,12 +132,6 @@ class Framed(NamedTuple):
         return Framed(start, columns.tobytes())
 
 
-_rows_of_list: Callable[[Sequence[Any], int], Any] = ctypes.PYFUNCTYPE(
-    ctypes.py_object, ctypes.py_object, ctypes.c_uint64
-)(int(ffi.cast("uintptr_t", ffi.addressof(lib, "tp_rows_of_list"))))
-"""The function in C, called with the interpreter's lock, because it reads Python's objects."""
-
-
 def rows_of_bytes(payloads: Sequence[Any], record_max: int = BUFFER_MAX) -> Rows | int | None:
     """Return rows whose data is these bytes, which are a list or tuple.
 
@@ -130,7 +140,7 @@ def rows_of_bytes(payloads: Sequence[Any], record_max: int = BUFFER_MAX) -> Rows
 
     Raises: OverflowError, they have 4 GiB or more.
     """
-    rows = _rows_of_list(payloads, record_max)
+    rows = rows_of_list(payloads, record_max)
     return make_tuple(Rows, rows) if type(rows) is tuple else rows
 
 

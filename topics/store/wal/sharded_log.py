@@ -26,8 +26,7 @@ from topics.store.disk.log_sizes import LogSizes
 from topics.store.disk.side_by_side import all_of
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.format.log_format import shard_directory
-from topics.store.format.rows import Framed, Rows
-from topics.store.format.topic_rows import TopicRows
+from topics.store.format.rows import Framed, Rows, TopicRows
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.wal.background_sync import OnDurable

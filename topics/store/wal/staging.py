@@ -12,8 +12,7 @@ from topics.store.commits.write_batch import Batch, Commit, Done
 from topics.store.format._codec import ffi, lib
 from topics.store.format.codec import Pointer
 from topics.store.format.log_format import BATCH_HEADER_BYTES, FLAG_FSYNC, FLAG_ROUTED, check_batch_bytes
-from topics.store.format.rows import PLACED, Framed, Rows
-from topics.store.format.topic_rows import TopicRows
+from topics.store.format.rows import PLACED, Framed, Rows, TopicRows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 from topics.store.wal.write_latch import WriteLatch
 
