@@ -12,8 +12,9 @@ from typing import Any, Protocol
 from topics.bench.hidden_keys import hidden_settings, hidden_text
 from topics.bench.independent_histograms import decoder_warnings, disagreements
 from topics.bench.machine_facts import command_line, machine_facts, machine_warnings
-from topics.bench.outcome import BenchCheck, RoundOutcome, few_warnings
+from topics.bench.outcome import BenchCheck, RoundOutcome
 from topics.bench.results.bench_result import FORMAT, VERSION, BenchResult, outcome_json
+from topics.bench.round_checks import few_warnings
 from topics.bench.sides import Side
 from topics.bench.workload import Case, Workload, checked_option
 from topics.clock import Clock

@@ -8,8 +8,9 @@ from typing import Protocol
 
 from topics.bench.load.load_client import LoadClient, LoadError, LoadFigures
 from topics.bench.load.load_plan import LoadGroup
-from topics.bench.outcome import RoundOutcome, UsageSample, client_warnings, load_outcome, server_warnings
+from topics.bench.outcome import RoundOutcome, UsageSample, load_outcome
 from topics.bench.processes import ProcessUsage
+from topics.bench.round_checks import client_warnings, server_warnings
 from topics.bench.workload import Case
 
 LOOK_SECONDS = 0.1

@@ -21,10 +21,11 @@ from topics import __version__
 from topics.bench.bench_run import BenchRun, with_run
 from topics.bench.load.latency_histogram import LatencyHistogram
 from topics.bench.load.load_plan import LoadGroup, LoadMessage, http_request
-from topics.bench.outcome import RoundOutcome, client_warnings, few_warnings
+from topics.bench.outcome import RoundOutcome
 from topics.bench.peers.known_peers import own_side
 from topics.bench.processes import ProcessError, ProcessUsage, start_own_module, usage_of
 from topics.bench.results.bench_result import BenchResult
+from topics.bench.round_checks import client_warnings, few_warnings
 from topics.bench.sides import ClientRun, Progress, Side
 from topics.bench.topics_server.topics_side import TopicsSide
 from topics.bench.topics_server.topics_target import ServerIo, TopicsTarget

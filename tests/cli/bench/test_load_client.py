@@ -29,7 +29,8 @@ from topics.bench.load.load_plan import (
     numbered_json,
     taking_request,
 )
-from topics.bench.outcome import delivery_check, load_outcome, read_check, request_checks
+from topics.bench.outcome import load_outcome
+from topics.bench.round_checks import delivery_check, read_check, request_checks
 from topics.bench.workload import LoadSpec
 
 SECONDS = 0.1

@@ -103,8 +103,8 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "load": set(),
         "results": {"load", "outcome", "sides", "workload"},
         "report": {"load", "results"},
-        "topics_server": {"load", "outcome", "processes", "sides", "workload"},
-        "peers": {"load", "outcome", "processes", "sides", "topics_server", "workload"},
+        "topics_server": {"load", "outcome", "processes", "round_checks", "sides", "workload"},
+        "peers": {"load", "outcome", "processes", "round_checks", "sides", "topics_server", "workload"},
     },
     "spark": {
         "reading": {"client", "errors", "options", "schema"},

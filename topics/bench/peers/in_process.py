@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from topics.bench.load.latency_histogram import SLOTS, LatencyHistogram, highest_of, slot_of
 from topics.bench.load.load_plan import numbered_json
-from topics.bench.outcome import ANSWER, BenchCheck, LoadOutcome, RoundOutcome, UsageSample, unsent_warnings
+from topics.bench.outcome import ANSWER, BenchCheck, LoadOutcome, RoundOutcome, UsageSample
 from topics.bench.processes import usage_of
+from topics.bench.round_checks import unsent_warnings
 from topics.bench.sides import HERE, LOOK_SECONDS, Progress
 from topics.bench.workload import Case, LoadSpec
 

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from topics.bench.load.load_client import LoadFigures
 from topics.bench.load.load_plan import LoadGroup
-from topics.bench.outcome import BenchCheck, RoundOutcome, delivery_check, read_check, request_checks
+from topics.bench.outcome import BenchCheck, RoundOutcome
 from topics.bench.processes import BenchProcess
+from topics.bench.round_checks import delivery_check, read_check, request_checks
 from topics.bench.sides import HERE, ClientRun, Progress
 from topics.bench.workload import Case, LoadSpec, Workload
 from topics.clock import SystemClock

@@ -8,7 +8,8 @@ import numpy as np
 
 from topics.bench.load.load_client import GroupFigures, LoadFigures
 from topics.bench.load.load_plan import LoadGroup
-from topics.bench.outcome import BenchCheck, delivery_check, read_check, request_checks
+from topics.bench.outcome import BenchCheck
+from topics.bench.round_checks import delivery_check, read_check, request_checks
 from topics.bench.topics_server.topics_target import BenchTargetError, TopicsTarget
 from topics.bench.workload import LoadSpec, Workload
 from topics.clock import SystemClock
