@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import module_from_spec, spec_from_file_location
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 from tests.cli.forked import run
 from tests.engine.harness import Harness, records
 from tests.sim import SimRing
+from topics import config
 from topics.config import Config, tiny_config
 from topics.engine.index.chunk import DEAD
 from topics.engine.state.topic import Topic
@@ -228,5 +230,14 @@ def test_fifty_topics_that_have_changed_are_looked_at_in_one_pass_and_more_of_th
     assert [after - before for before, after in pairwise(looks)] == [50, 50, 20, 0]
 
 
-def test_it_is_off_unless_asked_for() -> None:
+def test_it_is_off_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine without it has nothing to call at the end of a pass, and the variable is the default of the setting."""
     assert Harness(verify=False).engine._verifier is None
+    monkeypatch.delenv("TOPICS_VERIFY")
+    spec = spec_from_file_location("config_without_variable", config.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    bare = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, spec.name, bare)  # where dataclasses look for the module of a class
+    spec.loader.exec_module(bare)
+    assert not bare.Config().verify
