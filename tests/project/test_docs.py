@@ -133,3 +133,45 @@ def test_the_architecture_is_read_in_ten_minutes() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text()
     assert len(page.split()) < 2500
     assert page.count("\n") < 190
+
+
+def test_the_names_that_the_map_of_changes_gives_are_in_their_files() -> None:
+    """A row says in which file to make a change, and often in which function of it."""
+    rows = re.findall(r"^\|.*\|$", (ROOT / "docs/internals/rooms.md").read_text(), re.M)
+    path = r"`((?:\w+/)*\w+\.(?:py|c|h))`"
+    named = [(file, name) for row in rows for name, file in re.findall(rf"`([\w.]+)` in {path}", row)]
+    for row in rows:
+        for file, names in re.findall(rf"{path} \(([^)]*)\)", row):
+            named += [(file, name) for name in re.findall(r"`(\w+)`", names)]
+    assert len(named) > 20, "the names are written in another way"
+    missing = [
+        (file, name)
+        for file, name in named
+        if not re.search(
+            rf"\b{name.rpartition('.')[2]}\b", (ROOT / "topics" / file.removeprefix("topics/")).read_text()
+        )
+    ]
+    assert not missing
+
+
+def test_the_design_is_read_in_ten_minutes() -> None:
+    """A minute is 200 words, tables included. The rooms and a write are drawn."""
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    assert len(page.split()) <= 2000, "details are on the pages of docs/internals/"
+    drawn = re.findall(r"(?:^    .*\n|^\n(?=    ))+", page, re.M)
+    assert any("engine/" in picture and "kernel" in picture for picture in drawn), "a picture of the rooms"
+    assert any("commit" in picture and "answer" in picture for picture in drawn), "a picture of a write"
+
+
+def test_the_pages_are_ordered_as_people_need_them_and_the_main_ones_keep_their_paths() -> None:
+    sections = re.findall(r"^## (.*)$", (ROOT / "docs/index.md").read_text(), re.M)
+    assert sections == ["Guides", "Reference", "Operations", "Internals"]
+    fixed = ("contract", "reliability", "operations", "settings", "security", "get-started", "concepts")
+    inside = ("write", "read", "checkpoint", "recovery", "routers", "lane")
+    for page in (*(f"{name}.md" for name in fixed), *(f"internals/{name}.md" for name in inside)):
+        assert (ROOT / "docs" / page).exists(), page
+
+
+def test_the_first_screen_of_the_measurements_is_a_table() -> None:
+    screen = (ROOT / "perf/README.md").read_text().split("\n")[:24]
+    assert sum(line.startswith("|") for line in screen) >= 12
