@@ -23,8 +23,8 @@ from topics.cli.backups.bucket_calls import OF_WRITES, with_bucket
 from topics.cli.backups.copy_command import copy_backup
 from topics.embedded import restore_call
 from topics.embedded.bucket.bucket import BucketOptions
+from topics.embedded.bucket.bucket_copy import BucketCopy, look_at_copy
 from topics.embedded.bucket.bucket_logs import check_takes_backup
-from topics.embedded.bucket.fetch_copy import BucketCopy, look_at_copy
 from topics.embedded.bucket.restore_bucket import restore_bucket
 from topics.errors import StorageError, UsageError
 from topics.store.archive.restore_archive import copy_point

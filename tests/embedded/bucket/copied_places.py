@@ -11,7 +11,9 @@ import topics
 from tests.embedded.bucket.memory_bucket import MemoryBucket
 from tests.embedded.conftest import SMALL
 from topics.embedded.bucket.bucket import BucketOptions
-from topics.embedded.bucket.fetch_copy import BucketCopy, CopyFetch, WantedPoint, fetch, look_at_copy, needed_parts
+from topics.embedded.bucket.bucket_copy import BucketCopy, look_at_copy
+from topics.embedded.bucket.fetch_copy import CopyFetch, fetch
+from topics.embedded.bucket.needed_parts import WantedPoint, needed_parts
 from topics.embedded.bucket.send_copy import CopySender, SentCopy
 from topics.embedded.bucket.verify_copy import VerifiedCopy, verify_copy
 from topics.embedded.restore_call import find_record_in

@@ -13,8 +13,8 @@ import topics
 from tests.embedded.bucket.copied_places import OPTIONS, URL, fetch_all, look, restored, send, verify
 from tests.embedded.bucket.memory_bucket import MemoryBucket
 from tests.embedded.conftest import SMALL
+from topics.embedded.bucket.bucket_copy import look_at_copy
 from topics.embedded.bucket.bucket_logs import check_may_join
-from topics.embedded.bucket.fetch_copy import look_at_copy
 from topics.errors import UsageError
 
 

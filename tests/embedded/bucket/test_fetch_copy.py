@@ -14,8 +14,10 @@ import topics
 from tests.embedded.bucket.copied_places import OPTIONS, URL, fetch_all, look, restored, send, verify
 from tests.embedded.bucket.memory_bucket import KilledError, MemoryBucket
 from topics.embedded.bucket.bucket import BucketOptions
+from topics.embedded.bucket.bucket_copy import look_at_copy, unlogged_parts
 from topics.embedded.bucket.bucket_manifest import REMEDY, BucketManifest, ManifestKey, pack
-from topics.embedded.bucket.fetch_copy import WantedPoint, fetch, look_at_copy, needed_parts, unlogged_parts
+from topics.embedded.bucket.fetch_copy import fetch
+from topics.embedded.bucket.needed_parts import WantedPoint, needed_parts
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.store.backup.backup_files import pack_description
 from topics.store.format.log_format import wal_file_no

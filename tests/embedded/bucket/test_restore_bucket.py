@@ -13,7 +13,7 @@ from tests.embedded.bucket.copied_places import OPTIONS, URL, send
 from tests.embedded.bucket.memory_bucket import MemoryBucket
 from tests.embedded.conftest import SMALL
 from topics.embedded.bucket.bucket import BucketOptions
-from topics.embedded.bucket.fetch_copy import BucketCopy, look_at_copy
+from topics.embedded.bucket.bucket_copy import BucketCopy, look_at_copy
 from topics.embedded.bucket.restore_bucket import fetched
 from topics.embedded.restore_call import restore_copy
 from topics.errors import CorruptError, LockedError, UsageError

@@ -16,8 +16,8 @@ import typer
 
 from topics.cli.exit_codes import INTERRUPTED
 from topics.embedded.bucket.bucket import BucketOptions, open_bucket
+from topics.embedded.bucket.bucket_copy import look_at_copy
 from topics.embedded.bucket.bucket_logs import check_takes_backup
-from topics.embedded.bucket.fetch_copy import look_at_copy
 from topics.embedded.bucket.verify_copy import VerifiedCopy, verify_copy
 from topics.errors import UsageError
 from topics.store.backup.backup_logs import log_id_in

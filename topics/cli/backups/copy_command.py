@@ -15,8 +15,9 @@ from topics.cli.exit_codes import options_named, report
 from topics.cli.output.printer import bytes_text, count_text
 from topics.common.values.time_texts import time_text
 from topics.embedded.bucket.bucket import BucketOptions, is_bucket_url, open_bucket
+from topics.embedded.bucket.bucket_copy import look_at_copy, missing_parts
 from topics.embedded.bucket.bucket_logs import check_may_join
-from topics.embedded.bucket.fetch_copy import fetch, look_at_copy, missing_parts
+from topics.embedded.bucket.fetch_copy import fetch
 from topics.embedded.bucket.send_copy import CopySender, SentCopy
 from topics.embedded.bucket.verify_copy import end_ms
 from topics.errors import CorruptError, TopicsError, UsageError

@@ -49,9 +49,10 @@ def stuck_list(url: str, seconds: float) -> StorageError:
 def failure(url: str, action: str, error: Exception, timeout_s: float, endpoint: str = "") -> StorageError:
     """Return the sentence for an exception of obstore.
 
+    The details of the exception are left out, because they may hold what was signed.
+
     url: of the object. action: what was asked for, such as "write". endpoint: what names the store,
-    and its URL; "": it is that of AWS. The details of the exception
-    are left out, because they may hold what was signed.
+    and its URL; "": it is that of AWS.
     """
     text = str(error)
     first = text.partition("\n")[0]

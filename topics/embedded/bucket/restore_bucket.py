@@ -12,15 +12,9 @@ from typing import NamedTuple
 
 from topics.common.values.backup_result import SKIPPED_SEQS
 from topics.embedded.bucket.bucket import BucketOptions
-from topics.embedded.bucket.fetch_copy import (
-    CopyFetch,
-    WantedPoint,
-    look_at_copy,
-    missing_parts,
-    needed_parts,
-    rest_of,
-    unlogged_parts,
-)
+from topics.embedded.bucket.bucket_copy import look_at_copy, missing_parts, unlogged_parts
+from topics.embedded.bucket.fetch_copy import CopyFetch
+from topics.embedded.bucket.needed_parts import WantedPoint, needed_parts, rest_of
 from topics.embedded.restore_call import FetchRest, Restored, find_record_in, restore_copy
 from topics.errors import DiskFullError, LockedError, StorageError, UsageError
 from topics.store.disk.disk_space import room_at

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from topics.embedded.bucket.bucket import BucketOptions
+from topics.embedded.bucket.bucket_copy import BucketCopy, missing_parts, unlogged_parts
 from topics.embedded.bucket.bucket_manifest import BucketManifest, at_once, piece_bytes
-from topics.embedded.bucket.fetch_copy import BucketCopy, fault_of, missing_parts, unlogged_parts
+from topics.embedded.bucket.fetch_copy import fault_of
 from topics.store.archive.archived_log import archived_name
 
 
