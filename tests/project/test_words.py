@@ -58,7 +58,7 @@ def words_of(name: str) -> set[str]:
     return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+", name.partition(".")[0])}
 
 
-IN_ATTRIBUTES = ("copying", "projection", "relocate", "relocation", "scarcity")
+IN_ATTRIBUTES = ("alone", "copying", "gathering", "projection", "relocate", "relocation", "scarcity")
 """Retired words that no name in the code has any more. Others still name a time or a step."""
 
 

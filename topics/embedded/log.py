@@ -161,7 +161,7 @@ class Log(ComposedCalls):
                     allow_in_place=store_log.allow_in_place,
                 )
                 self._rests = self._driver.rests
-                store_log.sync_in_place(self._driver.waits_alone)
+                store_log.sync_in_place(self._driver.has_no_waiters)
                 self._lender = Lender(parts.opened.store.reader, self._loop.call_later, config.max_held_files)
                 starts = self._starts_type(self._engine, config, self._lender, self._loop.clock.monotonic_ns)
                 super().__init__(starts, starts)
@@ -651,7 +651,7 @@ class Log(ComposedCalls):
         try:
             self._loop.close()
         finally:
-            self._driver.report_the_rest()
+            self._driver.refuse_the_rest()
             self._ended.set()
 
     def _run(self, coro: Coroutine[Any, Any, R], name: str) -> R:

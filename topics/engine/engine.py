@@ -234,7 +234,7 @@ class Engine:
 
         Return whether the end of the pass may be left out.
         """
-        if self._core.awake and self._scheduler.deliver_lone(self._cohorts.deliver_alone):
+        if self._core.awake and self._scheduler.deliver_lone(self._cohorts.deliver_now):
             self._reads.clear()
         return self.is_settled
 

@@ -266,7 +266,7 @@ def test_a_call_that_was_begun_without_a_waiting_caller_is_refused_when_the_log_
             driver.drive_due()
     else:
         driver.end(nothing)
-        driver.report_the_rest()
+        driver.refuse_the_rest()
     assert {type(outcome) for outcome in outcomes} == {LogFailedError if ends == "fails" else UsageError}
     assert driver.pendings == 0
     count = len(outcomes)

@@ -332,7 +332,7 @@ class Driver:
         """Whether this thread is in the midst of a pass; code called from there cannot wait."""
         return self._driving == threading.get_ident()
 
-    def waits_alone(self) -> bool:
+    def has_no_waiters(self) -> bool:
         """Return whether no thread waits for the one that drives."""
         return not (self._inbox or self._asleep)
 
@@ -359,7 +359,7 @@ class Driver:
             # not begun; calls that are begun get their answers while the caller still drives
             self._refuse(self._inbox)
 
-    def report_the_rest(self) -> None:
+    def refuse_the_rest(self) -> None:
         """Refuse all calls without an answer, after `end` and once the loop is closed."""
         self._over = True
         self.quick.close()

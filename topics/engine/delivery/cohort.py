@@ -89,7 +89,7 @@ class Cohort:
             self._more = True
             self._run()
 
-    def look_alone(self) -> bool:
+    def look_now(self) -> bool:
         """Read the topic after a change. Return whether that is done and consisted of sends only.
 
         A member that leaves may do more: its connection handles the request after the stream.
@@ -250,7 +250,7 @@ class Cohorts:
             cohort = self._open[key] = Cohort(self, topic, subscription.query)
         cohort.add(subscription)
 
-    def deliver_alone(self, topic: Topic) -> bool:
+    def deliver_now(self, topic: Topic) -> bool:
         """Deliver a change of a topic whose only waiters are a few cohorts, if it takes only sends.
 
         Returns: whether that was all; if not, the caller wakes the topic's waiters at the pass end.
@@ -259,8 +259,8 @@ class Cohorts:
             return False
         if len(topic.waiters) == 1:
             (waiter,) = topic.waiters
-            return isinstance(waiter, Cohort) and waiter.look_alone()
-        return all(isinstance(waiter, Cohort) and waiter.look_alone() for waiter in list(topic.waiters))
+            return isinstance(waiter, Cohort) and waiter.look_now()
+        return all(isinstance(waiter, Cohort) and waiter.look_now() for waiter in list(topic.waiters))
 
     def forget(self, cohort: Cohort) -> None:
         """Forget a cohort without members."""

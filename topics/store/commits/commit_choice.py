@@ -150,7 +150,7 @@ def choose(shard: ShardView, size: int, *, fsync: bool, lone: bool) -> Choice | 
 
     size: bytes of the batch.
     fsync: a waiter needs it on stable storage.
-    `lone`: it is the write of one caller with exclusive use of the loop, so other work gains
+    lone: it is the write of one caller with exclusive use of the loop, so other work gains
     nothing if the loop runs meanwhile, and no record would join the batch later.
 
     RWF_DSYNC syncs only its own range, so unsynced bytes before it need the chain. Those bytes are

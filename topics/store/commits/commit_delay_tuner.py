@@ -35,7 +35,7 @@ class CommitDelayTuner:
         self._most_ns = delay_ns
         self.delay_ns = 0
         """Delay of a commit after the end of the previous one, in this stretch."""
-        self._prefers_pauses = False
+        self._prefers_delays = False
         self._rates = [0.0, 0.0]
         """Records a second without and with delays; 0: not measured yet."""
         self._stretches = 0
@@ -62,12 +62,12 @@ class CommitDelayTuner:
         many = self._records >= _FEW * _STRETCH
         if many:
             self._measured(self._records * 1e9 / max(1, now_ns - self._began_ns))
-        pauses = many and self._prefers_pauses != (self._stretches % _TRY_EVERY == 1)
-        self.delay_ns = self._most_ns if pauses else 0
+        delays = many and self._prefers_delays != (self._stretches % _TRY_EVERY == 1)
+        self.delay_ns = self._most_ns if delays else 0
         self._commits = self._records = 0
 
     def _measured(self, rate: float) -> None:
         rates, at = self._rates, int(self.delay_ns > 0)
         rates[at] += (rate - rates[at]) / (_WEIGHT if rates[at] else 1)
         self._stretches += 1
-        self._prefers_pauses = bool(rates[0]) and rates[1] > _CLEARLY * rates[0]
+        self._prefers_delays = bool(rates[0]) and rates[1] > _CLEARLY * rates[0]

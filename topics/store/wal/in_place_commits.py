@@ -314,7 +314,7 @@ class InPlaceCommits:
     def _may_sync(self) -> bool:
         batches = self._batches
         return (
-            self._state.waits_alone()
+            self._state.has_no_waiters()
             and not self._commitment.is_busy
             and not batches.sealed
             and batches.unsynced_bytes <= DSYNC_BYTES_MAX

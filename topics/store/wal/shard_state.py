@@ -89,7 +89,7 @@ class ShardState:
         self.exclusive = False
         self.has_callers = False
         """Whether callers drive the loop, see `commit_in_place`."""
-        self.waits_alone: Callable[[], bool] = _never
+        self.has_no_waiters: Callable[[], bool] = _never
         """Whether no other call waits for the thread, which may then wait for a sync."""
         self.max_unsynced = settings.max_unsynced
         self.window_ns = settings.window_ns
@@ -102,14 +102,14 @@ class ShardState:
         """Let commits block the thread from here on, which waits for nothing else."""
         self.exclusive = self.has_callers = True
 
-    def sync_in_place(self, waits_alone: Callable[[], bool]) -> None:
-        """Let small syncs block the thread, too, while `waits_alone` returns True."""
-        self.waits_alone = waits_alone
+    def sync_in_place(self, has_no_waiters: Callable[[], bool]) -> None:
+        """Let small syncs block the thread, too, while `has_no_waiters` returns True."""
+        self.has_no_waiters = has_no_waiters
 
-    def set_exclusive(self, waits_alone: Callable[[], bool] | None) -> None:
+    def set_exclusive(self, has_no_waiters: Callable[[], bool] | None) -> None:
         """Let commits and syncs block the thread from here on, or not (None)."""
-        self.exclusive = waits_alone is not None
-        self.waits_alone = waits_alone or _never
+        self.exclusive = has_no_waiters is not None
+        self.has_no_waiters = has_no_waiters or _never
 
     def set_commit_window(self, ns: int) -> None:
         """Set the delay of a commit after the previous one, to gather more."""

@@ -77,7 +77,7 @@ class ShardedLog:
         self._shards: list[Shard] = []
         self._in_place: list[InPlaceCommits] = []
         """The commits in place of each shard."""
-        self._waits_alone: Callable[[], bool] | None = None
+        self._has_no_waiters: Callable[[], bool] | None = None
         """See `sync_in_place`."""
         self._directories: list[WalDirectory] = []
         self._may_reuse: Callable[[StoredFile], bool] = _never if config.archive_dir else _always
@@ -428,19 +428,19 @@ class ShardedLog:
         for shard in self._shards:
             shard.state.commit_in_place()
 
-    def sync_in_place(self, waits_alone: Callable[[], bool]) -> None:
+    def sync_in_place(self, has_no_waiters: Callable[[], bool]) -> None:
         """Let a small sync that a caller waits for block the thread, too, from here on.
 
-        waits_alone: returns whether no other call waits for the thread.
+        has_no_waiters: returns whether no other call waits for the thread.
         """
-        self._waits_alone = waits_alone
+        self._has_no_waiters = has_no_waiters
         for shard in self._shards:
-            shard.state.sync_in_place(waits_alone)
+            shard.state.sync_in_place(has_no_waiters)
 
     def allow_in_place(self, allowed: bool) -> None:
         """Allow again, or forbid, what `commit_in_place` and `sync_in_place` have allowed."""
         for shard in self._shards:
-            shard.state.set_exclusive(self._waits_alone if allowed else None)
+            shard.state.set_exclusive(self._has_no_waiters if allowed else None)
 
     def set_commit_window(self, ns: int) -> None:
         """Set the delay of a commit after the previous one, to gather more.
