@@ -7,7 +7,6 @@ the piece was planned.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import NamedTuple
@@ -37,13 +36,14 @@ from topics.store.format.segment_format import (
     PackHeader,
     RunHeader,
     SegmentHeader,
+    header_description_bytes,
+    header_identity,
     index_path,
     pack_path,
+    run_description_bytes,
 )
 
 _PACKS_OPEN = 4
-_IDENTITY = struct.Struct("<4sHBBQQ")
-"""The beginning of a segment's header: magic, version, codec, 0, topic_id, epoch."""
 
 
 class VanishedError(Exception):
@@ -176,7 +176,7 @@ class PieceSource:
         if not _is_of(fixed, piece):
             return None
         more = max(0, piece.end - SEGMENT_HEADER_FIXED)
-        described = min(more, struct.unpack_from("<I", fixed, 40)[0])
+        described = min(more, header_description_bytes(fixed))
         data = fixed + read_range(self.calls, fd, SEGMENT_HEADER_FIXED, described)
         header = SegmentHeader.unpack(memoryview(data), path)
         return header.header_bytes
@@ -320,7 +320,7 @@ class PieceSource:
         Raises: CorruptError, naming the topic of the piece.
         """
         fixed = read_range(self.calls, pack.fd, at, RUN_HEADER_BYTES)
-        described = struct.unpack_from("<I", fixed, 44)[0] if len(fixed) == RUN_HEADER_BYTES else 0
+        described = run_description_bytes(fixed) if len(fixed) == RUN_HEADER_BYTES else 0
         described = min(described, self.calls.size(pack.fd))
         data = fixed + read_range(self.calls, pack.fd, at + len(fixed), described)
         try:
@@ -429,7 +429,7 @@ def _is_of(fixed: bytearray, piece: Piece) -> bool:
     """
     if len(fixed) < SEGMENT_HEADER_FIXED:
         return False
-    topic_id, epoch = _IDENTITY.unpack_from(fixed)[4:]
+    topic_id, epoch = header_identity(fixed)
     return bool((topic_id, epoch) == (piece.topic_id, piece.epoch))
 
 

@@ -6,7 +6,6 @@ reads it.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -21,7 +20,15 @@ from topics.files.newest_snapshot import read_snapshot, snapshot_numbers
 from topics.files.piece import Kind, Location, Piece
 from topics.files.piece_files import OpenPack, PieceSource, VanishedError, reading
 from topics.files.scanning import Frames, Scanner, StopReason, scan_range
-from topics.store.format.log_format import BLOCK_BYTES, DELETED, DELETED_LIVE, FRAME_MIN_BYTES, FrameType
+from topics.store.format.log_format import (
+    BLOCK_BYTES,
+    DELETED,
+    DELETED_LIVE,
+    FRAME_MIN_BYTES,
+    FRAME_START,
+    FRAME_TOPIC_AT,
+    FrameType,
+)
 from topics.store.format.segment_format import (
     FOOTER_BYTES,
     RUN_HEADER_BYTES,
@@ -33,13 +40,11 @@ from topics.store.format.segment_format import (
     SegmentFooter,
     SegmentHeader,
     footer_description_bytes,
+    header_description_bytes,
     index_path,
     snapshot_path,
 )
 
-_FRAME_START = struct.Struct("<IBBQQ")
-"""frame_bytes, type, flags, topic_id, seq. Source: log_format.py."""
-_TOPIC_AT = 6
 _SEARCH_BYTES = 1 << 20
 
 
@@ -184,7 +189,7 @@ class _Scrub:
         """Scrub an open segment. Return False if the file belongs to another piece."""
         path, start = report.path, 0
         fixed = read_range(self._calls, fd, 0, SEGMENT_HEADER_FIXED)
-        more = struct.unpack_from("<I", fixed, 40)[0] if len(fixed) == SEGMENT_HEADER_FIXED else 0
+        more = header_description_bytes(fixed) if len(fixed) == SEGMENT_HEADER_FIXED else 0
         described = read_range(self._calls, fd, len(fixed), min(more, piece.end))
         try:
             header = SegmentHeader.unpack(memoryview(fixed + described), path)
@@ -377,8 +382,8 @@ class _Stretch:
             seq, behind = int(known.seqs[row]), at + int(known.lengths[row])
         else:
             behind = self._next_sound(at, end)
-            head = read_range(self._source.calls, self._fd, at, _FRAME_START.size)
-            said = _FRAME_START.unpack(head)[4] if len(head) == _FRAME_START.size else 0
+            head = read_range(self._source.calls, self._fd, at, FRAME_START.size)
+            said = FRAME_START.unpack(head)[4] if len(head) == FRAME_START.size else 0
             seq = said if self._last_seq < said <= self._piece.last_seq else self._last_seq + 1
         self._last_seq = seq
         self._found(at, seq, f"the record at byte {at}, seq {seq}, is damaged")
@@ -392,7 +397,7 @@ class _Stretch:
             data = read_range(self._source.calls, self._fd, begin, min(_SEARCH_BYTES, end - begin))
             place = data.find(mark)
             while place >= 0:
-                start = begin + place - _TOPIC_AT
+                start = begin + place - FRAME_TOPIC_AT
                 if start > at and self._is_sound(start, end):
                     return start
                 place = data.find(mark, place + 1)
@@ -402,10 +407,10 @@ class _Stretch:
         return end
 
     def _is_sound(self, at: int, end: int) -> bool:
-        head = read_range(self._source.calls, self._fd, at, min(_FRAME_START.size, end - at))
-        if len(head) < _FRAME_START.size:
+        head = read_range(self._source.calls, self._fd, at, min(FRAME_START.size, end - at))
+        if len(head) < FRAME_START.size:
             return False
-        length, _type, _flags, _topic, seq = _FRAME_START.unpack(head)
+        length, _type, _flags, _topic, seq = FRAME_START.unpack(head)
         if not FRAME_MIN_BYTES - 4 <= length <= end - at - 4 or not self._last_seq < seq <= self._piece.last_seq:
             return False
         frame = read_range(self._source.calls, self._fd, at, length + 4)

@@ -5,7 +5,6 @@ The C module does it, or numpy and xxhash with an equal result.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from topics.files.file_calls import FileReads
 from topics.store.format.log_format import (
     FRAME_HEADER_BYTES,
+    FRAME_LENGTH,
     FRAME_MIN_BYTES,
     FRAME_TRAILER_BYTES,
     FRAME_VERSION,
@@ -24,7 +24,6 @@ from topics.store.format.log_format import (
 )
 
 WINDOW_BYTES = 4 << 20
-_LENGTH = struct.Struct("<I")
 _DELETED = np.frombuffer(SAYS_DELETED, np.bool_)
 
 HEADER_DTYPE = np.dtype(
@@ -99,7 +98,7 @@ def scan_pure(data: memoryview, base: int, running: int) -> Scan:
     starts: list[int] = []
     stop = StopReason.MORE
     while size - at >= 4:
-        length = _LENGTH.unpack_from(data, at)[0] + 4
+        length = FRAME_LENGTH.unpack_from(data, at)[0] + 4
         if length == 4:
             stop = StopReason.END
             break
@@ -212,7 +211,7 @@ def scan_range(calls: FileReads, fd: int, start: int, end: int, scan: Scanner) -
         is_last = at + count == end or count < size
         if scanned.stop is StopReason.MORE and not is_last:
             if not scanned.position:  # the frame is larger than the window
-                length = _LENGTH.unpack_from(buffer)[0] + 4
+                length = FRAME_LENGTH.unpack_from(buffer)[0] + 4
                 buffer = bytearray(min(length, end - at))
                 continue
             at += scanned.position

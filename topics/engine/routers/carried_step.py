@@ -32,11 +32,10 @@ from topics.engine.write.append import Append, AppendCore, notify, publish_lone
 from topics.errors import TopicsError
 from topics.store.commits.write_batch import CarriedFrames, Commit
 from topics.store.format.log_format import FLAG_COPY, FrameType
-from topics.store.format.rows import NODE, PLACED, PLACED_DTYPE, ROW_BYTES, Framed, Rows, tags_in
+from topics.store.format.rows import PLACED, PLACED_DTYPE, Framed, Rows, any_noded, tags_in
 
 _COPIED_BYTES = 64 << 10
 """Most bytes of copies that are written out in the batch of a write, whose answer waits for it."""
-_FLAGS_AT = ROW_BYTES - 4
 _FEW = 16
 """Rows up to which one by one is faster than by columns."""
 
@@ -197,7 +196,7 @@ def _is_ready(router: Router, count: int) -> bool:
 def _keeps_all(router: Router, rows: Rows, node: bytes | None) -> bool:
     """Return whether the router's copies of these rows have all of their fields."""
     config = router.config
-    has_node = node is not None or any(flags & NODE for flags in bytes(rows.spans[_FLAGS_AT::ROW_BYTES]))
+    has_node = node is not None or any_noded(rows.spans)
     return (config.preserve_tag or tags_in(rows) is None) and (config.preserve_node or not has_node)
 
 

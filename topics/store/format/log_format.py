@@ -281,6 +281,12 @@ _FRAME_HEADER = struct.Struct("<IBBQQQHHIBBHHII")
 data_len, version, payload_kind, ext_len, 0, meta_len, size; then ext, node, tag, data, meta, u64
 XXH3-64 of [4, here), u8 deleted.
 """
+FRAME_START = struct.Struct(_FRAME_HEADER.format[: len("<IBBQQ")])
+"""The beginning of a frame, by which one is looked for: frame_bytes to seq."""
+FRAME_LENGTH = struct.Struct(_FRAME_HEADER.format[: len("<I")])
+"""The first field of it."""
+FRAME_TOPIC_AT = struct.calcsize("<IBB")
+"""Offset of a frame's topic_id, a u64."""
 FRAME_HEADER_BYTES = _FRAME_HEADER.size
 FRAME_TRAILER_BYTES = 9
 FRAME_MIN_BYTES = FRAME_HEADER_BYTES + FRAME_TRAILER_BYTES

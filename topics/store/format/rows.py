@@ -185,6 +185,11 @@ def any_tagged(spans: bytes | memoryview) -> bool:
     return flags_in(spans) & TAG != 0
 
 
+def any_noded(spans: bytes | memoryview) -> bool:
+    """Return whether any of the packed rows has a node of its own."""
+    return flags_in(spans) & NODE != 0
+
+
 def any_timed(spans: bytes | memoryview) -> bool:
     """Return whether any of the packed rows has a delay or a ttl."""
     return flags_in(spans) & TIMES != 0

@@ -236,6 +236,18 @@ class SegmentHeader(NamedTuple):
         return cls(topic_id, epoch, first_seq, created_ms, description)
 
 
+def header_description_bytes(fixed: bytes | bytearray | memoryview) -> int:
+    """Return the length of the description after a header's fixed 64 bytes, not verified."""
+    length: int = _SEGMENT_HEADER.unpack_from(fixed)[-2]
+    return length
+
+
+def header_identity(fixed: bytes | bytearray | memoryview) -> tuple[int, int]:
+    """Return topic id and epoch of a header's fixed 64 bytes, not verified."""
+    topic_id, epoch = _SEGMENT_HEADER.unpack_from(fixed)[4:6]
+    return topic_id, epoch
+
+
 def header_bytes_of(description_bytes: int) -> int:
     """Return the offset of the first frame after a description."""
     return align_up(SEGMENT_HEADER_FIXED + description_bytes, BLOCK_BYTES)
@@ -583,6 +595,12 @@ class RunHeader(NamedTuple):
         if len(description) != length or stored != _checksum(data[: _RUN_HEADER.size], description):
             raise CorruptError(f"{where}: checksum of the run header is wrong", {"path": where})
         return cls(epoch, topic_id, first, last, records, size, sum_, description)
+
+
+def run_description_bytes(fixed: bytes | bytearray | memoryview) -> int:
+    """Return the length of the description after a run header's fixed 72 bytes, not verified."""
+    length: int = _RUN_HEADER.unpack_from(fixed)[8]
+    return length
 
 
 RUN_DTYPE = np.dtype(

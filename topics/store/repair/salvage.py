@@ -30,7 +30,7 @@ from topics.store.format.compressed_segment import (
     surplus_bytes,
     walked_blocks,
 )
-from topics.store.format.log_format import BLOCK_BYTES
+from topics.store.format.log_format import BLOCK_BYTES, FRAME_LENGTH, FRAME_START, FRAME_TOPIC_AT
 from topics.store.format.segment_format import (
     FOOTER_BYTES,
     RUN_DTYPE,
@@ -55,9 +55,6 @@ If the header is lost, the first frame is searched up to here.
 _UNFLIP_MAX_BYTES = BLOCK_BYTES
 """Header size up to which a flipped bit is searched, with some 50,000 checksums."""
 H = TypeVar("H")
-_LENGTH_BYTES = 4
-_TOPIC_ID_AT = 6
-_TOPIC_ID_BYTES = 8
 
 
 # --- segments --------------------------------------------------------------------------------------------------------
@@ -214,27 +211,27 @@ def _following(data: bytes, at: int, topic_id: int, hints: list[int]) -> int:
     It is the end of the data if there is none.
     """
     view = memoryview(data)
-    following = at + _LENGTH_BYTES + int.from_bytes(data[at : at + _LENGTH_BYTES], "little")
+    following = at + FRAME_LENGTH.size + int.from_bytes(data[at : at + FRAME_LENGTH.size], "little")
     if _is_frame(view, following, topic_id):
         return following
     for hint in hints:
         if hint > at and _is_frame(view, hint, topic_id):
             return hint
-    mark = topic_id.to_bytes(_TOPIC_ID_BYTES, "little")
-    found = data.find(mark, at + 1 + _TOPIC_ID_AT)
+    mark = topic_id.to_bytes(8, "little")
+    found = data.find(mark, at + 1 + FRAME_TOPIC_AT)
     while found >= 0:
-        if _is_frame(view, found - _TOPIC_ID_AT, topic_id):
-            return found - _TOPIC_ID_AT
+        if _is_frame(view, found - FRAME_TOPIC_AT, topic_id):
+            return found - FRAME_TOPIC_AT
         found = data.find(mark, found + 1)
     return len(data)
 
 
 def _is_frame(view: memoryview, at: int, topic_id: int) -> bool:
     """Return whether a sound frame of this topic is at this offset."""
-    length = int.from_bytes(view[at : at + _LENGTH_BYTES], "little")
-    if int.from_bytes(view[at + _TOPIC_ID_AT : at + _TOPIC_ID_AT + _TOPIC_ID_BYTES], "little") != topic_id:
+    if at + FRAME_START.size > len(view):
         return False
-    return len(codec.scan_frames(view[at : at + _LENGTH_BYTES + length]).frames) == 1
+    length, _type, _flags, topic, _seq = FRAME_START.unpack_from(view, at)
+    return topic == topic_id and len(codec.scan_frames(view[at : at + FRAME_LENGTH.size + length]).frames) == 1
 
 
 # --- packs -----------------------------------------------------------------------------------------------------------
