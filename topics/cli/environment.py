@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from topics.cli.config_file import CONFIG_VARIABLE, NEVER, read_config_file
 from topics.cli.exit_codes import options_named
+from topics.common.values.arguments import is_decimal
 from topics.common.values.near_names import bracketed
 from topics.config import OFF, ON, OPTIONAL, RANGES, Config, is_on
 from topics.errors import UsageError
@@ -26,7 +27,7 @@ _CLAMPED = ("wal_shards", "segment_max_bytes")
 _LIKENESS = 0.8
 """See `near_names`: `TOPICS_` is a part of all names."""
 _DIGITS = 1000
-"""Digits of a number at most: Python reads none of many thousands."""
+"""Digits of a number at most."""
 _RECORD_IN_20_MS = 4 << 20
 """Bytes of a record up to which each step of a write or read of it ends within 20 ms."""
 _SHARE = re.compile(r"0(\.[0-9]+)?|1(\.0+)?", re.ASCII)
@@ -106,7 +107,7 @@ def _of_variables(env: Mapping[str, str]) -> dict[str, object]:
         if setting.name == "port" and _carries_port(env.get("TOPICS_HOST", "")):
             continue
         if setting.name == "port":
-            if not _is_decimal(raw):
+            if not is_decimal(raw, _DIGITS):
                 raise UsageError(f"TOPICS_PORT is {raw!r}: use a number from 0 to 65535, or unset it")
             values["port"] = int(raw)
         elif isinstance(default, bool):
@@ -115,7 +116,7 @@ def _of_variables(env: Mapping[str, str]) -> dict[str, object]:
             text = raw.strip()
             if setting.name in OPTIONAL and text == NEVER:
                 values[setting.name] = None
-            elif _is_decimal(text):
+            elif is_decimal(text, _DIGITS):
                 most = RANGES[setting.name][1] if setting.name in _CLAMPED else int(text)
                 values[setting.name] = min(int(text), most)
         elif isinstance(default, float):
@@ -147,7 +148,7 @@ def odd_variables(env: Mapping[str, str]) -> list[str]:
                 found.append(f"{name} is {text!r}, which means off: use true or false")
         elif name.removeprefix("TOPICS_").lower() in OPTIONAL and text == NEVER:
             continue
-        elif isinstance(default, int) and name != "TOPICS_PORT" and text and not _is_decimal(text):
+        elif isinstance(default, int) and name != "TOPICS_PORT" and text and not is_decimal(text, _DIGITS):
             found.append(f"{name} is {text!r}, which is not a whole number: it is ignored")
         elif isinstance(default, float) and text and _share_of(text) is None:
             found.append(f"{name} is {text!r}, which is no number from 0 to 1: it is ignored")
@@ -173,13 +174,13 @@ def _host_and_port(host: str, name: str) -> tuple[str, int | None]:
     """
     if host.startswith("["):
         bare, _, rest = host[1:].partition("]")
-        if rest.startswith(":") and not _is_decimal(rest[1:]):
+        if rest.startswith(":") and not is_decimal(rest[1:], _DIGITS):
             raise UsageError(f"{name} is {host!r}: the part after the colon must be a port number")
         return bare, int(rest[1:]) if rest.startswith(":") else None
     if host.count(":") != 1:
         return host, None
     bare, _, text = host.partition(":")
-    if not _is_decimal(text):
+    if not is_decimal(text, _DIGITS):
         raise UsageError(f"{name} is {host!r}: the part after the colon must be a port number")
     return bare, int(text)
 
@@ -194,7 +195,3 @@ def _share_of(text: str) -> float | None:
     """Return the number from 0 to 1 that a text states; None if it states none."""
     found = _SHARE.fullmatch(text.strip())
     return float(found[0]) if found is not None else None
-
-
-def _is_decimal(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= _DIGITS

@@ -24,6 +24,7 @@ from topics.cli.commands.cli_call import CliCall, on_topics
 from topics.cli.exit_codes import looking, options_named, undone_if_terminated
 from topics.cli.output.printer import bytes_text, count_text, left_out_text
 from topics.clock import SystemClock
+from topics.common.values.arguments import is_decimal
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
 from topics.common.values.time_texts import LATEST_MS, time_text
 from topics.embedded.bucket.bucket import BucketOptions, is_bucket_url
@@ -38,7 +39,6 @@ Backup = Annotated[
 ]
 _OPTIONS = {"backup": "--from", "to": "--to", "at": "--at", "upto": "--seq", "skipped_seqs": "--skip"}
 """The options of `restore`, by the arguments of the library."""
-_SEQ_DIGITS = 20
 BACKUPS = ".backups"
 """Suffix of the directory, beside a data directory, in which its backups for a bucket are made."""
 
@@ -167,8 +167,7 @@ def _time(text: str) -> int:
 def _record(text: str) -> tuple[str, int]:
     """Return the topic and the seq of `--seq`. Raises: UsageError."""
     topic, _, seq = text.rpartition("=")
-    is_number = seq.isascii() and seq.isdigit() and len(seq) <= _SEQ_DIGITS
-    if not topic or not is_number or not 1 <= int(seq) < 1 << 64:
+    if not topic or not is_decimal(seq) or not 1 <= int(seq) < 1 << 64:
         raise UsageError(f"--seq is {text[:200]!r}: use TOPIC=N, such as orders=17, with N from 1 to {(1 << 64) - 1}")
     return topic, int(seq)
 

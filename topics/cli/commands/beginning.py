@@ -9,6 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from topics.clock import Clock
+from topics.common.values.arguments import is_decimal
 from topics.errors import UsageError
 
 After = Annotated[int | None, typer.Option("--after", min=0, help="Begin with the record after this seq.")]
@@ -71,7 +72,7 @@ def time_of(text: str, clock: Clock, option: str = "--since") -> int:
     ago = _AGO.fullmatch(text)
     if ago is not None:
         return max(0, clock.now_ms() - int(ago[1]) * _SECONDS[ago[2]] * 1000)
-    if text.isascii() and text.isdigit() and len(text) <= _DIGITS:
+    if is_decimal(text, _DIGITS):
         return int(text)
     try:
         when = datetime.fromisoformat(text)

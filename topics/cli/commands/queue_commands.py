@@ -24,7 +24,6 @@ Node = Annotated[str, typer.Option("--node", help="Name of the worker, that of i
 Held = Annotated[
     list[str], typer.Argument(metavar="SEQ[:LEASE]...", help="Jobs; with the lease of the claim, only under that one.")
 ]
-_SEQ_DIGITS = 20
 _LEASES_END = "leases are held by a process that runs"
 
 
@@ -192,7 +191,7 @@ def jobs_of(held: list[str]) -> list[Any]:
     jobs: list[Any] = []
     for text in held:
         seq, colon, lease = text.partition(":")
-        if not (seq.isascii() and seq.isdigit() and len(seq) <= _SEQ_DIGITS) or (colon and not lease):
+        if not arguments.is_decimal(seq) or (colon and not lease):
             raise UsageError(
                 f"job {arguments.shown(text)} is no seq: use 17, or 17:lease_2a with the lease of its claim"
             )

@@ -44,6 +44,14 @@ def plain_setting(value: object) -> str | int | float:
     raise TypeError(f"a setting is {shown(value)}: use a string, a number, True or False")
 
 
+def is_decimal(text: str, digits: int = 20) -> bool:
+    """Return whether a text is a number of ASCII digits, at most so many: by default as of a u64.
+
+    Python reads no number of many thousands of digits, and those of other scripts are none here.
+    """
+    return text.isascii() and text.isdigit() and len(text) <= digits
+
+
 def encoded(name: str, value: object) -> bytes:
     """Return a string as UTF-8."""
     try:
