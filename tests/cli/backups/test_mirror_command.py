@@ -318,7 +318,7 @@ def test_a_bucket_is_no_directory_of_a_mirror(command: list[str], tmp_path: Path
 def test_a_directory_where_nothing_can_be_written_is_named_by_its_option(tmp_path: Path) -> None:
     """A file system that is read-only was named without the option, and with no remedy."""
     ran = run(["mirror", "http://127.0.0.1:9", "--to", "/proc/mirror"], tmp_path)
-    said = "topics: --to is '/proc/mirror', where nothing can be written: No such file or directory: name a directory"
+    said = "topics: --to is '/proc/mirror', where nothing can be written: No such file or directory: name another"
     assert (ran.code, ran.err.startswith(said)) == (2, True), ran
 
 

@@ -103,7 +103,8 @@ def locked_mirror(directory: str, option: str) -> Iterator[Loop]:
                 said = f"{option} is {directory!r}, where nothing can be written: {error.strerror}"
                 if is_full(error):
                     raise DiskFullError(f"{said}: make room there") from error
-                raise UsageError(f"{said}: name a directory where this user may write") from error
+                remedy = "name another directory, or run this as a user who may write there"
+                raise UsageError(f"{said}: {remedy}") from error
             yield loop
         finally:
             if fd >= 0:
