@@ -95,6 +95,30 @@ def test_another_log_is_refused_with_the_remedy() -> None:
     assert run.promoted() == {1: [1, 2, 3, 4]}
 
 
+def test_a_log_that_is_named_is_that_of_the_server_or_one_that_was_followed_before() -> None:
+    """The one before was followed, and nothing said that the name is of no log."""
+    run = Followed()
+    run.world.append(1, 3)
+    other = "2026-11-30T02-23-01Z-00000000"
+    for _has_followed in (False, True):
+        run.mirror = run.opened(other)
+        with pytest.raises(UsageError, match=rf"log of the server is \S+, and --timeline is {other}: give the former"):
+            run.loop.run_task(run.mirror.step(5))
+        run.mirror = run.opened()
+        run.catch_up()
+    before = run.mirror.end.timeline
+    run.world.ring.disk.unlink("data/archive")
+    run.world = run.world.next_life()
+    run.world.append(1, 1)
+    run.world.run(run.world.loop.sleep(12_000_000_000))
+    state = run.world.store.archive.state
+    assert state is not None
+    for timeline in (state.timeline, before):  # a unit may have the name of the switch before
+        run.mirror = run.opened(timeline)
+        run.catch_up()
+        assert run.promoted() == {1: [1, 2, 3, 4]}
+
+
 def test_a_promotion_is_of_the_log_that_is_followed_also_if_that_before_is_later() -> None:
     run = Followed()
     run.world.append(1, 3)

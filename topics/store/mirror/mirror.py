@@ -207,6 +207,13 @@ class Mirror:
     async def _check(self, state: ArchiveState) -> None:
         if not is_timeline_name(state.timeline):
             raise FormatError(f"the server's archive has a timeline {state.timeline!r}, which is no name of one")
+        if self._may_follow not in {"", state.timeline}:
+            if self._may_follow not in await self._files.to_thread(timeline_names, self._files, self._root):
+                raise UsageError(
+                    f"the log of the server is {state.timeline}, and --timeline is {self._may_follow}: give the "
+                    "former, or leave out --timeline"
+                )
+            self._may_follow = ""  # one that was followed before
         if self._followed is None or self._may_follow == state.timeline != self._followed.timeline:
             await self._drop_base()
             await self._follow(state.timeline, 0)
