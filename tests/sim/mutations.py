@@ -3124,6 +3124,20 @@ MUTANTS = (
         _FEEDS,
     ),
     _one(
+        "a checkpoint that is done while that of a core is not",
+        "http/spanning/spanning_checkpoint.py",
+        "        if checkpoints.left:\n",
+        "        if len(checkpoints.left) == self._cores.count:\n",
+        _SPANNING,
+    ),
+    _one(
+        "a checkpoint without that of a core",
+        "http/spanning/spanning_checkpoint.py",
+        "        self.left = dict.fromkeys(range(cores), 0)\n",
+        "        self.left = dict.fromkeys(range(cores - 1), 0)\n",
+        _SPANNING,
+    ),
+    _one(
         "bursts that wait reported as taken",
         "http/spanning/far_feed.py",
         "return bool(self._held) or (",

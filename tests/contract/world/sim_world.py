@@ -40,7 +40,9 @@ class OnlyNeighbour(Neighbours):
         return 0
 
     def join(self, service: Service, listener: Listener, tables: LaneTables | None) -> Mailbox:
-        relays = self.relays = Relays(self._loop, service, 0, self._mailboxes, lambda _topic: None, tables=tables)
+        relays = self.relays = Relays(
+            self._loop, service, 0, self._mailboxes, lambda _topic: None, self.inner, tables=tables
+        )
         return self._loop.open_mailbox(self._mailboxes[0], listener, relays.answering)
 
     def give(self, *_values: Any) -> bool:

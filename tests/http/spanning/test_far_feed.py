@@ -13,10 +13,10 @@ from topics.engine.values.node_set import node_set
 from topics.engine.values.results import DiffQuery
 from topics.errors import RequestError, TopicsError
 from topics.http.access.principal import UNAUTHENTICATED
-from topics.http.relay.relayed_head import inner_plan
+from topics.http.access.routes import RouteTable
+from topics.http.relay.relayed_head import inner_plan, inner_route
 from topics.http.spanning.far_feed import FarFeed
 from topics.http.spanning.feed_messages import Follow, Leave, Order, Read, burst_chunk, failure_chunk, read_order
-from topics.http.spanning.inner_routes import INNER_ROUTES
 from topics.http.wire.stream import Block
 
 QUERY = DiffQuery(limit=3)
@@ -34,7 +34,8 @@ class Following:
         self.reports = 0
         self.has_left = False
         service = make_service(Echo().routes())
-        self.feed = FarFeed(7, self, service, inner_plan(INNER_ROUTES, "GET", "feed", UNAUTHENTICATED, {}))
+        routes = RouteTable([inner_route("GET", "feed", lambda _call: None, stream=True)])
+        self.feed = FarFeed(7, self, service, inner_plan(routes, "GET", "feed", UNAUTHENTICATED, {}))
 
     def subscription(self, name: str, query: DiffQuery, from_seq: int) -> Subscription:
         feed: Any = None

@@ -14,6 +14,7 @@ from tests.amount import seeds, stride
 from tests.http.byte_stream import Response, Wire
 from tests.server.service.two_cores import TwoCores, is_whole, request, write
 from tests.sim import SimClient
+from topics.http.spanning import spanning_checkpoint
 from topics.server.cores.neighbours import Neighbours
 from topics.server.gate import ServerState
 
@@ -34,7 +35,7 @@ class Spanning(TwoCores):
     def __init__(self, seed: int, **settings: Any) -> None:
         super().__init__(seed, Staying, **settings)
         self.lines: list[str] = []
-        self.tcp = [self.connect(core) for core in range(2)]
+        self.tcp = [self.connect(core) for core in range(len(self.rings))]
 
     def ask_of(self, core: int, method: str, path: str, body: object = None) -> Response:
         return self.ask(self.tcp[core], request(method, path, {} if body is None else body, *self.lines))
@@ -301,7 +302,6 @@ def test_the_server_is_ready_when_all_cores_are(world: Spanning) -> None:
     ("method", "path", "body"),
     [
         ("POST", "/v0/watch", {"prefixes": {"t": {}}}),
-        ("POST", "/v0/checkpoint", {}),
     ],
 )
 def test_what_is_not_built_for_several_cores_is_refused(world: Spanning, method: str, path: str, body: object) -> None:
@@ -510,3 +510,165 @@ def test_a_key_sees_the_metrics_of_its_topics() -> None:
     assert shown == {name for name in names if name.startswith("mine-")}
     world.lines = []
     assert world.ask_of(0, "GET", "/v0/metrics").code == "unauthorized"
+
+
+def test_a_checkpoint_is_one_of_each_core(world: Spanning) -> None:
+    """R-CORE-9, R-CHK-1: what was acknowledged before stays, also of class memory, without power."""
+    names = [world.topic_of(core, "t") for core in range(2)]
+    for name in names:
+        assert world.ask_of(0, "PUT", f"/v0/topics/{name}", {"durability": "memory"}).status == 201
+    for asked in range(2):
+        for name in names:
+            assert world.ask_of(0, "POST", f"/v0/topics/{name}", {"records": [{"data": asked}]}).status == 200
+        answer = world.ask_of(asked, "POST", "/v0/checkpoint")
+        assert (answer.status, answer.json["done"], "checkpoint" in answer.json) == (200, True, False)
+    engines: list[Any] = [server.engine for server in world.servers]
+    snapshots = [engine._core.requested.snapshot_number for engine in engines]
+    assert answer.json["snapshot"] == min(snapshots)
+    for core in range(2):
+        world.rings[core] = world.rings[core].next_life(power_cut=True)
+        world._start(core)
+    world.run(lambda: world.is_ready)
+    tcp = world.connect(0)
+    for name in names:
+        found = world.ask(tcp, request("POST", f"/v0/topics/{name}/diff", {})).json
+        assert [record["data"] for record in found["records"]] == [0, 1]
+
+
+class Checkpointing:
+    """A client that writes to topics by turns, and has a checkpoint made between."""
+
+    def __init__(self, world: Spanning, topics: list[str], rounds: int) -> None:
+        self.world = world
+        self.topics = topics
+        self.rounds = rounds
+        self.safe: list[tuple[str, int]] = []
+        """Records that a checkpoint has covered."""
+        self.done = 0
+        self._written: list[tuple[str, int]] = []
+        self._killed = 0
+        self._number = 0
+        self._step = 0
+        self._tcp: SimClient | None = None
+        self._wire = Wire()
+
+    def act(self) -> bool:
+        """Do what is possible now. Return whether all rounds have ended."""
+        if len(self.world.killed) > self._killed:
+            self._killed = len(self.world.killed)
+            self._written = list(self.safe)  # the others may be gone with the power,
+            if self._tcp is not None:
+                self._tcp.close()  # and so may one whose answer is on its way
+                self._tcp = None
+        if self._tcp is None or self._tcp.ended:
+            try:
+                self._tcp = self.world.rings[0].network.client(self.world.port)
+            except ConnectionRefusedError:
+                return False
+            self._wire.sent = b""
+            self._ask(self._tcp)
+        self._wire.sent += self._tcp.receive()
+        if is_whole(self._wire.sent):
+            (answer,) = self._wire.take()
+            self._take(answer)
+            if self.rounds:
+                self._ask(self._tcp)
+        return not self.rounds
+
+    def _ask(self, tcp: SimClient) -> None:
+        if self._step < len(self.topics):
+            self._number += 1
+            tcp.send(request("POST", f"/v0/topics/{self.topics[self._step]}", {"records": [{"data": self._number}]}))
+        else:
+            tcp.send(request("POST", "/v0/checkpoint", {}))
+
+    def _take(self, answer: Response) -> None:
+        if answer.status == 503:
+            return
+        assert answer.status == 200, answer
+        if self._step < len(self.topics):
+            self._written.append((self.topics[self._step], self._number))
+            self._step += 1
+        elif answer.json["done"]:
+            self.safe, self._step = list(self._written), 0
+            self.done += 1
+            self.rounds -= 1
+
+
+@pytest.mark.parametrize("cores", [2, 3])
+@pytest.mark.parametrize("seed", seeds(2))
+def test_a_checkpoint_covers_all_cores_whose_power_may_go(seed: int, cores: int) -> None:
+    """R-CORE-9, R-CHK-1: what was acknowledged before one that is done is there, of class memory, too."""
+    for effects in range(1, 2000, stride(7)):
+        dies = effects % cores
+        world = Spanning(seed, cores=cores)
+        world.cuts_power = True
+        topics = [world.topic_of(core, f"t{core}") for core in range(cores)]
+        for topic in topics:
+            tcp = world.connect(world.slots.core_of(topic))
+            assert world.ask(tcp, request("PUT", f"/v0/topics/{topic}", {"durability": "memory"})).status == 201
+        client = Checkpointing(world, topics, 3)
+        ring = world.rings[dies]
+        ring.stop_at(ring.effects + effects)
+        world.run(client.act, dies)
+        world.rings[dies].stop_at(0)
+        was_killed = bool(world.killed)
+        for core in range(cores):
+            world.rings[core] = world.rings[core].next_life(power_cut=True)
+            world._start(core)
+        world.run(partial(getattr, world, "is_ready"))
+        for topic in topics:
+            found = world.ask(world.connect(0), request("POST", f"/v0/topics/{topic}/diff", {})).json["records"]
+            covered = {number for name, number in client.safe if name == topic}
+            assert covered <= {record["data"] for record in found}, "covered, and not there"
+        assert client.done == 3
+        if not was_killed:
+            assert effects > 1, "there was a run to cut short"
+            return
+    raise AssertionError("it never ran to its end")
+
+
+def test_a_checkpoint_that_is_not_waited_for_is_asked_about_again_by_any_core(world: Spanning) -> None:
+    """R-CHK-3, R-CHK-6: with waits of no time, it is done in the end."""
+    world.put(*(f"t{number}" for number in range(4)))
+    first = world.ask_of(1, "POST", "/v0/checkpoint", {"wait_ms": 0}).json
+    assert not first["done"]
+    core, tries = 0, 0
+    number = first["checkpoint"]
+    while True:
+        answer = world.ask_of(core, "POST", "/v0/checkpoint", {"wait_ms": 0, "checkpoint": number}).json
+        if answer["done"]:
+            break
+        assert answer["checkpoint"] == number, "the same one is waited for"
+        core, tries = 1 - core, tries + 1
+        assert tries < 1000
+    again = world.ask_of(core, "POST", "/v0/checkpoint", {"wait_ms": 0, "checkpoint": number}).json
+    assert again["done"]
+    assert not world.ask_of(core, "POST", "/v0/checkpoint", {"wait_ms": 0, "checkpoint": 999}).json["done"]
+
+
+def test_core_0_remembers_so_many_checkpoints(world: Spanning, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spanning_checkpoint, "_KNOWN_MAX", 3)
+    numbers = [world.ask_of(1, "POST", "/v0/checkpoint", {"wait_ms": 0}).json["checkpoint"] for _ in range(5)]
+    assert numbers == [1, 2, 3, 4, 5]
+    assert world.ask_of(1, "POST", "/v0/checkpoint").json["done"]
+    found = [world.ask_of(0, "POST", "/v0/checkpoint", {"wait_ms": 0, "checkpoint": each}).json for each in (5, 1)]
+    assert [each["done"] for each in found] == [True, False], "one that is not known any more begins anew"
+
+
+def test_a_checkpoint_is_refused_while_a_core_is_not_there(world: Spanning) -> None:
+    """R-CORE-9."""
+    assert world.ask_of(0, "POST", "/v0/checkpoint", {"wait_ms": "long"}).code == "invalid_request"
+    world.lose(1)
+    assert detail_of(world.ask_of(0, "POST", "/v0/checkpoint")) == (503, "not_ready", {"core": 1})
+
+
+def test_a_checkpoint_that_one_core_refuses_ends_the_waits_of_the_others() -> None:
+    """7.9, check 2: nothing waits there any more."""
+    world = Spanning(1, max_waits=1)
+    engine: Any = world.servers[1].engine
+    engine._core.waits = 1  # others wait there
+    answer = world.ask_of(1, "POST", "/v0/checkpoint", {"wait_ms": 20_000})
+    assert (answer.status, answer.code) == (429, "throttled")
+    in_flight = [server.service.in_flight.requests for server in world.servers]
+    assert in_flight == [0, 0]

@@ -50,6 +50,8 @@ class TwoCores:
         self.neighbours: list[Neighbours] = []
         self.codes: list[int] = []
         self.killed: list[int] = []
+        self.cuts_power = False
+        """Whether the disk of a core that is killed loses what was not synced."""
         for core in range(cores):
             self._start(core)
         self.run(lambda: self.is_ready)
@@ -82,7 +84,7 @@ class TwoCores:
                 self.rng.choice(self.servers).loop.run_pass(20 * US)
             except SimStoppedError:
                 self.killed.append(dies)
-                self.rings[dies] = self.rings[dies].next_life(power_cut=False)
+                self.rings[dies] = self.rings[dies].next_life(power_cut=self.cuts_power)
                 self._start(dies)
         raise AssertionError("it never came to an end")
 

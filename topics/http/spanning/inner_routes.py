@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from topics.http.access.routes import Body, RouteTable
-from topics.http.handlers import record_endpoints
+from topics.http.handlers import checkpoint_endpoint, record_endpoints
 from topics.http.relay.relayed_head import inner_route
 from topics.http.spanning import served_feed
+from topics.http.spanning.portions import AskedCores
+from topics.http.spanning.spanning_checkpoint import JoinedCheckpoints
 
-INNER_ROUTES = RouteTable(
-    [
-        inner_route("GET", "feed", served_feed.open_feed, stream=True),
-        inner_route("POST", "begin", served_feed.begin, Body.JSON),
-        inner_route("POST", "topics/:topic", record_endpoints.write, Body.JSON),
-    ]
-)
+
+def inner_routes(cores: AskedCores) -> RouteTable:
+    """Return the routes of one core. cores: all of them, as it sees them."""
+    return RouteTable(
+        [
+            inner_route("GET", "feed", served_feed.open_feed, stream=True),
+            inner_route("POST", "begin", served_feed.begin, Body.JSON),
+            inner_route("POST", "topics/:topic", record_endpoints.write, Body.JSON),
+            inner_route("POST", "checkpoint", checkpoint_endpoint.checkpoint, Body.JSON),
+            inner_route("POST", "checkpoints", JoinedCheckpoints(cores).join, Body.JSON),
+        ]
+    )

@@ -158,6 +158,27 @@ def ask_each(call: Call, cores: AskedCores, asked: Mapping[int, ToAsk], then: Jo
     _begin(call, cores, asked, _portions(call, asked, took), lambda: len(answers) == len(asked))
 
 
+def ask_each_or_fail(call: Call, cores: AskedCores, asked: Mapping[int, ToAsk], then: Joined) -> None:
+    """Do as `ask_each`, and answer the call with the first error, which ends the other portions."""
+    answers: dict[int, PortionAnswer] = {}
+    has_failed = False
+
+    def took(answer: PortionAnswer) -> None:
+        nonlocal has_failed
+        answers[answer.core] = answer
+        if call.answered:
+            return
+        if failed(call, [answer]):
+            has_failed = True
+            for portion in portions:
+                portion.abandon()
+        elif len(answers) == len(asked):
+            then([answers[core] for core in asked])
+
+    portions = _portions(call, asked, took)
+    _begin(call, cores, asked, portions, lambda: has_failed or len(answers) == len(asked))
+
+
 def ask_until_first(call: Call, cores: AskedCores, asked: Mapping[int, ToAsk], then: Took) -> None:
     """Have these cores answer their portions; pass on the first answer, and end the others."""
     answers: list[PortionAnswer] = []
@@ -209,10 +230,11 @@ def ask_all(call: Call, cores: AskedCores, then: Joined, plan: Plan | None = Non
 def _run(portion: Portion) -> None:
     """Have this core answer its own portion."""
     route = portion.plan.route
-    assert isinstance(route, SpanningRoute), "a route without portions"
-    assert route.portion is not None, "a route without portions"
+    if isinstance(route, SpanningRoute):
+        route = route.portion
+    assert route is not None, "a route without portions"
     try:
-        route.portion.handler(portion)
+        route.handler(portion)
     except Exception as error:
         portion.fail(error)
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from topics.errors import RequestError
 from topics.http.access.routes import Route, RouteTable
 from topics.http.handlers import (
     checkpoint_endpoint,
@@ -19,6 +18,7 @@ from topics.http.handlers import (
 from topics.http.plan.call import Call, Handler
 from topics.http.relay.relayed_head import spanning_route
 from topics.http.spanning import (
+    spanning_checkpoint,
     spanning_lists,
     spanning_probes,
     spanning_routers,
@@ -38,12 +38,11 @@ _SPANNING: dict[Handler, Callable[[AskedCores, Call], None]] = {
     watch_endpoints.create_session: spanning_watch.create_session,
     probe_endpoints.ready: spanning_probes.ready,
 }
-_ON_ONE: dict[Handler, Callable[[AskedCores, Call], None]] = {watch_endpoints.open_stream: spanning_watch.open_stream}
-"""Requests that one core answers, as it has to know of the others."""
-_REFUSED: dict[Handler, str] = {
-    checkpoint_endpoint.checkpoint: "a checkpoint by request",
+_ON_ONE: dict[Handler, Callable[[AskedCores, Call], None]] = {
+    watch_endpoints.open_stream: spanning_watch.open_stream,
+    checkpoint_endpoint.checkpoint: spanning_checkpoint.checkpoint,
 }
-"""Requests that span cores and are not built yet, in words."""
+"""Requests without portions, whose handlers have to know of the other cores."""
 
 
 def spanning_table(routes: RouteTable, cores: AskedCores) -> RouteTable:
@@ -58,10 +57,4 @@ def _spanning(route: Route[Handler], joined: Mapping[Handler, Handler], cores: A
         return spanning_route(route, joined[route.handler])
     if route.handler in _ON_ONE:
         return replace(route, handler=partial(_ON_ONE[route.handler], cores))
-    refused = _REFUSED.get(route.handler) if cores.count > 1 else None
-    return route if refused is None else replace(route, handler=partial(_refuse, refused))
-
-
-def _refuse(what: str, _call: Call) -> None:
-    """Refuse a request that would span cores (R-CORE-6)."""
-    raise RequestError("invalid_request", f"{what} is not built for several cores yet: serve with one core")
+    return route

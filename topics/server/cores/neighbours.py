@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from topics.http.access.routes import RouteTable
 from topics.http.lane.plain_writes import LaneTables
 from topics.http.plan.call import Call
 from topics.http.plan.plan import Plan
 from topics.http.plan.service import FarTopic, Service
-from topics.http.spanning.inner_routes import INNER_ROUTES
+from topics.http.spanning.inner_routes import inner_routes
 from topics.loop.doors.listener import Listener
 from topics.loop.doors.mailbox import Mailbox
 from topics.loop.loop import Loop
@@ -30,6 +29,8 @@ class Neighbours:
         self._slots = slots
         self._core = core
         self._mailboxes = mailboxes
+        self.inner = inner_routes(self)
+        """The routes that cores ask each other for."""
         self.relays: Relays | None = None
         """The requests that are relayed from and to this core; None until `join`."""
         self._mailbox: Mailbox | None = None
@@ -41,7 +42,9 @@ class Neighbours:
 
         Raises: OSError, there can be none at its path.
         """
-        relays = self.relays = Relays(self._loop, service, self._core, self._mailboxes, self.elsewhere, tables=tables)
+        relays = self.relays = Relays(
+            self._loop, service, self._core, self._mailboxes, self.elsewhere, inner=self.inner, tables=tables
+        )
         mailbox = self._mailbox = self._loop.open_mailbox(self._mailboxes[self._core], listener, relays.answering)
         return mailbox
 
@@ -68,11 +71,6 @@ class Neighbours:
     @property
     def count(self) -> int:
         return self._slots.cores
-
-    @property
-    def inner(self) -> RouteTable:
-        """The routes that cores ask each other for."""
-        return INNER_ROUTES
 
     def owns(self, name: str) -> bool:
         """Return whether this core has the slot of a name."""

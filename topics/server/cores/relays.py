@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from topics.http.access.routes import Route
+from topics.http.access.routes import Route, RouteTable
 from topics.http.lane.plain_writes import LaneTables
 from topics.http.plan.call import Call
 from topics.http.plan.plan import Plan
@@ -18,7 +18,6 @@ from topics.http.relay.relay_client import RelayClient
 from topics.http.relay.relay_message import DamagedRelayError
 from topics.http.relay.relay_server import RelayServer
 from topics.http.relay.relayed_head import RelayedPlans, RelayedRoute, relayed_route
-from topics.http.spanning.inner_routes import INNER_ROUTES
 from topics.loop.connection import Connection, Row
 from topics.loop.loop import Loop, PassEnd
 
@@ -36,16 +35,19 @@ class Relays:
         mailboxes: Sequence[str],
         elsewhere: Callable[[str], int | None],
         *,
+        inner: RouteTable,
         tables: LaneTables | None = None,
     ) -> None:
-        """tables: of the lane; None: there is none."""
+        """inner: the routes of requests by cores themselves. tables: of the lane; None: there is
+        none.
+        """
         self._loop = loop
         self._service = service
         self._core = core
         self._mailboxes = mailboxes
         self._elsewhere = elsewhere
         self._tables = tables
-        self._plans = RelayedPlans(service.routes, service.key_id_of, INNER_ROUTES)
+        self._plans = RelayedPlans(service.routes, service.key_id_of, inner)
         self._routes: dict[Route, RelayedRoute] = {}
         self._due: dict[Callable[[], None], None] = {}
         self._away: set[int] = set()

@@ -1,0 +1,109 @@
+"""Checkpoints of all cores by one request (7.9). Source: R-CORE-9.
+
+Each core makes one of its own. Core 0 joins them, whichever was asked, because it knows what an
+answer that was not done has left: which cores, and the numbers of their checkpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import msgspec
+
+from topics.http.access.principal import UNAUTHENTICATED
+from topics.http.handlers.checkpoint_endpoint import asked_checkpoint
+from topics.http.plan.call import Call
+from topics.http.relay.relayed_head import inner_plan
+from topics.http.spanning.portions import (
+    AWAY,
+    AskedCores,
+    PortionAnswer,
+    ToAsk,
+    ask_each,
+    ask_each_or_fail,
+    error_in,
+    failed,
+    pass_on,
+)
+
+JOINING_CORE = 0
+_KNOWN_MAX = 128
+"""Most answers that were not done and can be asked about again."""
+
+
+class _CoreCheckpoint(msgspec.Struct):
+    snapshot: int
+    done: bool
+    checkpoint: int = 0
+
+
+class _Checkpoints:
+    """The checkpoints of one request. `left`: of cores that were not done, and their numbers."""
+
+    def __init__(self, cores: int) -> None:
+        self.left = dict.fromkeys(range(cores), 0)
+        self.snapshots: dict[int, int] = {}
+
+
+class JoinedCheckpoints:
+    """The requests that core 0 joins."""
+
+    def __init__(self, cores: AskedCores) -> None:
+        self._cores = cores
+        self._known: dict[int, _Checkpoints] = {}
+        """Requests that were answered before they were done, by the number of the answer."""
+        self._last = 0
+
+    def join(self, call: Call) -> None:
+        """Answer once each core has a checkpoint that begins from now on, or after `wait_ms`."""
+        wait_ms, number = asked_checkpoint(call)
+        checkpoints = self._known.get(number) or _Checkpoints(self._cores.count)
+        plan = inner_plan(self._cores.inner, "POST", "checkpoint", UNAUTHENTICATED, {})
+        asked = {
+            core: ToAsk(plan, msgspec.json.encode({"wait_ms": wait_ms, "checkpoint": of_core}))
+            for core, of_core in checkpoints.left.items()
+        }
+        then = partial(self._reply, call, checkpoints, number)
+        if asked:
+            ask_each_or_fail(call, self._cores, asked, then)
+        else:
+            then([])
+
+    def _reply(self, call: Call, checkpoints: _Checkpoints, number: int, answers: Sequence[PortionAnswer]) -> None:
+        for answer in answers:
+            found = msgspec.json.decode(answer.body, type=_CoreCheckpoint)
+            checkpoints.snapshots[answer.core] = found.snapshot
+            if not found.done:
+                checkpoints.left[answer.core] = found.checkpoint
+            else:
+                checkpoints.left.pop(answer.core, None)
+        done = b"true"
+        if checkpoints.left:
+            done = b'false,"checkpoint":%d' % self._number_of(checkpoints, number)
+        shape = b'{"snapshot":%d,"done":%b,"performance":{"server_total_ms":%b}}'
+        call.reply(shape % (min(checkpoints.snapshots.values()), done, call.total_ms()))
+
+    def _number_of(self, checkpoints: _Checkpoints, number: int) -> int:
+        """Return the number by which they are asked about. number: the one that was sent."""
+        if self._known.get(number) is checkpoints:
+            return number
+        if len(self._known) >= _KNOWN_MAX:
+            del self._known[next(iter(self._known))]
+        self._last += 1
+        self._known[self._last] = checkpoints
+        return self._last
+
+
+def checkpoint(cores: AskedCores, call: Call) -> None:
+    """Have core 0 answer a request of a client."""
+    wait_ms, number = asked_checkpoint(call)
+    plan = inner_plan(cores.inner, "POST", "checkpoints", UNAUTHENTICATED, {})
+    asked = ToAsk(plan, msgspec.json.encode({"wait_ms": wait_ms, "checkpoint": number}))
+
+    def reply(answers: list[PortionAnswer]) -> None:
+        names_core = answers[0].status == AWAY and "core" in (error_in(answers[0]).detail or {})
+        if names_core or not failed(call, answers):
+            pass_on(call, answers[0])
+
+    ask_each(call, cores, {JOINING_CORE: asked}, reply)
