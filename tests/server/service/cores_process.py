@@ -28,6 +28,18 @@ sys.exit(serve_cores(Config(**json.loads(sys.argv[1])), int(sys.argv[2]), "topic
 _TRIES = 10_000
 
 
+@contextlib.contextmanager
+def begun(directory: Path, cores: int) -> Iterator[subprocess.Popen[str]]:
+    """A supervisor as a process, whose log is in `stderr`."""
+    given = {"data_dir": f"{directory}/data", "port": 0}
+    arguments = [sys.executable, "-c", _PROGRAM, json.dumps(given), str(cores)]
+    with subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True, env=without_settings()) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 class CoresProcesses:
     """A supervisor and its cores, which are ready once it is made.
 

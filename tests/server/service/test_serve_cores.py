@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 import topics
-from tests.server.service.cores_process import CoresProcesses, end_of, running
+from tests.server.service.cores_process import CoresProcesses, begun, end_of, running
 from topics.config import Config
 from topics.errors import LockedError, StorageError, UsageError
 from topics.loop.choose import open_loop
@@ -168,6 +168,26 @@ def test_a_directory_in_use_or_broken_starts_no_core(
         serve("exit:7", "exit:7")
 
 
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_before_the_cores_ends_at_once_and_the_next_start_continues(
+    serve: Serve, tmp_path: Path, number: signal.Signals, cores: int
+) -> None:
+    """Slots may be moving then. A SIGHUP before it is no order to stop (R-LIFE-10)."""
+    topics.open(tmp_path / "data").close()
+    assert serve("exit:7", "ready wait") == 7, "from here on it is one of two cores"
+    with (tmp_path / "data" / "core-01" / "lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with begun(tmp_path, cores) as process:
+            assert process.stderr is not None
+            assert any("core-01 is in use, and waited for" in line for line in process.stderr)
+            process.send_signal(signal.SIGHUP)
+            process.send_signal(number)
+            assert "stopped before the cores" in process.stderr.read()
+            assert process.wait() == 0
+    assert serve("exit:7", "ready wait") == 7
+
+
 # --- whole servers ----------------------------------------------------------------------------------------------------
 NAMES = [f"t{number}" for number in range(8)]
 
@@ -218,7 +238,9 @@ def test_cores_serve_one_port_and_outlive_each_other_and_not_their_supervisor(tm
         append_to_all(server, 4)
         pids = server.pids()
         assert sorted(pids) == [0, 1, 2]
+        assert len(list((tmp_path / "data").glob("core-*/mailbox"))) == 3
         assert server.stop() == 0
+        assert [path for path in (tmp_path / "data").rglob("*") if path.is_socket()] == [], "none stays"
         assert not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()]
 
 

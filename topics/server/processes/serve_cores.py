@@ -11,6 +11,7 @@ import logging
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -29,7 +30,7 @@ from topics.server.processes.composition import STOP_SIGNALS, ServerProcess, pre
 from topics.server.processes.core_locks import wait_for_cores
 from topics.server.service_manager import ServiceReports, service_manager_of
 from topics.server.startup import check_offered
-from topics.store.cores.core_directories import REPORTS_NAME, CoreDirectories, core_directory
+from topics.store.cores.core_directories import MAILBOX_NAME, REPORTS_NAME, CoreDirectories, core_directory
 from topics.store.cores.slot_map import check_cores
 from topics.store.disk.data_directory import LockedDirectory, sync_parents
 from topics.store.disk.directory_format import CORES
@@ -56,11 +57,30 @@ def serve_cores(config: Config, cores: int, program: str) -> int:
     check_offered(config, cores)
     if cores == CORES:
         with prepared(config, config) as start:
-            start.loop.run_task(_with_cores(start.loop, config, start.directory, cores))
+            _return_to_one(start.loop, config, start.directory)
             return ServerProcess(start.loop, config, start.directory, start.max_connections).run(start.io_reason)
     of_ring = replace(config, receive_buffers=_RECEIVE_BUFFERS, spin_us="0")
     with prepared(config, of_ring) as start:
         return CoresProcess(start.loop, config, cores, program).run(start.directory)
+
+
+def _return_to_one(loop: Loop, config: Config, directory: LockedDirectory) -> None:
+    """Give the data directory one core. Raises: as `_with_cores`."""
+    uninstall = install_signal_handlers(loop, _end_early, (*STOP_SIGNALS, signal.SIGHUP))
+    try:
+        loop.run_task(_with_cores(loop, config, directory, CORES))
+    finally:
+        uninstall()
+
+
+def _end_early(number: int) -> None:
+    """End this process at once for a signal to stop, before it has a server.
+
+    Slots may be moving: it ends as by a kill, which they survive at any step.
+    """
+    if number in STOP_SIGNALS:
+        _log.info("stopped before the cores; the next start completes what was begun, or takes it back")
+        os._exit(0)
 
 
 async def _with_cores(loop: Loop, config: Config, directory: LockedDirectory, cores: int) -> CoreDirectories | None:
@@ -71,6 +91,17 @@ async def _with_cores(loop: Loop, config: Config, directory: LockedDirectory, co
     await wait_for_cores(loop, config)
     await sync_parents(loop, directory.path, directory.made_in)
     return await set_cores(loop, config, cores)
+
+
+async def _remove_sockets(loop: Loop, directories: Iterable[str]) -> None:
+    """Remove the sockets of cores that have ended. Those of a killed process stay until a stop."""
+    for directory in directories:
+        for name in (MAILBOX_NAME, REPORTS_NAME):
+            try:
+                await loop.files.unlink(f"{directory}/{name}")
+            except OSError as error:
+                if error.errno != errno.ENOENT:
+                    _log.warning("the socket %s of a core stays: %s", error.filename, error.strerror)
 
 
 class CoresProcess:
@@ -118,6 +149,7 @@ class CoresProcess:
         loop, cores = self._loop, len(self._supervisor.states)
         leave_heap = tend_heap()
         freeze_all()
+        uninstall = install_signal_handlers(self._loop, self._on_signal, _SIGNALS)
         try:
             if self._reports is not None:
                 self._reports.start()
@@ -135,22 +167,17 @@ class CoresProcess:
                 self._config.data_dir,
                 cores,
             )
-            self._supervise()
+            self._is_prepared = True
+            self._supervisor.start()
+            loop.run_until(lambda: bool(self._codes))
+            loop.run_task(_remove_sockets(loop, [layout.path_of(core) for core in range(cores)]))
         finally:
+            uninstall()
             leave_heap()
             self._processes.close()
             for fd in (self._port_fd, self._settings_fd):
                 loop.files.close_nowait(fd)
         return 1 if self._has_failed else self._codes[0]
-
-    def _supervise(self) -> None:
-        uninstall = install_signal_handlers(self._loop, self._on_signal, _SIGNALS)
-        try:
-            self._is_prepared = True
-            self._supervisor.start()
-            self._loop.run_until(lambda: bool(self._codes))
-        finally:
-            uninstall()
 
     def _program_of(self, core: int, life: int) -> CoreProgram:
         """Return the program of a core. Neither its arguments nor its variables have keys."""
@@ -162,7 +189,9 @@ class CoresProcess:
 
     # --- what comes ---------------------------------------------------------------------------------------------------
     def _on_signal(self, number: int) -> None:
-        if number == signal.SIGCHLD:
+        if not self._is_prepared:
+            _end_early(number)
+        elif number == signal.SIGCHLD:
             self._processes.look()
         else:
             self._supervisor.on_signal(number)
