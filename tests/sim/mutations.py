@@ -3124,6 +3124,13 @@ MUTANTS = (
         _FEEDS,
     ),
     _one(
+        "two routers of one name that are made at once",
+        "http/spanning/spanning_routers.py",
+        "        if len(waiting) == 1:\n",
+        "        if waiting:\n",
+        _SPANNING,
+    ),
+    _one(
         "a checkpoint that is done while that of a core is not",
         "http/spanning/spanning_checkpoint.py",
         "        if checkpoints.left:\n",

@@ -254,11 +254,79 @@ def test_a_name_of_a_router_is_one_over_all_cores(world: Spanning) -> None:
     assert [row["router"] for row in world.walk(1, "/v0/routers?page_size=1", "routers")] == ["r", "s"]
 
 
+class Naming:
+    """Clients that make a router of the same name at once, each with topics of another core."""
+
+    def __init__(self, world: Spanning) -> None:
+        self.world = world
+        cores = range(len(world.rings))
+        self.ends = [ends(world, core) for core in cores]
+        self.statuses = [0 for _ in cores]
+        """The status of each answer; -1: none came."""
+        self._wires = [Wire() for _ in cores]
+        for core, (source, dest) in enumerate(self.ends):
+            world.tcp[-core].send(request("PUT", "/v0/routers/r", {"source": source, "dest": dest}))
+
+    def act(self) -> bool:
+        """Do what is possible now. Return whether each client has its answer, or none."""
+        for core, wire in enumerate(self._wires):
+            tcp = self.world.tcp[-core]
+            wire.sent += tcp.receive()
+            if not self.statuses[core] and is_whole(wire.sent):
+                self.statuses[core] = wire.take()[0].status
+            elif not self.statuses[core] and tcp.ended:
+                self.statuses[core] = -1
+        return all(self.statuses)
+
+    @property
+    def made(self) -> list[str]:
+        """The sources of routers of this name, over all cores."""
+        engines: list[Any] = [server.engine for server in self.world.servers]
+        return [router.source.name for engine in engines for router in engine._core.routers.by_name.values()]
+
+
+@pytest.mark.parametrize("cores", [2, 3])
+@pytest.mark.parametrize("seed", seeds(12))
+def test_of_routers_of_one_name_made_at_once_one_is_made(seed: int, cores: int) -> None:
+    """R-CORE-4: whichever cores their topics are on."""
+    world = Spanning(seed, cores=cores)
+    clients = Naming(world)
+    world.run(clients.act)
+    assert sorted(clients.statuses) == [201] + [409] * (cores - 1)
+    made = clients.statuses.index(201)
+    assert clients.made == [clients.ends[made][0]]
+    assert put_router(world, 0, "r", *clients.ends[made]).status == 200, "the next one has its turn"
+
+
+@pytest.mark.parametrize("cores", [2, 3])
+def test_a_core_may_be_killed_while_routers_of_one_name_are_made(cores: int) -> None:
+    """R-CORE-4: one at most is made, and one that was acknowledged."""
+    for effects in range(1, 500, stride(2)):
+        dies = effects % cores
+        world = Spanning(effects, cores=cores)
+        ring = world.rings[dies]
+        ring.stop_at(ring.effects + effects)
+        clients = Naming(world)
+        world.run(clients.act, dies)
+        world.rings[dies].stop_at(0)
+        world.run(partial(getattr, world, "is_ready"))
+        made, statuses = clients.made, clients.statuses
+        assert set(statuses) <= {-1, 201, 409, 503}
+        assert len(made) <= 1
+        assert statuses.count(201) <= 1
+        assert 201 not in statuses or made == [clients.ends[statuses.index(201)][0]]
+        if not world.killed:
+            assert effects > 1, "there was a run to cut short"
+            return
+    raise AssertionError("it never ran to its end")
+
+
 def test_routers_are_refused_while_a_core_is_not_there(world: Spanning) -> None:
     """R-CORE-1, R-CORE-4: except for what the cores that are there can answer."""
     assert put_router(world, 0, "r", *ends(world, 0)).status == 201
     world.lose(1)
-    assert detail_of(put_router(world, 0, "s", *ends(world, 0, "s"))) == (503, "not_ready", {"core": 1})
+    name = world.topic_of(0, "s")  # its turns are on core 0
+    assert detail_of(put_router(world, 0, name, *ends(world, 0, "s"))) == (503, "not_ready", {"core": 1})
     assert world.ask_of(0, "GET", "/v0/routers/r").status == 200
     assert detail_of(world.ask_of(0, "GET", "/v0/routers/s")) == (503, "not_ready", {"core": 1})
     assert world.ask_of(0, "DELETE", "/v0/routers/r").json["deleted"] is True

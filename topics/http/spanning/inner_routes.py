@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from topics.http.access.routes import Body, RouteTable
-from topics.http.handlers import checkpoint_endpoint, record_endpoints
+from topics.http.handlers import checkpoint_endpoint, record_endpoints, router_endpoints
 from topics.http.relay.relayed_head import inner_route
 from topics.http.spanning import served_feed
 from topics.http.spanning.portions import AskedCores
 from topics.http.spanning.spanning_checkpoint import JoinedCheckpoints
+from topics.http.spanning.spanning_routers import RouterPuts
 
 
 def inner_routes(cores: AskedCores) -> RouteTable:
@@ -17,6 +18,8 @@ def inner_routes(cores: AskedCores) -> RouteTable:
             inner_route("GET", "feed", served_feed.open_feed, stream=True),
             inner_route("POST", "begin", served_feed.begin, Body.JSON),
             inner_route("POST", "topics/:topic", record_endpoints.write, Body.JSON),
+            inner_route("PUT", "router/:router", router_endpoints.put_router, Body.JSON),
+            inner_route("PUT", "routers/:router", RouterPuts(cores).put, Body.JSON),
             inner_route("POST", "checkpoint", checkpoint_endpoint.checkpoint, Body.JSON),
             inner_route("POST", "checkpoints", JoinedCheckpoints(cores).join, Body.JSON),
         ]
