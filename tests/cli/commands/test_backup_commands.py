@@ -339,6 +339,8 @@ def test_the_newest_backup_of_a_directory_says_if_it_may_be_of_any_log(tmp_path:
     newest = root / made[-1].name
     for command in (["verify", str(newest)], ["restore", "--from", str(newest), "--to", str(tmp_path / "new")]):
         assert said not in run(command, tmp_path).out
+    (tmp_path / "link").symlink_to(root)
+    assert said.partition(" if ")[0] in run(["verify", str(tmp_path / "link")], tmp_path).out
     with topics.open(tmp_path / "payments") as log:
         with_id = Path(log.backup(root).path)
     assert "does not state its log" not in run(["verify", str(root)], tmp_path).out
