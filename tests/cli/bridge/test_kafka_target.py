@@ -135,6 +135,23 @@ def test_topics_are_made_with_the_partitions_that_are_asked_for_and_are_refused_
         session.put([batch(1, 1, "jobs")])
 
 
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        ("create_topics", KafkaError.INVALID_REPLICATION_FACTOR),
+        ("create_topics", KafkaError.POLICY_VIOLATION),
+        ("list_topics", KafkaError.TOPIC_AUTHORIZATION_FAILED),
+        ("init_transactions", KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+    ],
+)
+def test_a_refusal_that_no_wait_ends_is_none_that_is_waited_for(broker: FakeBroker, call: str, code: int) -> None:
+    """With --replicas 3 and one broker the bridge tried for ever, of a broker that does not answer."""
+    broker.fail(call, code)
+    with pytest.raises(UsageError, match="kafka://broker:9092 refuses what the bridge asks for: .*: mend the options,"):
+        target().open()
+    target().open()
+
+
 def test_topics_with_fewer_replicas_than_asked_for_are_refused(broker: FakeBroker) -> None:
     """--replicas had no effect on them, and nothing said so."""
     session = target(replicas=3).open()

@@ -10,10 +10,20 @@ from urllib.parse import urlsplit
 
 from topics.bridge.bridge_errors import TargetDownError
 from topics.common.extras import install_command
-from topics.errors import UsageError
+from topics.errors import TopicsError, UsageError
 
 ANSWER_S = 10.0
 _OWN = ("transactional.id", "enable.idempotence", "isolation.level", "group.id", "enable.auto.commit")
+_REFUSALS = (
+    "INVALID_PARTITIONS",
+    "INVALID_REPLICATION_FACTOR",
+    "POLICY_VIOLATION",
+    "TOPIC_AUTHORIZATION_FAILED",
+    "CLUSTER_AUTHORIZATION_FAILED",
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+    "GROUP_AUTHORIZATION_FAILED",
+)
+"""Errors of a broker that no wait ends."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 
 
@@ -62,8 +72,16 @@ class KafkaPlace(NamedTuple):
 
         return AdminClient(self.config())
 
-    def down(self, error: BaseException) -> TargetDownError:
-        return TargetDownError(f"{self.url} does not answer: {text_of(error)}")
+    def down(self, error: BaseException, kind: type[TopicsError] = TargetDownError) -> TopicsError:
+        """Return an error of librdkafka as one of the bridge: a refusal, or of a kind that passes."""
+        from confluent_kafka import KafkaError  # noqa: PLC0415 - an optional package
+
+        inner = error.args[0] if error.args else error
+        if isinstance(inner, KafkaError) and inner.code() in {getattr(KafkaError, name) for name in _REFUSALS}:
+            return UsageError(
+                f"{self.url} refuses what the bridge asks for: {text_of(error)}: mend the options, or the rights there"
+            )
+        return kind(f"{self.url} does not answer: {text_of(error)}")
 
 
 def text_of(error: BaseException) -> str:

@@ -11,7 +11,7 @@ import msgspec
 from topics.bridge.bridge_errors import SourceDownError
 from topics.bridge.carried import GAP
 from topics.bridge.incoming import BridgeMark, IncomingBatch, IncomingMessage
-from topics.bridge.kafka.kafka_place import KafkaPlace, text_of
+from topics.bridge.kafka.kafka_place import KafkaPlace
 from topics.bridge.topic_source import TopicMatch
 from topics.clock import Clock
 
@@ -89,7 +89,7 @@ class KafkaSource:
                 else:
                     raise KafkaException(error)
         except KafkaException as error:
-            raise SourceDownError(f"{self._place.url} does not answer: {text_of(error)}") from error
+            raise self._place.down(error, SourceDownError) from error
         return [IncomingBatch(topic, messages, dict(self._at[topic])) for topic, messages in found.items()]
 
     def left(self) -> Mapping[str, int]:
@@ -104,7 +104,7 @@ class KafkaSource:
                 end = max(end, self._ends[topic, partition])
                 left[topic] = left.get(topic, 0) + max(0, end - offset)
         except KafkaException as error:
-            raise SourceDownError(f"{self._place.url} does not answer: {text_of(error)}") from error
+            raise self._place.down(error, SourceDownError) from error
         return left
 
     count = left
