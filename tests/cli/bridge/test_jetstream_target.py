@@ -202,8 +202,8 @@ def test_a_stream_with_fewer_replicas_than_wanted_is_refused_also_by_a_look(
         with pytest.raises(UsageError) as caught:
             call()
         assert str(caught.value) == (
-            f"stream topics keeps {has} of each message, and --replicas is 3: leave out --replicas, or let the stream "
-            "keep more (`nats stream edit topics --replicas 3`)"
+            f"stream topics has num_replicas {has}, and --replicas is 3: leave out --replicas, or give the stream "
+            "more (`nats stream edit topics --replicas 3`)"
         )
 
 

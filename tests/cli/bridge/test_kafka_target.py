@@ -161,8 +161,8 @@ def test_topics_with_fewer_replicas_than_asked_for_are_refused(broker: FakeBroke
     with pytest.raises(UsageError) as caught:
         session.put([batch(1, 1, "jobs")])
     assert str(caught.value) == (
-        "topic jobs of Kafka has 2 of each partition, and --replicas is 3: leave out --replicas, or give the topic "
-        "more (kafka-reassign-partitions.sh)"
+        "topic jobs of Kafka has a replication factor of 2, and --replicas is 3: leave out --replicas, or give the "
+        "topic more (kafka-reassign-partitions.sh)"
     )
     assert not broker.read("jobs")
     target(replicas=2).open().put([batch(1, 1, "jobs")])

@@ -108,8 +108,8 @@ class JetStreamTarget:
         has, wanted = config.num_replicas or 1, self._stream.replicas
         if has < wanted:
             raise UsageError(
-                f"stream {self._stream.name} keeps {has} of each message, and --replicas is {wanted}: leave out "
-                f"--replicas, or let the stream keep more (`nats stream edit {self._stream.name} --replicas {wanted}`)"
+                f"stream {self._stream.name} has num_replicas {has}, and --replicas is {wanted}: leave out "
+                f"--replicas, or give the stream more (`nats stream edit {self._stream.name} --replicas {wanted}`)"
             )
         return self._stream._replace(
             subjects=tuple(config.subjects or ()), max_msg_size=max(0, config.max_msg_size or 0)

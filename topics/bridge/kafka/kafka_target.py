@@ -137,8 +137,8 @@ class KafkaTopics:
             )
         elif min(replicas) < self._replicas:
             raise UsageError(
-                f"topic {topic} of Kafka has {min(replicas)} of each partition, and --replicas is {self._replicas}: "
-                "leave out --replicas, or give the topic more (kafka-reassign-partitions.sh)"
+                f"topic {topic} of Kafka has a replication factor of {min(replicas)}, and --replicas is "
+                f"{self._replicas}: leave out --replicas, or give the topic more (kafka-reassign-partitions.sh)"
             )
         self._known[topic] = wanted
         return wanted
