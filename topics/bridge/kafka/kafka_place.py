@@ -73,7 +73,7 @@ class KafkaPlace(NamedTuple):
         return AdminClient(self.config())
 
     def down(self, error: BaseException, kind: type[TopicsError] = TargetDownError) -> TopicsError:
-        """Return an error of librdkafka as one of the bridge: a refusal, or of a kind that passes."""
+        """Return an error of librdkafka as the bridge's: a refusal, or of a kind that passes."""
         from confluent_kafka import KafkaError  # noqa: PLC0415 - an optional package
 
         inner = error.args[0] if error.args else error
