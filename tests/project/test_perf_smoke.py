@@ -12,6 +12,7 @@ import pytest
     [
         "one_write",
         "lone",
+        "live",
         "grouped",
         "strict",
         "file_batches",
@@ -45,5 +46,7 @@ def test_a_tiny_run_of_each_measurement_gives_its_figures(question: str) -> None
         pytest.importorskip("pyarrow", reason="pyarrow is missing: pip install 'topics-log[arrow]'")
     command = [sys.executable, "-m", f"perf.{name}", "--smoke", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if name == "live" and done.stderr.startswith("perf.live: ") and "this needs" in done.stderr:
+        pytest.skip(done.stderr)
     assert done.returncode == 0, done.stderr
     assert any(character.isdigit() for character in done.stdout)
