@@ -57,12 +57,14 @@ class Cores(NamedTuple):
 
 
 def spare_cores() -> Cores:
-    """Return the number of cores that this process shares with all others, and why it is 0."""
-    count = os.cpu_count() or 1
+    """Return the number of cores that this process may use, and why polling must not.
+
+    The threads that run are counted on the whole machine. So if they are no more than the cores of
+    a process that is bound to some, no thread waits for one of these, wherever the others run.
+    """
+    count = len(os.sched_getaffinity(0))
     if count < 2:
-        return Cores(0, "there is one core")
-    if len(os.sched_getaffinity(0)) < count:
-        return Cores(0, "the process is bound to some of the cores")
+        return Cores(0, "there is one core" if os.cpu_count() == 1 else "the process is bound to one core")
     if _has_quota():
         return Cores(0, "the process has a quota of CPU time")
     if not os.access(LOAD, os.R_OK):
