@@ -34,6 +34,8 @@ from topics.errors import UsageError
 
 P50, P99, RATE = "answer p50", "answer p99", "rate"
 HEARD50, HEARD99 = "delivery p50", "delivery p99"
+SECONDS_OF_DELIVERIES = 4.0
+"""A round has 50 writes a second: of so many seconds the p99 is the third slowest of 200."""
 HALF = 0.5
 """Share of the peak at which tails are measured."""
 IN_A_ROW = 5
@@ -77,7 +79,8 @@ class Measurement:
     """One run of a workload of `topics bench`, and the goals that it decides.
 
     sweep: other values of its sweep, or another sweep; rate_of: a load whose rate is to be half of its peak;
-    connections: of its loads, by their names, where they are to be others.
+    connections: of its loads, by their names, where they are to be others; seconds_min: of a round, so that a quantile
+    is not that of its slowest write.
     """
 
     workload: str
@@ -85,6 +88,7 @@ class Measurement:
     sweep: SweepSpec | None = None
     rate_of: str = ""
     connections: dict[str, int] = field(default_factory=dict)
+    seconds_min: float = 0.0
 
     @property
     def peers(self) -> list[str]:
@@ -112,7 +116,7 @@ def _deliveries(workload: str, over: str) -> Measurement:
         goals.append(_beside(f"{what}, p50", "watch", HEARD50, case, "redis-pubsub", "<=", limit))
         tail, middle = Figure("watch", HEARD99, case), Figure("watch", HEARD50, case)
         goals.append(_own(f"{what}, p99 by p50", tail, middle, "<=", 3.0))
-    return Measurement(workload, tuple(goals))
+    return Measurement(workload, tuple(goals), seconds_min=SECONDS_OF_DELIVERIES)
 
 
 def _half_of_peak(durability: str) -> Measurement:
@@ -298,7 +302,9 @@ def prepared(measurement: Measurement, seconds: float | None, rounds: int | None
         replace(load, connections=measurement.connections.get(load.name, load.connections)) for load in workload.loads
     )
     workload = replace(workload, loads=tuple(loads))
-    workload = with_run(workload, seconds, None if seconds is None else min(1.0, seconds), rounds)
+    if seconds is not None:
+        workload = with_run(workload, max(seconds, measurement.seconds_min), min(1.0, seconds), None)
+    workload = with_run(workload, None, None, rounds)
     swept = measurement.sweep is not None and measurement.sweep.field.startswith("load.write.connections")
     if measurement.rate_of or swept:  # a workload of the open loop without its rate is a closed one
         workload = _with_rate(workload, 0.0)
@@ -388,7 +394,7 @@ def print_table(wanted: list[str], rounds: int, seconds: float, *, smoke: bool) 
 
 def smaller(measurement: Measurement, seconds: float | None, rounds: int | None) -> Workload:
     """Return the workload with as little as it can do before and beside its load."""
-    workload = prepared(measurement, seconds, rounds)
+    workload = prepared(replace(measurement, seconds_min=0.0), seconds, rounds)
     return replace(workload, fill=replace(workload.fill, records=min(workload.fill.records, 1000)))
 
 

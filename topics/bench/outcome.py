@@ -48,6 +48,7 @@ class LoadOutcome:
     series: list[tuple[int, int, int]] = field(default_factory=list)
     fewest: int = 0
     most: int = 0
+    connections: int = 1
 
 
 @dataclass
@@ -95,4 +96,5 @@ def load_outcome(spec: LoadSpec, figures: GroupFigures, seconds: float) -> LoadO
         [(int(a), int(b), int(c)) for a, b, c in figures.slots],
         figures.fewest,
         figures.most,
+        spec.connections,
     )

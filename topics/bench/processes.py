@@ -140,6 +140,12 @@ def usage_of(pid: int) -> ProcessUsage:
     return ProcessUsage(cpu, pages * os.sysconf("SC_PAGE_SIZE"), _without_core_ns(pid) / 1e9)
 
 
+def stolen_seconds() -> float:
+    """Return for how long so far a host had cores that this machine wanted, of all cores in sum."""
+    cores = Path("/proc/stat").read_text().partition("\n")[0].split()
+    return int(cores[8]) / os.sysconf("SC_CLK_TCK")
+
+
 def _without_core_ns(pid: int) -> int:
     """Return how long the threads of a process were ready so far and had no core."""
     waited = 0

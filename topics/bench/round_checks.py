@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from topics.bench.load.load_client import GroupFigures, LoadFigures
 from topics.bench.load.load_plan import LoadGroup
-from topics.bench.outcome import BenchCheck, RoundOutcome
+from topics.bench.outcome import DELIVERY, BenchCheck, RoundOutcome
 from topics.bench.workload import LoadSpec
 
 CLIENT_BUSY = 0.9
@@ -13,8 +13,12 @@ WITHOUT_CORE = 0.05
 """Share of the time without a core from which on latencies say much about other programs."""
 SERVER_WITHOUT_CORE = 0.01
 """That share for the server, whose slowest percent of answers may be those of that time."""
+STOLEN = 0.005
+"""Share of a core's time from which on the slowest latencies may be those of a stolen core."""
 UNSENT = 0.01
 """Share of requests that were due and never sent from which on the rate was not kept."""
+_BROADCAST = ("tail", "watch", "talk")
+"""Kinds of loads whose connections are all sent each record."""
 
 
 def request_checks(groups: list[LoadGroup], figures: LoadFigures) -> list[BenchCheck]:
@@ -81,15 +85,29 @@ def client_warnings(figures: LoadFigures) -> list[str]:
 
 
 def few_warnings(outcome: RoundOutcome) -> list[str]:
-    """Return a sentence for each latency of which a quantile is the slowest of few values."""
+    """Return a sentence for each latency of which a quantile is the slowest of few values, or that
+    of few records which many readers are sent at about one time.
+    """
     found = []
     for load in outcome.loads:
         for name, histogram in load.latencies.items():
-            total = histogram.total
+            total, what = histogram.total, f"values of {name}"
+            if name == DELIVERY and load.kind in _BROADCAST and load.connections > 1:
+                total, what = -(-total // load.connections), "records, each for all readers"
             if total < 1000:
                 which = "p99 and p99.9 are" if total < 100 else "p99.9 is"
-                found.append(f"{load.name}: a round has {total:,} values of {name}, so {which} the slowest of them")
+                found.append(f"{load.name}: a round has {total:,} {what}, so {which} the slowest of them")
     return found
+
+
+def stolen_warnings(stolen: float, seconds: float) -> list[str]:
+    """Return a sentence if the host of a virtual machine took cores away for long."""
+    if not seconds or stolen / seconds < STOLEN:
+        return []
+    return [
+        f"the host of this virtual machine took cores away for {stolen:.2f} s (`steal` in /proc/stat), and the slowest "
+        "latencies include that"
+    ]
 
 
 def unsent_warnings(name: str, unsent: int, sent: int, why: str) -> list[str]:

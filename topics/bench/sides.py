@@ -9,8 +9,8 @@ from typing import Protocol
 from topics.bench.load.load_client import LoadClient, LoadError, LoadFigures
 from topics.bench.load.load_plan import LoadGroup
 from topics.bench.outcome import RoundOutcome, UsageSample, load_outcome
-from topics.bench.processes import ProcessUsage
-from topics.bench.round_checks import client_warnings, server_warnings
+from topics.bench.processes import ProcessUsage, stolen_seconds
+from topics.bench.round_checks import client_warnings, server_warnings, stolen_warnings
 from topics.bench.workload import Case
 
 LOOK_SECONDS = 0.1
@@ -79,7 +79,9 @@ class ClientRun:
                 self._samples.append((now_ns(), self._usage()))
             self._progress(client.phase, client.requests_so_far())
 
+        stolen = stolen_seconds()
         figures = self.client.run_watched(LOOK_SECONDS, look)
+        stolen = stolen_seconds() - stolen
         if not figures.seconds:
             raise LoadError("the load ended within its warm-up: nothing was measured")
         specs = {spec.name: spec for spec in self.case.workload.loads}
@@ -90,7 +92,7 @@ class ClientRun:
             client_cpu_seconds=figures.client_cpu_seconds,
             client_without_core_seconds=figures.client_without_core_seconds,
             rss_before=before.rss_bytes if before else None,
-            warnings=client_warnings(figures),
+            warnings=client_warnings(figures) + stolen_warnings(stolen, self.client.warmup + figures.seconds),
         )
         if self._usage:
             self._add_usage(outcome, figures)

@@ -23,7 +23,7 @@ from topics.bench.load.latency_histogram import LatencyHistogram
 from topics.bench.load.load_plan import LoadGroup, LoadMessage, http_request
 from topics.bench.outcome import RoundOutcome
 from topics.bench.peers.known_peers import own_side
-from topics.bench.processes import ProcessError, ProcessUsage, start_own_module, usage_of
+from topics.bench.processes import ProcessError, ProcessUsage, start_own_module, stolen_seconds, usage_of
 from topics.bench.results.bench_result import BenchResult
 from topics.bench.round_checks import client_warnings, few_warnings
 from topics.bench.sides import ClientRun, Progress, Side
@@ -204,6 +204,32 @@ def test_a_quantile_of_few_values_is_warned_of(tmp_path: Path) -> None:
     assert few_warnings(few) == ["write: a round has 40 values of answer, so p99 and p99.9 are the slowest of them"]
     few.loads[0].latencies["answer"] = LatencyHistogram.of([5] * 1000)
     assert few_warnings(few) == []
+
+
+def test_deliveries_of_one_record_to_many_readers_are_one_value() -> None:
+    """500 deliveries of 50 records had a p99 of their own, which was the slowest record's."""
+    few = outcome(1)
+    watch = replace(few.loads[0], name="watch", kind="watch", connections=10)
+    few.loads = [replace(watch, latencies={"delivery": LatencyHistogram.of([5] * 500)})]
+    said = "watch: a round has 50 records, each for all readers, so p99 and p99.9 are the slowest of them"
+    assert few_warnings(few) == [said]
+    few.loads = [replace(watch, kind="work", latencies={"delivery": LatencyHistogram.of([5] * 1000)})]
+    assert few_warnings(few) == []
+
+
+def test_cores_that_the_host_took_are_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = with_run(parse_workload(LOAD, "x"), 0.5, 0, 1).cases()[0]
+    write = LoadMessage(http_request("POST", "/t", b"{}"))
+    for stolen, warns in ((0.0, False), (0.4, True)):
+        times = iter((7.0, 7.0 + stolen))
+        monkeypatch.setattr("topics.bench.sides.stolen_seconds", lambda times=times: next(times))
+        with scripted_server(lambda data: http_answer(b"{}")) as port:
+            run = ClientRun(case, [LoadGroup("write", 1, (write,))], ("127.0.0.1", port), None, lambda *_: None)
+            warnings = run.run(time.monotonic_ns)[0].warnings
+        assert any("took cores away for 0.40 s" in warning for warning in warnings) is warns
+    monkeypatch.undo()
+    before = stolen_seconds()
+    assert 0 <= before <= stolen_seconds()
 
 
 @pytest.mark.parametrize(

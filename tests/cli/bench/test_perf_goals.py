@@ -27,6 +27,16 @@ def test_the_versions_and_the_warnings_of_the_runs_are_below_the_table(
     ]
 
 
+def test_rounds_of_deliveries_have_more_than_a_few_writes() -> None:
+    """In a second of 50 writes the p99 of all deliveries was that of the slowest write."""
+    for measurement in goals.PARTS["deliveries"][:2]:
+        assert goals.prepared(measurement, 1.0, 1).run.seconds == 4.0
+        assert goals.prepared(measurement, 9.0, 1).run.seconds == 9.0
+        assert goals.smaller(measurement, 0.2, 1).run.seconds == 0.2
+    lone = goals.prepared(goals.PARTS["lone"][0], 1.0, 3).run
+    assert (lone.seconds, lone.warmup, lone.rounds) == (1.0, 1.0, 3)
+
+
 def test_the_targets_of_make_install_what_peers_take_from_pip() -> None:
     """On a clean clone they were left out."""
     makefile = Path(__file__).parents[3].joinpath("Makefile").read_text()
