@@ -31,6 +31,8 @@ NETWORK_KINDS = frozenset(KINDS) - {"restart", "append"}
 SYNCED = "fsync"
 _APPEND_FIELDS = ("name", "kind", "rate", "bytes", "batch", "call")
 """Fields of a load that calls of the library have."""
+_REQUEST_BYTES_MAX = 1 << 28
+"""A request is made as a whole, in the memory of the command."""
 NEVER = "none"
 """The value of a setting that may be off."""
 
@@ -242,6 +244,8 @@ def _loads(rows: Any, source: str) -> tuple[LoadSpec, ...]:
         loads.append(LoadSpec(**{"name": values.get("kind", "write"), **values}))
     names = [load.name for load in loads]
     for at, name in enumerate(names):
+        if not name:
+            raise UsageError(f"{source}: load[{at}].name is empty: give it a name, or leave it out")
         if name in names[:at]:
             raise UsageError(f"{source}: load[{at}].name is {name!r}, as of another load: give each a name of its own")
     return tuple(loads)
@@ -394,6 +398,11 @@ def _check_together(workload: Workload) -> None:
         raise UsageError(f"{source}: fill.records is 0, and there is nothing to read: set it, such as 100000")
     there = min(workload.fill.records, workload.topic.cap_records or workload.fill.records)
     for at, load in enumerate(workload.loads):
+        if load.batch * load.bytes > _REQUEST_BYTES_MAX:
+            raise UsageError(
+                f"{source}: load[{at}].batch is {load.batch:,}, of load[{at}].bytes {load.bytes:,} each: use at most "
+                f"{_REQUEST_BYTES_MAX:,} bytes together, which are one request"
+            )
         if load.kind == "read" and load.limit > there:
             raise UsageError(
                 f"{source}: load[{at}].limit is {load.limit:,}, and the topic has {there:,} records: use at most "

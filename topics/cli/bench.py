@@ -154,9 +154,12 @@ def _settings(pairs: list[str]) -> dict[str, str]:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise UsageError(f"--set is {pair!r}: use NAME=VALUE, such as spin_us=50 (docs/settings.md)")
-        found[f"TOPICS_{name.upper().removeprefix('TOPICS_')}"] = value
+        variable = f"TOPICS_{name.upper().removeprefix('TOPICS_')}"
+        if variable in found:
+            raise UsageError(f"--set has {name} twice: leave out one, since a setting has one value")
+        found[variable] = value
     if odd := odd_variables(found):
-        raise UsageError(f"--set: {odd[0]}")
+        raise UsageError(f"--set: {odd[0].removesuffix(': it is ignored')}")
     return found
 
 
