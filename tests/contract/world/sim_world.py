@@ -41,7 +41,7 @@ class OnlyNeighbour(Neighbours):
 
     def join(self, service: Service, listener: Listener, tables: LaneTables | None) -> Mailbox:
         relays = self.relays = Relays(
-            self._loop, service, 0, self._mailboxes, lambda _topic: None, self.inner, tables=tables
+            self._loop, service, 0, self._mailboxes, lambda _topic: None, inner=self.inner, tables=tables
         )
         return self._loop.open_mailbox(self._mailboxes[0], listener, relays.answering)
 
