@@ -146,6 +146,14 @@ def test_a_backup_of_another_log_is_refused_before_it_is_made(
             log.backup(tmp_path / "elsewhere")
 
 
+def test_a_directory_whose_marker_is_a_pipe_is_not_waited_for(sent_to: MemoryBucket, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    os.mkfifo(tmp_path / "data" / "topics.json")
+    with pytest.raises((UsageError, StorageError, OSError), match="topics.json"):
+        back_up(tmp_path / "data")
+    assert not sent_to.objects
+
+
 def test_a_backup_is_sent_beside_those_of_its_log(sent_to: MemoryBucket, tmp_path: Path) -> None:
     data = tmp_path / "data"
     with topics.open(data, **SMALL) as log:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,10 +26,9 @@ from topics.common.values.arguments import is_decimal
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
 from topics.common.values.time_texts import LATEST_MS, time_text
 from topics.embedded.bucket.bucket import BucketOptions, is_bucket_url
+from topics.embedded.bucket.copied_tree import log_id_at
 from topics.errors import RequestError, UsageError
-from topics.store.backup.backup_logs import log_id_in
 from topics.store.backup.backup_manifest import is_backup_name
-from topics.store.format.segment_format import MARKER_NAME
 
 Backup = Annotated[
     str,
@@ -208,7 +205,8 @@ def verify(
         f"{found.path}: {records} {time_text(found.taken_ms)}, "
         f"{bytes_text(found.bytes)} in {count_text(found.files, 'file')}; {verdict}"
     )
-    _say_unnamed(backup, found.path)
+    if found.sound:
+        _say_unnamed(backup, found.path)
     raise typer.Exit(0 if found.sound else 1)
 
 
@@ -220,12 +218,11 @@ def _say_unnamed(source: str, backup: str) -> None:
     above, name = os.path.split(backup)
     if os.path.realpath(source) != os.path.realpath(above) or len([*filter(is_backup_name, os.listdir(above))]) == 1:
         return
-    with suppress(OSError):  # which is damage, and was reported
-        if not log_id_in(Path(backup, MARKER_NAME).read_bytes()):
-            print(
-                f"{name} does not state its log, since an older version made it: if {above} has the backups of "
-                f"several logs, name the one that you mean (`topics ls --data-dir {backup}` lists its topics)"
-            )
+    if not log_id_at(backup):
+        print(
+            f"{name} does not state its log, since an older version made it: if {above} has the backups of several "
+            f"logs, name the one that you mean (`topics ls --data-dir {backup}` lists its topics)"
+        )
 
 
 def _verify_bucket(url: str, options: BucketOptions) -> None:

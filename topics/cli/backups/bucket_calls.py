@@ -7,9 +7,8 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import wraps
-from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
@@ -18,9 +17,9 @@ from topics.cli.exit_codes import INTERRUPTED
 from topics.embedded.bucket.bucket import BucketOptions, open_bucket
 from topics.embedded.bucket.bucket_copy import look_at_copy
 from topics.embedded.bucket.bucket_logs import check_takes_backup
+from topics.embedded.bucket.copied_tree import log_id_at
 from topics.embedded.bucket.verify_copy import VerifiedCopy, verify_copy
 from topics.errors import UsageError
-from topics.store.backup.backup_logs import log_id_in
 from topics.store.format.segment_format import MARKER_NAME
 
 R = TypeVar("R")
@@ -126,10 +125,8 @@ def check_for_backup(url: str, options: BucketOptions, data_dir: str) -> None:
     data_dir: of the log; "": of a server, whose id is known by its backup only.
     Raises: UsageError, the bucket has a copy of another log.
     """
-    log_id = ""
-    if data_dir:
-        with suppress(OSError):  # that there is no log is said where it is opened
-            log_id = log_id_in(Path(data_dir, MARKER_NAME).read_bytes()) or _UNNAMED
+    has_log = bool(data_dir) and os.path.lexists(f"{data_dir}/{MARKER_NAME}")  # without one it is not opened
+    log_id = (log_id_at(data_dir) or _UNNAMED) if has_log else ""
     run_to_end(check_takes_backup(open_bucket(url, options), log_id))
 
 

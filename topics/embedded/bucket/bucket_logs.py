@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 
 from topics.embedded.bucket.bucket import Bucket
 from topics.embedded.bucket.bucket_manifest import (
@@ -20,6 +19,7 @@ from topics.embedded.bucket.bucket_manifest import (
     list_manifests,
     read_stored_manifest,
 )
+from topics.embedded.bucket.copied_tree import log_id_at
 from topics.errors import CorruptError, UsageError
 from topics.store.backup.backup_files import is_timeline_name
 from topics.store.backup.backup_logs import log_id_in
@@ -98,20 +98,12 @@ async def check_may_join(
     others = (there if logs else []) + (timelines if plain else [])
     if plain and not others:
         mine = {*(await _log_ids(bucket, plain)).values()} - {""}
-        ids = {name: _id_there(f"{directory}/{name}") for name in there}
+        ids = {name: log_id_at(f"{directory}/{name}") for name in there}
         others = [name for name, found in ids.items() if mine and found and found not in mine]
     if others:
         raise UsageError(
             f"is {directory!r}, which has a copy of another log, such as {others[-1]}: name another directory", "to"
         )
-
-
-def _id_there(backup: str) -> str:
-    """Return the id of the log that a backup in a directory is of; "": it has none."""
-    try:
-        return log_id_in(Path(backup, MARKER_NAME).read_bytes())
-    except OSError:
-        return ""
 
 
 def _other_log(bucket: Bucket, path: str) -> UsageError:

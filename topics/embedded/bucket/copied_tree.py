@@ -144,6 +144,17 @@ def _timeline(path: str, directory: str) -> Tree:
     return Tree(backups, LogPart(path, directory, text, note, files))
 
 
+def log_id_at(directory: str) -> str:
+    """Return the id of the log that a data directory, or a backup, is of.
+
+    "": it states none, or its marker is damaged or missing.
+    """
+    try:
+        return log_id_in(BackupPart("", directory, "").marker)
+    except (OSError, CorruptError):
+        return ""
+
+
 @contextmanager
 def opened_file(path: str) -> Iterator[BinaryIO]:
     """Open a file that is to be copied.
