@@ -125,7 +125,8 @@ def check_for_backup(url: str, options: BucketOptions, data_dir: str) -> None:
     data_dir: of the log; "": of a server, whose id is known by its backup only.
     Raises: UsageError, the bucket has a copy of another log.
     """
-    has_log = bool(data_dir) and os.path.lexists(f"{data_dir}/{MARKER_NAME}")  # without one it is not opened
+    # That there is no log is said where it is opened.
+    has_log = bool(data_dir) and os.path.lexists(f"{data_dir}/{MARKER_NAME}")
     log_id = (log_id_at(data_dir) or _UNNAMED) if has_log else ""
     run_to_end(check_takes_backup(open_bucket(url, options), log_id))
 
