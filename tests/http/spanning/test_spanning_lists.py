@@ -8,7 +8,7 @@ import random
 import pytest
 
 from tests.amount import seeds
-from topics.http.spanning.portions import PortionAnswer
+from topics.http.spanning.portion_answers import PortionAnswer
 from topics.http.spanning.spanning_lists import Merged, _topics_of, merged_page
 from topics.http.wire.cursor import encode_cursor
 

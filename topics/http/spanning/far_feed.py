@@ -33,7 +33,8 @@ from topics.http.spanning.feed_messages import (
     order_bytes,
     read_chunk,
 )
-from topics.http.spanning.portions import Destination, Portion, PortionAnswer
+from topics.http.spanning.portion_answers import PortionAnswer
+from topics.http.spanning.portions import Destination, Portion
 from topics.http.streams.stream_slots import Slot
 from topics.http.wire.stream import Block, Stream
 

@@ -8,35 +8,20 @@ has counted the request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-import msgspec
-
 from topics.common.topic_names import is_topic_name
-from topics.errors import RequestError, as_request_error
+from topics.errors import as_request_error
 from topics.http.access.routes import RouteTable
 from topics.http.plan.call import Call
 from topics.http.plan.plan import Plan
 from topics.http.relay.relayed_head import SpanningRoute
+from topics.http.spanning.portion_answers import UNKNOWN, PortionAnswer, failed
 from topics.http.wire.error_answers import envelope, extra_headers, status_of
 from topics.http.wire.response import JSON
 from topics.http.wire.stream import Stream
 from topics.http.wire.upgrade import OpenUpgraded
-
-UNKNOWN = 0
-AWAY = 503
-
-
-class PortionAnswer(NamedTuple):
-    """The answer of a core. status: `UNKNOWN`, if it was asked and has ended meanwhile."""
-
-    core: int
-    status: int
-    body: bytes
-    content_type: bytes
-    headers: bytes
-
 
 Took = Callable[[PortionAnswer], None]
 Joined = Callable[[list[PortionAnswer]], None]
@@ -239,34 +224,6 @@ def _run(portion: Portion) -> None:
         portion.fail(error)
 
 
-def is_away(answer: PortionAnswer) -> bool:
-    """Return whether a core was not there, or does not serve, so that its portion is missing."""
-    return answer.status in {UNKNOWN, AWAY}
-
-
-def away(core: int) -> RequestError:
-    """Return the refusal of a request that lacks the portion of a core (R-CORE-1)."""
-    message = f"core {core} of the server does not serve now, and the answer needs all of them; try again in a second"
-    return RequestError("not_ready", message, {"core": core})
-
-
-def failed(call: Call, answers: Iterable[PortionAnswer]) -> bool:
-    """Answer a call with the first portion that is no 200. Return whether there is one."""
-    for answer in answers:
-        if is_away(answer):
-            call.fail(away(answer.core))
-            return True
-        if answer.status >= 400:
-            pass_on(call, answer)
-            return True
-    return False
-
-
-def pass_on(call: Call, answer: PortionAnswer) -> None:
-    """Answer a call as a core has answered its portion."""
-    call.pass_on(answer.status, answer.body, answer.content_type, answer.headers)
-
-
 def run_steps(call: Call, steps: Steps) -> None:
     """Have steps that answer a call take turns with other work.
 
@@ -280,29 +237,3 @@ def _guarded(call: Call, steps: Steps) -> Steps:
         yield from steps
     except Exception as error:
         call.fail(error)
-
-
-class _Refusal(msgspec.Struct):
-    code: str
-    message: str
-    detail: dict[str, object] | None = None
-
-
-class _Envelope(msgspec.Struct):
-    error: _Refusal
-
-
-def error_in(answer: PortionAnswer) -> RequestError:
-    """Return the error that a core has answered with."""
-    refusal = msgspec.json.decode(answer.body, type=_Envelope).error
-    return RequestError(refusal.code, refusal.message, refusal.detail)
-
-
-def refusal_in(answer: PortionAnswer) -> RequestError:
-    """Return the error that a core has answered with, and its number in the detail (R-CORE-2)."""
-    if answer.status == UNKNOWN:
-        return away(answer.core)
-    error = error_in(answer)
-    return RequestError(
-        error.code, f"core {answer.core}: {error.message}", {"core": answer.core} | (error.detail or {})
-    )

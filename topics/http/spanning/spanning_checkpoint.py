@@ -15,17 +15,8 @@ from topics.http.access.principal import UNAUTHENTICATED
 from topics.http.handlers.checkpoint_endpoint import asked_checkpoint
 from topics.http.plan.call import Call
 from topics.http.relay.relayed_head import inner_plan
-from topics.http.spanning.portions import (
-    AWAY,
-    AskedCores,
-    PortionAnswer,
-    ToAsk,
-    ask_each,
-    ask_each_or_fail,
-    error_in,
-    failed,
-    pass_on,
-)
+from topics.http.spanning.portion_answers import AWAY, PortionAnswer, error_in, failed, pass_on
+from topics.http.spanning.portions import AskedCores, ToAsk, ask_each, ask_each_or_fail
 
 JOINING_CORE = 0
 _KNOWN_MAX = 128

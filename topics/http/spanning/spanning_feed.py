@@ -24,16 +24,8 @@ from topics.http.access.principal import UNAUTHENTICATED
 from topics.http.plan.service import Service
 from topics.http.relay.relayed_head import inner_plan
 from topics.http.spanning.far_feed import FarFeed
-from topics.http.spanning.portions import (
-    AskedCores,
-    Destination,
-    Portion,
-    PortionAnswer,
-    away,
-    error_in,
-    far_core_of,
-    is_away,
-)
+from topics.http.spanning.portion_answers import PortionAnswer, away, error_in, is_away
+from topics.http.spanning.portions import AskedCores, Destination, Portion, far_core_of
 from topics.http.spanning.served_feed import BEGINNING, AskedBegin
 
 _log = logging.getLogger(__name__)

@@ -18,7 +18,8 @@ from topics.http.handlers.list_pages import asked_page, reply_page
 from topics.http.plan.call import Call
 from topics.http.plan.plan import Plan
 from topics.http.relay.relayed_head import portion_plan
-from topics.http.spanning.portions import AskedCores, PortionAnswer, Steps, ToAsk, ask_all, ask_each, failed, run_steps
+from topics.http.spanning.portion_answers import PortionAnswer, failed
+from topics.http.spanning.portions import AskedCores, Steps, ToAsk, ask_all, ask_each, run_steps
 from topics.http.wire.cursor import decode_cursor
 from topics.http.wire.query import boolean
 

@@ -8,17 +8,8 @@ from topics.engine.values.name_rules import Prefixes
 from topics.http.access.rate_limit import Allowance
 from topics.http.plan.call import Call
 from topics.http.relay.relayed_head import portion_plan
-from topics.http.spanning.portions import (
-    AskedCores,
-    Destination,
-    Portion,
-    PortionAnswer,
-    Steps,
-    ask_all,
-    failed,
-    pass_on,
-    run_steps,
-)
+from topics.http.spanning.portion_answers import PortionAnswer, failed, pass_on
+from topics.http.spanning.portions import AskedCores, Destination, Portion, Steps, ask_all, run_steps
 from topics.http.spanning.summed_pages import SummedPages, summed_json
 
 _TEXT = b"text/plain; version=0.0.4"

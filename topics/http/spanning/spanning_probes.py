@@ -7,7 +7,8 @@ from functools import partial
 import msgspec
 
 from topics.http.plan.call import Call
-from topics.http.spanning.portions import AskedCores, PortionAnswer, ask_all, refusal_in
+from topics.http.spanning.portion_answers import PortionAnswer, refusal_in
+from topics.http.spanning.portions import AskedCores, ask_all
 
 
 class _Ready(msgspec.Struct):

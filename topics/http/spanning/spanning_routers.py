@@ -18,22 +18,17 @@ from topics.engine.values.name_rules import check_router_name
 from topics.http.handlers.router_endpoints import router_config
 from topics.http.plan.call import Call
 from topics.http.relay.relayed_head import inner_plan
-from topics.http.spanning.portions import (
+from topics.http.spanning.portion_answers import (
     AWAY,
     UNKNOWN,
-    AskedCores,
-    Destination,
-    Portion,
     PortionAnswer,
-    ToAsk,
-    ask_all,
-    ask_each,
-    away,
     error_in,
     failed,
     is_away,
     pass_on,
+    pass_on_or_name,
 )
+from topics.http.spanning.portions import AskedCores, Destination, Portion, ToAsk, ask_all, ask_each
 
 
 class _Deleted(msgspec.Struct):
@@ -56,7 +51,7 @@ def _reply_put(call: Call, answers: list[PortionAnswer]) -> None:
     elif answer.status == AWAY and "core" in (error_in(answer).detail or {}):
         pass_on(call, answer)
     else:
-        _pass_on(call, answer)
+        pass_on_or_name(call, answer)
 
 
 class RouterPuts:
@@ -120,7 +115,7 @@ def _end_put(turn: Call, answers: list[PortionAnswer]) -> None:
     if answers[0].status == UNKNOWN:
         turn.drop()
     else:
-        _pass_on(turn, answers[0])
+        pass_on_or_name(turn, answers[0])
 
 
 def get_router(cores: AskedCores, call: Call) -> None:
@@ -161,13 +156,6 @@ def _pass_on_first(call: Call, answers: list[PortionAnswer], *matches: Callable[
     for match in matches:
         for answer in answers:
             if match(answer):
-                _pass_on(call, answer)
+                pass_on_or_name(call, answer)
                 return
-    _pass_on(call, answers[0])
-
-
-def _pass_on(call: Call, answer: PortionAnswer) -> None:
-    if is_away(answer):
-        call.fail(away(answer.core))
-    else:
-        pass_on(call, answer)
+    pass_on_or_name(call, answers[0])

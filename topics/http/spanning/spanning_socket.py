@@ -14,17 +14,8 @@ from topics.http.access.principal import Principal
 from topics.http.plan.plan import Plan
 from topics.http.plan.service import Service
 from topics.http.relay.relayed_head import inner_plan
-from topics.http.spanning.portions import (
-    UNKNOWN,
-    AskedCores,
-    Destination,
-    Portion,
-    PortionAnswer,
-    away,
-    error_in,
-    far_core_of,
-    is_away,
-)
+from topics.http.spanning.portion_answers import UNKNOWN, PortionAnswer, away, error_in, is_away
+from topics.http.spanning.portions import AskedCores, Destination, Portion, far_core_of
 from topics.http.spanning.spanning_feed import SpanningFeed, SpanningFeeds
 
 

@@ -15,7 +15,8 @@ import msgspec
 from topics.engine.values.results import KnownTopic
 from topics.http.handlers.wait_endpoint import AskedNews, asked_news
 from topics.http.plan.call import Call
-from topics.http.spanning.portions import AskedCores, PortionAnswer, ToAsk, ask_each, ask_until_first, failed
+from topics.http.spanning.portion_answers import PortionAnswer, failed
+from topics.http.spanning.portions import AskedCores, ToAsk, ask_each, ask_until_first
 
 
 class _News(msgspec.Struct):

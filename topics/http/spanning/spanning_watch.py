@@ -13,7 +13,8 @@ from topics.errors import RequestError
 from topics.http.handlers import watch_endpoints
 from topics.http.handlers.watch_endpoints import Feeds
 from topics.http.plan.call import Call
-from topics.http.spanning.portions import AskedCores, PortionAnswer, ToAsk, ask_each, failed, far_core_of
+from topics.http.spanning.portion_answers import PortionAnswer, failed, pass_on
+from topics.http.spanning.portions import AskedCores, ToAsk, ask_each, far_core_of
 from topics.http.spanning.spanning_feed import SpanningFeeds
 from topics.http.streams.watch_sessions import WatchSession
 
@@ -44,5 +45,4 @@ def open_stream(cores: AskedCores, call: Call) -> None:
 
 def _reply(call: Call, answers: list[PortionAnswer]) -> None:
     if not failed(call, answers):
-        answer = answers[0]
-        call.pass_on(answer.status, answer.body, answer.content_type, answer.headers)
+        pass_on(call, answers[0])

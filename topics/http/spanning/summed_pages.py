@@ -13,7 +13,7 @@ from prometheus_client import utils
 
 LINES_A_STEP = 500
 SHOWN = 1000
-"""Topics and named readers that a page shows, as that of one core."""
+"""Topics, and named readers, that a page shows: one of all cores, and one of a single core."""
 
 _LARGEST = frozenset(
     {
