@@ -30,6 +30,7 @@ from topics.http.lane.lane import REASONS, Lane
 from topics.http.plan.answered import Answered
 from topics.http.plan.in_flight import InFlight
 from topics.http.relay.relayed_head import RelayedRoute
+from topics.http.spanning.summed_pages import SHOWN
 from topics.http.streams.open_streams import OpenStreams
 from topics.loop.loop import Loop
 from topics.server.access_log_file import AccessLogFile
@@ -43,8 +44,6 @@ from topics.store.checkpoint.checkpoint_counters import CheckpointCounters
 from topics.store.recovery.recovery_counters import RecoveryCounters
 from topics.store.wal.counters import FSYNC_BUCKETS_US, LogCounters
 
-TOPICS_SHOWN = 1000
-READERS_SHOWN = 1000
 _TOPICS_A_PIECE = 200
 _SECOND_NS = 1_000_000_000
 _FASTEST, _SLOWEST = 14, 35
@@ -294,8 +293,8 @@ def _topic_families(now: MetricsValues, within: Prefixes) -> Iterator[bytes]:
     while now.backend is not None and not truncated:
         after = shown[-1].name if shown else ""
         more = now.backend.engine.topic_states(after, within, _TOPICS_A_PIECE)
-        truncated = len(shown) + len(more) > TOPICS_SHOWN
-        shown += more[: TOPICS_SHOWN - len(shown)]
+        truncated = len(shown) + len(more) > SHOWN
+        shown += more[: SHOWN - len(shown)]
         if len(more) < _TOPICS_A_PIECE:
             break
         yield b""
@@ -314,7 +313,7 @@ def _topic_families(now: MetricsValues, within: Prefixes) -> Iterator[bytes]:
     yield _rendered(
         GaugeMetricFamily(
             "topics_topic_metrics_truncated",
-            f"1 if the per-topic families show only {TOPICS_SHOWN} topics",
+            f"1 if the per-topic families show only {SHOWN} topics",
             int(truncated),
         )
     )
@@ -325,10 +324,10 @@ def _reader_families(now: MetricsValues, within: Prefixes) -> Iterator[bytes]:
     shown: list[tuple[str, ReaderState]] = []
     for topic, states in now.backend.engine.readers.states(within) if now.backend is not None else ():
         shown += [(topic, state) for state in states]
-        if len(shown) >= READERS_SHOWN:
+        if len(shown) >= SHOWN:
             break
         yield b""
-    del shown[READERS_SHOWN:]
+    del shown[SHOWN:]
     for name, text, value in _BY_READER:
         family = GaugeMetricFamily(name, text, labels=["topic", "reader"])
         for topic, state in shown:
