@@ -2191,7 +2191,7 @@ MUTANTS = (
     Mutant(
         "a kind lost by a merge of runs",
         (
-            ("store/checkpoint/pack_copy.py", "_RUNS_PER_PACK =", f"{_AS_JSON}_RUNS_PER_PACK ="),
+            ("store/checkpoint/pack_copy.py", "_READS_A_STEP =", f"{_AS_JSON}_READS_A_STEP ="),
             (
                 "store/checkpoint/pack_copy.py",
                 "            data, seqs, scan = _checked(entry.topic_id, entry.all_rows, views)\n",

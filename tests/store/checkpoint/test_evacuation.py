@@ -142,7 +142,7 @@ def test_records_for_a_pack_are_read_some_in_a_pass() -> None:
 @pytest.mark.parametrize(("together", "packs"), [(False, 3), (True, 2)])
 def test_a_pack_ends_when_it_has_many_rows(together: bool, packs: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its index, which has the tags of all of them, is made in one step."""
-    monkeypatch.setattr(pack_copy, "_ROWS_PER_PACK", 10)
+    monkeypatch.setattr(pack_copy, "ROWS_A_PACK", 10)
     world = begun(checkpoint_topics_per_pass=2)
     world.catalog.few_together = together
     for topic_id in range(3, 8):

@@ -22,14 +22,11 @@ from topics.store.format.row_columns import contiguous
 from topics.store.format.segment_format import PACK_DIRECTORY, pack_path
 from topics.store.read.file_range import FileRange
 from topics.store.segments.manifest import Pack, PackRun
-from topics.store.segments.pack import PackWriter
+from topics.store.segments.pack import ROWS_A_PACK, RUNS_A_PACK, PackWriter
 from topics.store.segments.segment import check_copied
 
 log = logging.getLogger(__name__)
 
-_RUNS_PER_PACK = 2048
-_ROWS_PER_PACK = 1 << 15
-"""The index of a pack is built in one step: for so many it takes some milliseconds."""
 _READS_A_STEP = 64
 """Pieces of files that are looked for, and read from memory, in one step."""
 
@@ -166,7 +163,7 @@ class PackCopy:
         config = self._context.config
         if pack.writer.pending_bytes >= config.checkpoint_bytes_per_pass:
             await pack.write(pack.writer.take())
-        is_full = len(pack.runs) >= _RUNS_PER_PACK or pack.rows >= _ROWS_PER_PACK
+        is_full = len(pack.runs) >= RUNS_A_PACK or pack.rows >= ROWS_A_PACK
         if is_full or pack.writer.position >= config.segment_max_bytes:
             await self.finish()
 

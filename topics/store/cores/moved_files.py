@@ -46,7 +46,7 @@ from topics.store.format.segment_format import (
 )
 from topics.store.recovery.recovery import sweep
 from topics.store.segments.manifest import Manifest, Pack, PackRun, Segment, StorePart, pack_store_part
-from topics.store.segments.pack import PackWriter, read_pack
+from topics.store.segments.pack import ROWS_A_PACK, RUNS_A_PACK, PackWriter, read_pack
 from topics.store.segments.snapshot_files import COPIES, Loaded, load_snapshot, snapshot_numbers
 from topics.store.segments.tiers import Tiers
 
@@ -55,8 +55,6 @@ _NEXT = "next-"
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
 """Errors of a link on a file system, or between two, that has none, or no more of a file."""
 _COPIED_AT_ONCE = 1 << 20
-_RUNS_A_PACK = 2048
-_ROWS_A_PACK = 1 << 15
 _PACK_BYTES = 64 << 20
 
 
@@ -203,7 +201,7 @@ class _NewPack:
 
     @property
     def is_full(self) -> bool:
-        return len(self.runs) >= _RUNS_A_PACK or self.rows >= _ROWS_A_PACK or self.writer.position >= _PACK_BYTES
+        return len(self.runs) >= RUNS_A_PACK or self.rows >= ROWS_A_PACK or self.writer.position >= _PACK_BYTES
 
 
 async def _copy(files: FileCalls, old: str, new: str) -> None:

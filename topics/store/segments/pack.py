@@ -36,7 +36,9 @@ from topics.store.segments.manifest import Pack, PackRun
 
 _INDEXED_ROWS = 1024
 """Rows, of runs or of one that has more, from which on their index columns are made together."""
-
+RUNS_A_PACK = 2048
+ROWS_A_PACK = 1 << 15
+"""Bounds of a pack: its index is built in one step, some milliseconds for so many."""
 
 _PADDING = [bytes(size) for size in range(BATCH_ALIGN)]
 
