@@ -45,7 +45,7 @@ _RESTORES = "tests/embedded/calls/test_backup_calls.py"
 _ARCHIVES = "tests/store/archive/test_archiver.py"
 _MIRRORS = "tests/store/mirror/test_mirror.py"
 _TIMES = "tests/store/archive/test_restore_archive.py"
-_SEQS = "tests/engine/recovery/test_archived_seqs.py"
+_ARCHIVED_SEQS = "tests/engine/recovery/test_archived_seqs.py"
 _RECORDS = "tests/embedded/calls/test_restore_call.py"
 _CORES = "tests/store/cores/test_set_cores.py"
 _NEIGHBOURS = "tests/server/service/test_neighbours.py"
@@ -2735,7 +2735,7 @@ MUTANTS = (
         "store/archive/find_record.py",
         "place = max(found, key=lambda place: place.topic_id)",
         "place = found[-1]",
-        _SEQS,
+        _ARCHIVED_SEQS,
     ),
     _one(
         "seqs of a timeline without a base given out again",
@@ -2749,7 +2749,7 @@ MUTANTS = (
         "store/archive/unbroken_log.py",
         "        part.bases.sort(key=lambda base: list(base.first_log_files.values()))\n",
         "        part.bases.sort(key=lambda base: base.manifest.taken_ms)\n",
-        _SEQS,
+        _ARCHIVED_SEQS,
     ),
     _one(
         "an archive that is ahead of its note",
