@@ -52,11 +52,18 @@ def pass_on(call: Call, answer: PortionAnswer) -> None:
 
 
 def pass_on_or_name(call: Call, answer: PortionAnswer) -> None:
-    """Answer a call as a core has answered its portion, or with the name of a core that is away."""
-    if is_away(answer):
+    """Answer a call as a core has answered its portion, or with the name of a core that is away.
+
+    The core may have asked others itself, and then its answer has the name of that one.
+    """
+    if is_away(answer) and not _names_core(answer):
         call.fail(away(answer.core))
     else:
         pass_on(call, answer)
+
+
+def _names_core(answer: PortionAnswer) -> bool:
+    return answer.status == AWAY and "core" in (error_in(answer).detail or {})
 
 
 class _Refusal(msgspec.Struct):

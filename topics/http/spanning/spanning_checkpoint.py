@@ -15,7 +15,7 @@ from topics.http.access.principal import UNAUTHENTICATED
 from topics.http.handlers.checkpoint_endpoint import asked_checkpoint
 from topics.http.plan.call import Call
 from topics.http.relay.relayed_head import inner_plan
-from topics.http.spanning.portion_answers import AWAY, PortionAnswer, error_in, failed, pass_on
+from topics.http.spanning.portion_answers import PortionAnswer, failed, pass_on
 from topics.http.spanning.portions import AskedCores, ToAsk, ask_each, ask_each_or_fail
 
 JOINING_CORE = 0
@@ -93,8 +93,7 @@ def checkpoint(cores: AskedCores, call: Call) -> None:
     asked = ToAsk(plan, msgspec.json.encode({"wait_ms": wait_ms, "checkpoint": number}))
 
     def reply(answers: list[PortionAnswer]) -> None:
-        names_core = answers[0].status == AWAY and "core" in (error_in(answers[0]).detail or {})
-        if names_core or not failed(call, answers):
+        if not failed(call, answers):
             pass_on(call, answers[0])
 
     ask_each(call, cores, {JOINING_CORE: asked}, reply)

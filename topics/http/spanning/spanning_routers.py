@@ -19,10 +19,8 @@ from topics.http.handlers.router_endpoints import router_config
 from topics.http.plan.call import Call
 from topics.http.relay.relayed_head import inner_plan
 from topics.http.spanning.portion_answers import (
-    AWAY,
     UNKNOWN,
     PortionAnswer,
-    error_in,
     failed,
     is_away,
     pass_on,
@@ -48,8 +46,6 @@ def _reply_put(call: Call, answers: list[PortionAnswer]) -> None:
     (answer,) = answers
     if answer.status == UNKNOWN:
         call.drop()
-    elif answer.status == AWAY and "core" in (error_in(answer).detail or {}):
-        pass_on(call, answer)
     else:
         pass_on_or_name(call, answer)
 
