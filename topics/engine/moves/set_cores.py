@@ -40,9 +40,8 @@ from topics.store.cores.make_cores import (
     return_to_one,
     unmark,
 )
-from topics.store.cores.moved_files import (
-    CoreFiles,
-    HandOver,
+from topics.store.cores.moved_files import CoreFiles, HandOver
+from topics.store.cores.next_snapshots import (
     drop_next_snapshot,
     remove_unlisted,
     take_next_snapshot,

@@ -1,13 +1,8 @@
-"""Files of topics that move to other cores: handed over, counted, and removed from the old place.
+"""Files of topics that move to other cores, handed over while the map is `MOVING`.
 
-While the map is `MOVING`, nothing changes that counts for the owners before:
-
-- Segments get a second name in the directory of their topic's new core. They are copied where that
-  is on another file system. Runs in packs are copied into packs of the new core.
-- Each core gets its next snapshot, in two copies as always, under another name.
-
-Once it is `MOVED`, the next snapshots get their real names. Only then is anything removed: earlier
-snapshots, the files that none lists any more, and the directories of cores that are given up.
+Nothing changes that counts for the owners before. Segments get a second name in the directory of
+their topic's new core, and are copied where that is on another file system. Runs in packs are
+copied into packs of the new core. The snapshots that list them are in next_snapshots.py.
 """
 
 from __future__ import annotations
@@ -21,40 +16,27 @@ from topics.loop.loop import Loop
 from topics.store.disk.whole_files import (
     FileCalls,
     in_place,
-    list_if_there,
     make_directories,
     read_file,
-    replace_file,
-    unlink_if_there,
     write_new_file,
 )
 from topics.store.format import codec
 from topics.store.format.codec import ScanStop
 from topics.store.format.segment_format import (
     COLD,
-    HOT,
     PACK_DIRECTORY,
     RUN_HEADER_BYTES,
-    SNAPSHOT_DIRECTORY,
-    TOPICS_DIRECTORY,
-    Pieces,
     RunHeader,
     index_path,
-    numbered,
-    pack_snapshot,
-    snapshot_path,
 )
-from topics.store.recovery.recovery import sweep
-from topics.store.segments.manifest import Manifest, Pack, PackRun, Segment, StorePart, pack_store_part
+from topics.store.segments.manifest import Manifest, Pack, PackRun, Segment, StorePart
 from topics.store.segments.pack import ROWS_A_PACK, RUNS_A_PACK, PackWriter, read_pack
-from topics.store.segments.snapshot_files import COPIES, Loaded, load_snapshot, snapshot_numbers
+from topics.store.segments.snapshot_files import Loaded
 from topics.store.segments.tiers import Tiers
 
-_NEXT = "next-"
-"""How the names of next snapshots begin."""
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
 """Errors of a link on a file system, or between two, that has none, or no more of a file."""
-_COPIED_AT_ONCE = 1 << 20
+_COPIED_BYTES = 1 << 20
 _PACK_BYTES = 64 << 20
 
 
@@ -210,7 +192,7 @@ async def _copy(files: FileCalls, old: str, new: str) -> None:
     try:
         target = await files.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         try:
-            buffer, at = memoryview(bytearray(_COPIED_AT_ONCE)), 0
+            buffer, at = memoryview(bytearray(_COPIED_BYTES)), 0
             while count := await files.read_into(source, buffer, at):
                 await files.write_all(target, buffer[:count], at)
                 at += count
@@ -219,56 +201,3 @@ async def _copy(files: FileCalls, old: str, new: str) -> None:
             await files.close(target)
     finally:
         await files.close(source)
-
-
-# --- snapshots --------------------------------------------------------------------------------------------------------
-
-
-async def write_next_snapshot(files: FileCalls, core: CoreFiles, catalog: Pieces, now_ms: int) -> None:
-    """Write a core's next snapshot durably, under a name that does not count yet.
-
-    Raises: OSError.
-    """
-    manifest, part = core.manifest, core.part
-    segments, packs = list(manifest.all_segments()), list(manifest.packs.values())
-    store = pack_store_part(StorePart(part.replay, segments, packs, part.boot, part.shards, clean=True))
-    directory = f"{core.tiers.hot}/{SNAPSHOT_DIRECTORY}"
-    if files.make_directory(directory):
-        await files.sync_directory(core.tiers.hot)
-    for number in range(core.after + 1, core.after + 1 + COPIES):
-        data = pack_snapshot(number, now_ms, [store], catalog)
-        await replace_file(files, f"{directory}/{_NEXT}{number:016x}", *data)
-
-
-async def take_next_snapshot(files: FileCalls, directory: str) -> None:
-    """Give a core's next snapshot its name, durably, and remove earlier ones."""
-    below = f"{directory}/{SNAPSHOT_DIRECTORY}"
-    for name in files.list_directory(below):
-        number = numbered(name, _NEXT)
-        if number is not None:
-            await files.rename(f"{below}/{name}", f"{directory}/{snapshot_path(number)}")
-    await files.sync_directory(below)
-    numbers = snapshot_numbers(files, directory)
-    for number in numbers[COPIES:]:
-        await unlink_if_there(files, f"{directory}/{snapshot_path(number)}")
-    await files.sync_directory(below)
-
-
-async def drop_next_snapshot(files: FileCalls, directory: str) -> None:
-    """Remove what a move that was cut short has left of a next snapshot."""
-    below = f"{directory}/{SNAPSHOT_DIRECTORY}"
-    for name in list_if_there(files, below):
-        if name.startswith(_NEXT):
-            await files.unlink(f"{below}/{name}")
-
-
-async def remove_unlisted(loop: Loop, tiers: Tiers) -> None:
-    """Remove the segments and packs of a core that its snapshot does not list, durably."""
-    loaded = await load_snapshot(loop.files, tiers.hot)
-    assert loaded is not None, "the core was closed, or has got a snapshot"
-    await sweep(loop, tiers, Manifest.of(loaded.store))
-    for tier, root in tiers.roots():
-        names = list_if_there(loop.files, root)
-        for name in (TOPICS_DIRECTORY, PACK_DIRECTORY) if tier == HOT else (TOPICS_DIRECTORY,):
-            if name in names:
-                await loop.files.sync_directory(f"{root}/{name}")
