@@ -889,3 +889,21 @@ def test_large_json_is_whole_after_its_memory_grew() -> None:
         one = slice(row, row + 1)
         renderer.add(body, 0, offsets[one], lengths[one], np.array([row + 1], np.uint64))
     assert [record["data"] for record in json.loads(b"[%b]" % renderer.records())] == [json.loads(t) for t in texts]
+
+
+@pytest.mark.parametrize(("pieces", "size"), [(600, 1000), (600, 20_000)])
+def test_json_of_many_pieces_is_copied_twice_at_most(pieces: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of all that was written for each piece would be their number squared."""
+    copied, grow = [0], JsonRenderer._grow
+
+    def counted(renderer: JsonRenderer, room: int) -> None:
+        copied[0] += int(renderer._state.written)
+        grow(renderer, room)
+
+    monkeypatch.setattr(JsonRenderer, "_grow", counted)
+    body, placed = codec.frame_rows(pack_rows([RowRecord(b'"%b"' % (b"x" * size))]), topic_id=9, first_seq=1, ts_ms=1)
+    renderer = JsonRenderer(9, limit=pieces, budget=1 << 40)
+    for _ in range(pieces):
+        renderer.add(body, 0, np.zeros(1, np.uint32), placed.lengths, np.ones(1, np.uint64))
+    assert len(renderer.records()) > pieces * size
+    assert copied[0] <= 2 * len(renderer.records())

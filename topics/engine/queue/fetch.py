@@ -51,6 +51,8 @@ def render_jobs(
         renderer = JsonRenderer(
             topic.id, limit=len(jobs), budget=_NO_BUDGET, include_tags=True, bytes_apart=payloads is not None
         )
+        if not singly and len(read.pieces) > 1:
+            renderer.expect(read.size)
         at = 0
         try:
             for view, base, rows in read.all_frames():

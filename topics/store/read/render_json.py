@@ -158,10 +158,15 @@ class JsonRenderer:
         self._expected = 0 if self._apart else frames
 
     def _grow(self, room: int) -> None:
-        """Get memory for `room` bytes, with what was written."""
+        """Get memory for `room` bytes, with what was written.
+
+        It is twice what it was at least, so that pieces in any number cost one copy together.
+        """
+        before, written = self._out, int(self._state.written)
         if self._expected > room:
             room = self._expected + self._expected // 3
-        before, written = self._out, int(self._state.written)
+        elif written:
+            room = max(room, 2 * len(before))
         # A page of large memory is made by its first use, and not filled with zeros before.
         self._out = page_aligned(room) if room >= LARGE_BYTES else bytearray(room)
         if written:
