@@ -18,10 +18,11 @@ from tests.embedded.calls.test_library_queues import make_dead
 from tests.embedded.conftest import SMALL
 from tests.embedded.test_misuse import SUBCLASSES
 from topics.client.parsing import DeadLetterPage, Redriven
-from topics.client.server_calls import ClientDeadLetters
+from topics.client.server_calls import ClientDeadLetters, request_parts
 from topics.common import work_steps
 from topics.common.dead_letter_steps import dead_steps, redrive_steps
 from topics.common.record_steps import next_step
+from topics.config import Config
 
 AnyTwin = Any
 """A log or a client that has `aio`."""
@@ -29,6 +30,13 @@ AnyTwin = Any
 
 def first(records: Iterator[topics.Record], count: int) -> list[Any]:
     return [next(records).data for _ in range(count)]
+
+
+def test_a_client_refuses_what_a_server_with_default_settings_would() -> None:
+    """The client's rooms import nothing of the server, so the numbers stand twice."""
+    bounds = {name: value for name, value in vars(request_parts).items() if name.startswith("MAX_")}
+    assert len(bounds) >= 6
+    assert bounds == {name: getattr(Config(), name.lower()) for name in bounds}
 
 
 def test_a_tail_goes_on_where_its_reader_was(any_log: topics.AnyLog) -> None:

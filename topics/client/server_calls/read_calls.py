@@ -14,6 +14,7 @@ from topics.client.server_calls.request_parts import (
     MAX_BATCH_BYTES,
     MAX_LAST,
     MAX_LIMIT,
+    MAX_PREFIXES,
     MAX_WAIT_MS,
     MAX_WAIT_TOPICS,
     encode,
@@ -27,8 +28,6 @@ from topics.common.values.begin import Begin, From
 from topics.common.values.delivered import GapError, Page, Record
 from topics.common.values.seen import Seen, TailPlaces, known_topics, places, prefix_places
 from topics.common.values.which import WhichRecords
-
-_MAX_PREFIXES = 64
 
 
 def beginning(from_seq: int | None, from_: From | Begin | None, from_time: int | None) -> Begin | None:
@@ -108,7 +107,7 @@ class ClientReads:
     def places(
         self, topics: Mapping[str, int | From | None], prefixes: Mapping[str, int | From | None]
     ) -> tuple[TailPlaces, TailPlaces]:
-        by_prefix = prefix_places(prefixes, MAX_LAST, _MAX_PREFIXES)
+        by_prefix = prefix_places(prefixes, MAX_LAST, MAX_PREFIXES)
         return places(topics, MAX_LAST, MAX_WAIT_TOPICS, has_prefixes=bool(prefixes)), by_prefix
 
     def paging(

@@ -12,13 +12,19 @@ from topics.common.values import arguments
 from topics.common.values.begin import Begin
 from topics.errors import RequestError
 
+# What a server refuses with its default settings, whose names these have.
 MAX_LIMIT = 1000
 """Records of a page at most, and `limit` to ask for as many (5.2)."""
 MAX_WAIT_MS = 30_000
 """Longest wait of one request (5.2)."""
 MAX_BATCH_BYTES = 8 << 20
+"""Bytes of the records of a page at most."""
 MAX_LAST = 10_000
+"""Records from the end at most, by `from: {"last": n}`."""
 MAX_WAIT_TOPICS = 256
+"""Topics of one wait, or of one watch, at most."""
+MAX_PREFIXES = 64
+"""Prefixes of one of them at most."""
 
 encode = msgspec.json.encode
 
