@@ -315,6 +315,20 @@ def test_a_bucket_is_no_directory_of_a_mirror(command: list[str], tmp_path: Path
     assert "--to is 's3://b/q', which is on no disk: name a directory (`topics copy-backup` copies" in ran.err
 
 
+def test_a_mirror_follows_on_with_a_warning_where_something_else_is_above_it_now(pair: MirroredServer) -> None:
+    """A file that came later ended it at its next start."""
+    pair.follow().end()
+    (pair.home / "topics.json").touch()
+    mirror = pair.follow()
+    assert (
+        f"in {pair.home}, which is a data directory, which takes it for a part or for damage: stop, and" in mirror.text
+    )
+    pair.caught_up()
+    mirror.end()
+    ran = run(["mirror", pair.url, "--to", str(pair.home / "new")], pair.home)
+    assert (ran.code, f"in {pair.home}, which is a data directory: name a path elsewhere" in ran.err) == (2, True), ran
+
+
 def test_a_directory_where_nothing_can_be_written_is_named_by_its_option(tmp_path: Path) -> None:
     """A file system that is read-only was named without the option, and with no remedy."""
     ran = run(["mirror", "http://127.0.0.1:9", "--to", "/proc/mirror"], tmp_path)

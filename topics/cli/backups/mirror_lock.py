@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import sys
 from collections.abc import Iterator
 
 from topics.cli.backups.mirror_status import STATUS_NAME
@@ -26,12 +27,17 @@ _EMPTY = re.compile(f"{_LOCK_NAME}|({re.escape(STATUS_NAME)}|{re.escape(FOLLOWED
 def check_free(given: str) -> str:
     """Check that a directory is a mirror, or has nothing; return its path without links.
 
+    A mirror that is there is only warned of what it is in: that may be newer, and no reason for
+    data to be lost.
     Raises: UsageError, with what it has, or what it is in.
     """
     directory = os.path.realpath(given)
-    if found := taken(directory, MIRROR):
-        raise UsageError(f"--to is {given!r}, {found}: name a path elsewhere")
     names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+    if found := taken(directory, MIRROR):
+        if FOLLOWED_NAME not in names:
+            raise UsageError(f"--to is {given!r}, {found}: name a path elsewhere")
+        said = f"--to is {given!r}, {found}, which takes it for a part or for damage: stop, and move it elsewhere"
+        print(f"topics: {said}", file=sys.stderr, flush=True)
     others = [name for name in names if not _EMPTY.fullmatch(name)]
     if others and FOLLOWED_NAME not in names:
         raise UsageError(
