@@ -89,7 +89,10 @@ def run_round(home: Path, seed: int, kills: int) -> Counts:
         for _ in range(kills):
             time.sleep(rng.random() * 0.4)
             mirror = _kill(pair, mirror, rng, counts)
-        pair.caught_up()
+        try:
+            pair.caught_up()
+        except AssertionError as error:
+            raise AssertionError(f"{error}; the mirror said: {mirror.text}") from error
         mirror.end()
         time.sleep(rng.random() * 0.3)
     finally:
