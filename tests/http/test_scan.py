@@ -156,6 +156,27 @@ def test_a_request_by_itself_is_what_the_scan_of_many_finds(reads: bool) -> None
             assert agree(data[:size]) < -1
 
 
+@pytest.mark.parametrize("reads", [False, True])
+def test_a_scan_takes_as_many_requests_as_there_is_room_for_and_leaves_the_others(reads: bool) -> None:
+    scanner, suffix = new_scanner(), b"/diff" * reads
+    assert lib.tp_learn_host(scanner, b"x", 1) == 0
+    lib.tp_learn_topic(scanner, b"a" + suffix, 1 + len(suffix), lib.TP_NO_KEY)
+    head = b"POST /v0/topics/a%b HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" % suffix
+    pair = (head + b"Content-Length: 2\r\n\r\n{}") * 2
+    ends = [len(pair), 2 * len(pair), 3 * len(pair)]
+    bounds = ffi.new("uint64_t[]", [0, *ends[:-1]]), ffi.new("uint64_t[]", ends)
+    requests, groups = ffi.new("struct tp_request[]", 3), ffi.new("struct tp_group[]", 3)
+    reasons = ffi.new("uint8_t[]", 3)
+    found = lib.tp_scan_requests(scanner, pair * 3, *bounds, 3, requests, groups, 3, reasons)
+    assert list(reasons) == [0, lib.TP_MISS_ROOM, lib.TP_MISS_ROOM]
+    if reads:
+        rows, topics, count = ffi.new("struct tp_read **"), ffi.new("uint32_t **"), ffi.new("uint32_t *")
+        assert lib.tp_scanned_reads(scanner, rows, topics, count) == 3
+    else:
+        taken = [row[2] for row in GROUP.iter_unpack(ffi.buffer(groups, found * GROUP.size))]
+        assert sum(taken) == 3
+
+
 def test_of_too_many_hosts_the_one_not_met_for_the_longest_time_is_forgotten() -> None:
     scanner = new_scanner()
     lib.tp_learn_topic(scanner, b"a", 1, lib.TP_NO_KEY)

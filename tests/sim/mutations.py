@@ -1066,8 +1066,15 @@ MUTANTS = (
     _one(
         "all groups of a commit answered by the lane in one pass",
         "http/lane/lane_answers.py",
-        "        if len(finished) > GROUPS_A_PASS:\n",
-        "        if False:\n",
+        "        while groups < min(len(finished), GROUPS_A_PASS) and left > 0:\n",
+        "        while groups < len(finished) and left > 0:\n",
+        "tests/http/plan/test_answer_turns.py",
+    ),
+    _one(
+        "all requests of a commit answered by the lane in one pass",
+        "http/lane/lane_answers.py",
+        "        left = REQUESTS_A_PASS\n",
+        "        left = 1 << 62\n",
         "tests/http/plan/test_answer_turns.py",
     ),
     _one(

@@ -44,3 +44,21 @@ def test_a_body_by_itself_has_the_rows_that_it_has_among_many_and_stays_as_it_is
     expected = columns.rows(buffer, row, count, size)
     assert (taken, rows.count, rows.size) == (1, count, size)
     assert found == [record_at(expected, at) for at in range(count)]
+
+
+def test_a_scan_takes_as_many_records_as_there_is_room_for_and_leaves_the_other_writes() -> None:
+    """So a pass has some 40,000 of them by default, whatever the clients send."""
+    body = b'{"records":[%b]}' % b",".join([b'{"data":1}'] * 6)
+    many = 1 << 12
+    requests, groups = ffi.new("struct tp_request[]", many), ffi.new("struct tp_group[]", many)
+    for at in range(many):
+        requests[at].off, requests[at].len, requests[at].end = at * len(body), len(body), (at + 1) * len(body)
+        requests[at].receive = at
+        groups[at].first, groups[at].count = at, 1
+    counts, upto = ffi.new("uint32_t[]", many), ffi.new("uint32_t[]", many)
+    columns.scan(ffi.from_buffer(bytearray(body * many)), requests, groups, many, counts, upto)
+    taken = list(counts)
+    assert (1 << 14) - 6 <= sum(taken) <= 1 << 14 < 6 * many
+    left = taken.index(0)
+    assert taken == [6] * left + [0] * (many - left)
+    assert list(upto)[left:] == [0] * (many - left)
