@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import tracemalloc
+from collections.abc import Iterator
 
 import pytest
 
 from tests.engine.harness import Answer, Harness, records
+from topics.engine.shared.names_in_blocks import SortedNames
 from topics.engine.state.producer_part import Part
 from topics.engine.state.topic import Topic
+from topics.engine.values.name_rules import starts_of
 from topics.engine.values.results import DiffQuery
 from topics.engine.values.topic_config import DURABILITIES, make_config
 from topics.errors import RequestError, StorageError
@@ -308,7 +311,7 @@ def test_topics_are_counted_as_they_come_change_and_go(seed: int) -> None:
     ],
 )
 def test_a_list_for_some_prefixes_walks_their_names_alone(
-    h: Harness, prefix: str, within: tuple[str, ...], names: list[str]
+    monkeypatch: pytest.MonkeyPatch, h: Harness, prefix: str, within: tuple[str, ...], names: list[str]
 ) -> None:
     """R-AUTH-4: whatever else there is."""
     for name in ("a", "a1", "b", "b-1", "b-2", "bb", "c", *(f"x{number}" for number in range(50))):
@@ -327,6 +330,16 @@ def test_a_list_for_some_prefixes_walks_their_names_alone(
         walked.append(name)
         return look_up(name)
 
+    looked_at: list[str] = []
+    from_name = SortedNames.from_name
+
+    def counted(sorted_names: SortedNames, name: str) -> Iterator[str]:
+        for found in from_name(sorted_names, name):
+            looked_at.append(found)
+            yield found
+
     registry.by_name.get = noted
+    monkeypatch.setattr(SortedNames, "from_name", counted)
     assert [topic.name for topic in registry.after("", prefix, within)] == names == walked
+    assert len(looked_at) <= len(names) + len(starts_of((prefix,), within)), "and the one that ends each range"
     assert [topic.name for topic in registry.after("b-1", prefix, within)] == [name for name in names if name > "b-1"]
