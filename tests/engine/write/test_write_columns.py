@@ -47,7 +47,7 @@ def test_a_body_by_itself_has_the_rows_that_it_has_among_many_and_stays_as_it_is
 
 
 def test_a_scan_takes_as_many_records_as_there_is_room_for_and_leaves_the_other_writes() -> None:
-    """So a pass has some 40,000 of them by default, whatever the clients send."""
+    """A pass has 40,000 of them at most by default, whatever the clients send."""
     body = b'{"records":[%b]}' % b",".join([b'{"data":1}'] * 6)
     many = 1 << 12
     requests, groups = ffi.new("struct tp_request[]", many), ffi.new("struct tp_group[]", many)
