@@ -9,7 +9,7 @@ from typing import Protocol
 from topics.common.values.begin import Begin, Beginning
 from topics.config import Config
 from topics.engine.delivery.audience import Audience
-from topics.engine.delivery.prefix_watch import PrefixWatch
+from topics.engine.delivery.prefix_watch import WatchedPrefixes
 from topics.engine.delivery.subscription import CoresSink, Subscription
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.topic import Topic
@@ -31,13 +31,13 @@ class WsFeed(Protocol):
     def subscriptions(self) -> Mapping[str, Subscription]: ...
 
     @property
-    def prefixes(self) -> PrefixWatch | None: ...
+    def prefixes(self) -> WatchedPrefixes | None: ...
 
     def subscribe(self, name: str, query: DiffQuery, from_seq: int) -> Subscription: ...
 
     def unsubscribe(self, name: str) -> bool: ...
 
-    def watch_prefixes(self, within: Prefixes, most: int, most_in_all: int) -> PrefixWatch: ...
+    def watch_prefixes(self, within: Prefixes, most: int, most_in_all: int) -> WatchedPrefixes: ...
 
     def pause(self) -> None: ...
 
@@ -55,11 +55,11 @@ class WsFeeds(Protocol):
 
     def begin(self, name: str, begin: Begin, done: Done[Beginning]) -> None: ...
 
-    def topics_with(self, prefixes: Prefixes, within: Prefixes, most: int) -> list[str]: ...
-
 
 class WsEngine(WsFeeds, Protocol):
     """The part of `topics.engine.engine.Engine` that commands need."""
+
+    def topics_with(self, prefixes: Prefixes, within: Prefixes, most: int) -> list[str]: ...
 
     def append(self, request: AppendRequest, done: Done[AppendResult]) -> None: ...
 
@@ -96,6 +96,11 @@ class FarTopics(WsFeeds, Protocol):
     @property
     def held_bytes(self) -> int:
         """Bytes that are kept for the connection."""
+
+    def find_topics(
+        self, prefixes: Prefixes, within: Prefixes, most: int, then: Callable[[list[str] | Exception], None]
+    ) -> None:
+        """Pass on the lowest names of all cores with these prefixes, at most so many."""
 
     def is_far(self, topic: str) -> bool:
         """Return whether another core has the topic."""

@@ -160,7 +160,7 @@ class WebSocketSession:
         self._closing = False
         """Whether the server is stopping: no more commands are executed."""
         self._ended = False
-        self._subscriptions = Subscriptions(host, transport, far or host.engine, None if far is None else self)
+        self._subscriptions = Subscriptions(host, transport, far, None if far is None else self)
 
     # --- calls of the connection below ------------------------------------------------------------------------------
     @property

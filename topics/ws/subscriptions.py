@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-from topics.common.values.begin import Begin
 from topics.engine.delivery.frames import Burst, CaughtUpFrame, RecordsFrame, TombstoneFrame
 from topics.engine.delivery.subscription import Subscription
 from topics.engine.state.refusals import limit_reached
@@ -19,7 +18,7 @@ from topics.errors import RequestError, TopicsError, as_request_error
 from topics.ws import replies
 from topics.ws.commands import Subscribe
 from topics.ws.framing import text_frame
-from topics.ws.host import Host, WsFeeds
+from topics.ws.host import FarTopics, Host, WsFeeds
 from topics.ws.look_up import Found, LookUp
 
 _RENDERING = "websocket"
@@ -49,9 +48,11 @@ class Subscriptions:
 
     __slots__ = (
         "_count_again",
+        "_far",
         "_feed",
         "_feeds",
         "_host",
+        "_is_looking_for_names",
         "_look_up",
         "_on_cores",
         "_reader",
@@ -60,16 +61,20 @@ class Subscriptions:
         "held_bytes",
     )
 
-    def __init__(self, host: Host, reader: FrameSink, feeds: WsFeeds, on_cores: OnCores | None = None) -> None:
-        """feeds: has the topics. on_cores: of a connection of several cores."""
+    def __init__(
+        self, host: Host, reader: FrameSink, far: FarTopics | None = None, on_cores: OnCores | None = None
+    ) -> None:
+        """far, on_cores: of a connection of several cores."""
         self._host = host
-        self._feeds = feeds
+        self._far = far
+        self._feeds: WsFeeds = far or host.engine
         self._on_cores = on_cores
         self._reader = reader
         self._write = reader.write
         self.audience = host.audience
-        self._feed = feeds.open_feed(self)
+        self._feed = self._feeds.open_feed(self)
         self._look_up: LookUp | None = None
+        self._is_looking_for_names = False
         self.held_bytes = 0
         """Bytes of the node sets that subscriptions leave out; may include those of ended ones."""
         self._count_again = _COUNT_AGAIN_BYTES
@@ -78,7 +83,7 @@ class Subscriptions:
     @property
     def beginning(self) -> bool:
         """Whether a subscribe waits for the states of its topics."""
-        return self._look_up is not None
+        return self._look_up is not None or self._is_looking_for_names
 
     def begin(self, command: Subscribe, within: Prefixes, done: Callable[[bytes | Exception], None]) -> None:
         """Subscribe to all topics of a command, or to none if there is an error.
@@ -86,11 +91,31 @@ class Subscriptions:
         within: prefixes of the names that the connection's key may see.
         done: gets the text of the reply, or the error; the caller calls `go_on` afterwards.
         """
+        if not command.prefixes:
+            self._look(command, within, [], done)
+            return
+        most = self._host.config.max_watch_topics + len(command.starts) + len(self._named())
+        if self._far is None:
+            self._look(command, within, self._host.engine.topics_with(tuple(command.prefixes), within, most), done)
+            return
 
-        taken_in: dict[str, Begin] = {}
-        if command.prefixes:
-            names = self._to_take_in(command, within)
-            taken_in = {name: of_longest_prefix(command.prefixes, name) for name in names}
+        def on_names(names: list[str] | Exception) -> None:
+            if not self._is_looking_for_names:
+                return  # the connection has ended
+            self._is_looking_for_names = False
+            if isinstance(names, Exception):
+                done(names)
+            else:
+                self._look(command, within, names, done)
+
+        self._is_looking_for_names = True
+        self._far.find_topics(tuple(command.prefixes), within, most, on_names)
+
+    def _look(
+        self, command: Subscribe, within: Prefixes, names: list[str], done: Callable[[bytes | Exception], None]
+    ) -> None:
+        """Subscribe, once it is known where the topics begin. names: those with a prefix."""
+        taken_in = {name: of_longest_prefix(command.prefixes, name) for name in self._to_take_in(command, names)}
 
         def on_found(found: Found | Exception) -> None:
             self._look_up = None
@@ -103,16 +128,18 @@ class Subscriptions:
         self._look_up = LookUp(self._feeds, command.starts, taken_in, on_found, lenient=command.lenient)
         self._look_up.go_on()
 
-    def _to_take_in(self, command: Subscribe, within: Prefixes) -> list[str]:
-        """Return the topics that the prefixes of a command take in now.
+    def _named(self) -> set[str]:
+        """Return the topics that are followed because they were named."""
+        watch = self._feed.prefixes
+        return {name for name in self._feed.subscriptions if watch is None or not watch.is_taken(name)}
+
+    def _to_take_in(self, command: Subscribe, names: list[str]) -> list[str]:
+        """Return the topics that the prefixes of a command take in now. names: the lowest ones.
 
         As many as may have a place beside those that are named. Of topics that were named before,
         the first ones begin again.
         """
-        most, watch = self._host.config.max_watch_topics, self._feed.prefixes
-        named = self._feed.subscriptions.keys() - (() if watch is None else watch.taken.keys())
-        room = most + len(command.starts) + len(named)
-        names = self._feeds.topics_with(tuple(command.prefixes), within, room)
+        most, named = self._host.config.max_watch_topics, self._named() if names else ()
         found: list[str] = []
         left = most
         for at, name in enumerate(names):
@@ -144,7 +171,7 @@ class Subscriptions:
         watch, followed = self._feed.prefixes, list(named)
         if watch is not None:
             for name in named:
-                watch.taken.pop(name, None)
+                watch.note_named(name)
         if command.prefixes:
             config = self._host.config
             watch = self._feed.watch_prefixes(within, config.max_watch_topics, config.ws_max_subscriptions or 1 << 62)
@@ -211,7 +238,8 @@ class Subscriptions:
     def end(self) -> None:
         if self._look_up is not None:
             self._look_up.cancel()
-        self._on_cores = None
+        self._is_looking_for_names = False
+        self._on_cores = self._far = None
         self._feed.close()
 
     # --- as the feed's sink ------------------------------------------------------------------------------------------

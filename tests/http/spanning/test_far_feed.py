@@ -16,7 +16,21 @@ from topics.http.access.principal import UNAUTHENTICATED
 from topics.http.access.routes import RouteTable
 from topics.http.relay.relayed_head import inner_plan, inner_route
 from topics.http.spanning.far_feed import FarFeed
-from topics.http.spanning.feed_messages import Follow, Leave, Order, Read, burst_chunk, failure_chunk, read_order
+from topics.http.spanning.feed_messages import (
+    TAKEN_IN_FROM,
+    DropPrefixes,
+    Follow,
+    GiveBack,
+    Leave,
+    Order,
+    Read,
+    TakeIn,
+    burst_chunk,
+    failure_chunk,
+    left_out_chunk,
+    read_order,
+    taken_in_chunk,
+)
 from topics.http.wire.stream import Block
 
 QUERY = DiffQuery(limit=3)
@@ -28,6 +42,7 @@ class Following:
     def __init__(self) -> None:
         self.is_held = self.is_full = False
         self.asked = self.answered = 0
+        self.places: set[str] = set()
         self.came: list[tuple[str, int, bool]] = []
         self.ends: list[str] = []
         self.orders: list[Order] = []
@@ -52,6 +67,15 @@ class Following:
 
     def stop(self) -> None:
         self.ends.append("stop")
+
+    def may_take_in(self, name: str) -> bool:
+        return name in self.places
+
+    def leave_out(self, name: str, most: int) -> None:
+        self.ends.append(f"{name} is left out: {most}")
+
+    def note_end(self, name: str) -> None:
+        self.ends.append(f"{name} has ended")
 
     def now_ns(self) -> int:
         return 5
@@ -165,8 +189,29 @@ def test_the_end_of_a_topic_ends_its_subscription(connection: Following) -> None
     connection.feed.write(burst_chunk(1, Burst((DeletedFrame("a", 4),), 0), is_fresh=False))
     connection.feed.write(failure_chunk(2, RequestError("internal", "a checksum is wrong")))
     assert connection.came == [("a", 4, False)]
-    assert connection.ends == ["b: a checksum is wrong"]
+    assert connection.ends == ["a has ended", "b: a checksum is wrong"]
     assert not connection.feed.subscriptions
+
+
+def test_topics_that_the_other_core_takes_in_are_followed_if_they_have_a_place(connection: Following) -> None:
+    connection.open()
+    feed, number = connection.feed, TAKEN_IN_FROM + 1
+    feed.take_in(TakeIn(("a",), (), 5, []), QUERY, {"a0": 3})
+    assert connection.orders == [Read.of(QUERY), TakeIn(("a",), (), 5, [(1, "a0", 3)])]
+    connection.places = {"a1"}
+    for name in ("a1", "a2"):
+        feed.write(taken_in_chunk(number, name))
+        connection.send(number, 1, is_fresh=True)
+        number += 1
+    assert connection.came == [("a1", 1, True)]
+    assert connection.orders[2:] == [GiveBack("a2")]
+    feed.write(left_out_chunk("a3", 5))
+    assert connection.ends == ["a3 is left out: 5"]
+    feed.drop_prefixes(["a"], ["a1"])
+    connection.send(TAKEN_IN_FROM + 1, 2)
+    assert (connection.came[1:], connection.orders[3:]) == ([], [DropPrefixes(["a"])])
+    feed.write(taken_in_chunk(number, "a0"))
+    assert connection.orders[4:] == [], "one that was named meanwhile stays"
 
 
 def test_a_chunk_that_is_none_ends_the_feed_as_the_end_of_its_core_does(connection: Following) -> None:

@@ -12,18 +12,26 @@ from topics.engine.values.results import DiffQuery
 from topics.errors import RequestError
 from topics.http.relay.relay_message import DamagedRelayError
 from topics.http.spanning.feed_messages import (
+    TAKEN_IN_FROM,
+    DropPrefixes,
+    FillPlaces,
     Follow,
+    GiveBack,
     Leave,
     Order,
     Read,
     SentBurst,
     SentFailure,
+    SentName,
+    TakeIn,
     burst_chunk,
     bytes_of_nodes,
     failure_chunk,
+    left_out_chunk,
     order_bytes,
     read_chunk,
     read_order,
+    taken_in_chunk,
 )
 
 QUERY = DiffQuery(
@@ -43,7 +51,19 @@ FRAMES = (
 )
 
 
-@pytest.mark.parametrize("order", [Read.of(QUERY), Read.of(DiffQuery()), Follow(1, "t", 1 << 63), Leave(1 << 40, "t")])
+@pytest.mark.parametrize(
+    "order",
+    [
+        Read.of(QUERY),
+        Read.of(DiffQuery()),
+        Follow(1, "t", 1 << 63),
+        Leave(1 << 40, "t"),
+        TakeIn(("a", ""), ("b",), 7, [(1, "a", 0)]),
+        DropPrefixes(["a"]),
+        GiveBack("a"),
+        FillPlaces(),
+    ],
+)
 def test_an_order_is_read_as_it_was_meant(order: Order) -> None:
     assert read_order(order_bytes(order)) == order
 
@@ -75,6 +95,11 @@ def test_the_end_of_a_subscription_has_its_error() -> None:
     sent = read_chunk(failure_chunk(3, RequestError("internal", "a checksum is wrong")))
     assert isinstance(sent, SentFailure)
     assert (sent.number, sent.error.code, sent.error.message) == (3, "internal", "a checksum is wrong")
+
+
+def test_a_topic_that_was_taken_in_or_left_out_has_its_name() -> None:
+    assert read_chunk(taken_in_chunk(TAKEN_IN_FROM + 1, "t")) == SentName(TAKEN_IN_FROM + 1, "t", 0)
+    assert read_chunk(left_out_chunk("t", 256)) == SentName(0, "t", 256)
 
 
 def test_damage_is_no_order_and_no_chunk() -> None:

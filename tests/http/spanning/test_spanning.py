@@ -366,19 +366,6 @@ def test_the_server_is_ready_when_all_cores_are(world: Spanning) -> None:
     assert world.ask_of(0, "GET", "/healthz").json["status"] == "ok"
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "body"),
-    [
-        ("POST", "/v0/watch", {"prefixes": {"t": {}}}),
-    ],
-)
-def test_what_is_not_built_for_several_cores_is_refused(world: Spanning, method: str, path: str, body: object) -> None:
-    """R-CORE-6."""
-    answer = world.ask_of(0, method, path, body)
-    assert detail_of(answer) == (400, "invalid_request", {})
-    assert "several cores yet: serve with one core" in answer.json["error"]["message"]
-
-
 class Waiter:
     """A wait for topics over a connection of its own."""
 

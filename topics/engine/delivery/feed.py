@@ -9,7 +9,7 @@ from typing import Protocol
 
 from topics.engine.delivery.cohort import Cohorts
 from topics.engine.delivery.frames import Burst, DeletedFrame
-from topics.engine.delivery.prefix_watch import PrefixCore, PrefixWatch
+from topics.engine.delivery.prefix_watch import PrefixCore, PrefixWatch, WatchingFeed
 from topics.engine.delivery.reader_pass import Further, read_pass, take_pass
 from topics.engine.delivery.subscription import Sink, Subscription
 from topics.engine.state.topic import Life, Topic
@@ -103,11 +103,16 @@ class Feed:
             self._reading = None
         return True
 
-    def watch_prefixes(self, within: Prefixes, most: int, most_in_all: int) -> PrefixWatch:
-        """Return the prefixes of this feed, at first none: see `PrefixWatch`."""
+    def watch_prefixes(
+        self, within: Prefixes, most: int, most_in_all: int, of: WatchingFeed | None = None
+    ) -> PrefixWatch:
+        """Return the prefixes of this feed, at first none: see `PrefixWatch`.
+
+        of: the feed that this one is a part of.
+        """
         prefixes = self.prefixes
         if prefixes is None:
-            prefixes = self.prefixes = PrefixWatch(self._core, self, within, most, most_in_all)
+            prefixes = self.prefixes = PrefixWatch(self._core, of or self, within, most, most_in_all)
         return prefixes
 
     def pause(self) -> None:

@@ -66,9 +66,13 @@ class PrefixCore(Protocol):
 class WatchingFeed(Protocol):
     """The feed of a watch by prefix: see feed.py."""
 
-    sink: Sink
     paused: bool
-    closed: bool
+
+    @property
+    def sink(self) -> Sink: ...
+
+    @property
+    def closed(self) -> bool: ...
 
     @property
     def subscriptions(self) -> Mapping[str, Subscription]: ...
@@ -78,6 +82,25 @@ class WatchingFeed(Protocol):
     def unsubscribe(self, name: str) -> bool: ...
 
     def read_on(self) -> None: ...
+
+
+class WatchedPrefixes(Protocol):
+    """The prefixes of a feed, as its connection uses them: see `PrefixWatch`."""
+
+    @property
+    def queries(self) -> Mapping[str, DiffQuery]: ...
+
+    def __contains__(self, name: str) -> bool: ...
+
+    def is_taken(self, name: str) -> bool: ...
+
+    def note_named(self, name: str) -> None: ...
+
+    def add(self, prefixes: Iterable[str], query: DiffQuery, begins: Mapping[str, int] = _NONE) -> list[str]: ...
+
+    def drop(self, prefixes: Iterable[str]) -> None: ...
+
+    def fill_places(self) -> None: ...
 
 
 class PrefixWatch:
@@ -164,6 +187,20 @@ class PrefixWatch:
             self._feed.unsubscribe(name)
         self._forget_made()
         self._take_in(self._others())
+
+    def is_taken(self, name: str) -> bool:
+        """Return whether a topic is followed because of a prefix."""
+        return name in self.taken
+
+    def note_named(self, name: str) -> None:
+        """Note that a topic is followed because the connection has named it."""
+        self.taken.pop(name, None)
+
+    def give_back(self, name: str) -> None:
+        """Leave a topic out for which the connection has no place, until `fill_places`."""
+        if self.taken.pop(name, name) is None:
+            self._feed.unsubscribe(name)
+            self._left_out, self._is_reported = name, True
 
     def fill_places(self) -> None:
         """Follow topics that were left out, after the connection has left or named others."""
@@ -252,6 +289,11 @@ class PrefixWatch:
             if topic.name not in self._feed.subscriptions:
                 yield topic.name
         self._left_out, self._is_reported = "", False
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another topic may be taken in now."""
+        return self._room > 0
 
     @property
     def _room(self) -> int:

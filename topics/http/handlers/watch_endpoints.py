@@ -16,7 +16,7 @@ from topics.config import Config
 from topics.engine.json.strict_json import JsonKind
 from topics.engine.state.refusals import is_absent
 from topics.engine.values.json_fields import Fields, read_object, refuse
-from topics.engine.values.name_rules import Prefixes, check_prefix, of_longest_prefix
+from topics.engine.values.name_rules import check_prefix, of_longest_prefix
 from topics.engine.values.read_filter import ReadFilter
 from topics.engine.values.results import DiffQuery, Done
 from topics.errors import RequestError, TopicsError
@@ -48,10 +48,6 @@ class Feeds(Protocol):
 
     def begin(self, name: str, begin: Begin, done: Done[Beginning]) -> None: ...
 
-    def topics_with(self, prefixes: Prefixes, within: Prefixes, most: int) -> list[str]: ...
-
-    def incarnation(self, name: str) -> str: ...
-
     def open_feed(self, sink: WatchStream) -> WatchFeed: ...
 
 
@@ -60,8 +56,10 @@ def create_session(call: Call) -> None:
     create_session_of(call, call.service.engine)
 
 
-def create_session_of(call: Call, feeds: Feeds) -> None:
-    """Create a session of topics of `feeds`."""
+def create_session_of(call: Call, feeds: Feeds, names: list[str] | None = None) -> None:
+    """Create a session of topics of `feeds`. names: those that prefixes take in; None: this
+    engine's.
+    """
     fields, config = call.fields(), call.service.config
     starts, prefixes = watched(fields, config)
     nodes, only_nodes, match = ReadFilter.of(fields, call.service.config)
@@ -85,9 +83,15 @@ def create_session_of(call: Call, feeds: Feeds) -> None:
     of_prefixes = None
     if prefixes:
         of_prefixes = SessionPrefixes(tuple(prefixes), call.principal.prefixes, config.max_watch_topics)
-        taken_in = _taken_in(call, feeds, prefixes, starts)
+        if names is None:
+            names = _taken_in(call, prefixes, starts)
+        taken_in = {name: of_longest_prefix(prefixes, name) for name in names}
 
     def found(beginnings: dict[str, Beginning]) -> None:
+        named = {name for name in beginnings if name in starts}
+        others = [name for name in beginnings if name not in named]
+        for name in others[max(config.max_watch_topics - len(named), 0) :]:
+            del beginnings[name]  # an absent topic that was named takes no place
         cursors: Cursors = {name: beginning.from_seq for name, beginning in beginnings.items()}
         session = WatchSession(call.principal.key_id, query, heartbeat_ms * 1_000_000, cursors, of_prefixes)
         call.service.streams.sessions.add(session)
@@ -119,16 +123,16 @@ def _beginnings(fields: Fields, field: str, most: int, limits: Config) -> dict[s
     return starts
 
 
-def _taken_in(call: Call, feeds: Feeds, prefixes: dict[str, Begin], starts: dict[str, Begin]) -> dict[str, Begin]:
-    """Return the beginnings of topics that prefixes take in now, beside the named ones.
+def _taken_in(call: Call, prefixes: dict[str, Begin], starts: dict[str, Begin]) -> list[str]:
+    """Return the topics that prefixes take in now, beside the named ones.
 
     An absent topic that was named takes no place.
     """
-    most = call.service.config.max_watch_topics
-    names = feeds.topics_with(tuple(prefixes), call.principal.prefixes, most)
+    most, engine = call.service.config.max_watch_topics, call.service.engine
+    names = engine.topics_with(tuple(prefixes), call.principal.prefixes, most)
     others = (name for name in names if name not in starts)
-    left = most - sum(bool(feeds.incarnation(name)) for name in starts)
-    return {name: of_longest_prefix(prefixes, name) for name in islice(others, left)}
+    left = most - sum(bool(engine.incarnation(name)) for name in starts)
+    return list(islice(others, left))
 
 
 def _heartbeat_ms(fields: Fields, test_floor_ms: int) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from topics.engine.delivery.frames import Burst
@@ -24,11 +24,16 @@ from topics.http.plan.service import Service
 from topics.http.relay.far_stream import OrderedStream
 from topics.http.relay.relay_message import DamagedRelayError
 from topics.http.spanning.feed_messages import (
+    DropPrefixes,
+    FillPlaces,
     Follow,
+    GiveBack,
     Leave,
     Order,
     Read,
     SentFailure,
+    SentName,
+    TakeIn,
     bytes_of_nodes,
     order_bytes,
     read_chunk,
@@ -40,6 +45,8 @@ from topics.http.wire.stream import Block, Stream
 
 _log = logging.getLogger(__name__)
 _COUNT_AGAIN_BYTES = 65_536
+_AS_THERE = DiffQuery()
+"""The query of topics that the other core takes in, as this one knows it."""
 
 
 class FollowingFeed(Protocol):
@@ -62,6 +69,15 @@ class FollowingFeed(Protocol):
 
     def take_far(self, subscription: Subscription, burst: Burst) -> None:
         """Deliver a burst."""
+
+    def may_take_in(self, name: str) -> bool:
+        """Return whether a topic that the other core has taken in is followed."""
+
+    def leave_out(self, name: str, most: int) -> None:
+        """Report a topic that has no place."""
+
+    def note_end(self, name: str) -> None:
+        """Note that a topic has ended."""
 
     def fail_far(self, subscription: Subscription, error: TopicsError) -> None:
         """Report a subscription that has ended because its topic cannot be read."""
@@ -114,7 +130,7 @@ class FarFeed(OrderedStream):
     shared_connection = None
 
     def __init__(self, core: int, follower: FollowingFeed, service: Service, plan: Plan) -> None:
-        self._core = core
+        self.core = core
         self._follower: FollowingFeed | None = follower
         """The connection's feed, until the end."""
         self.call = FeedCall(service, _Door(core, self), plan, b"", service.now_ns())
@@ -146,17 +162,48 @@ class FarFeed(OrderedStream):
         """Follow a topic, instead of an earlier subscription of its name."""
         follower = self._follower
         assert follower is not None, "a feed that has ended"
+        number, subscription = self._new(follower, name, query, from_seq)
+        self._read(query)
+        self._order(Follow(number, name, from_seq))
+        return subscription
+
+    def take_in(self, command: TakeIn, query: DiffQuery, begins: Mapping[str, int]) -> None:
+        """Follow prefixes, too. begins: topics that are there, and their cursors."""
+        follower = self._follower
+        assert follower is not None, "a feed that has ended"
+        numbered = [
+            (self._new(follower, name, query, from_seq)[0], name, from_seq) for name, from_seq in begins.items()
+        ]
+        self._read(query)
+        self._order(TakeIn(command.prefixes, command.within, command.most, numbered))
+
+    def drop_prefixes(self, prefixes: Iterable[str], names: Iterable[str]) -> None:
+        """End prefixes. names: of the topics that none covers any more."""
+        for name in names:
+            self._forget(name)
+        self._order(DropPrefixes(list(prefixes)))
+
+    def fill_places(self) -> None:
+        self._order(FillPlaces())
+
+    def _new(
+        self, follower: FollowingFeed, name: str, query: DiffQuery, from_seq: int, number: int = 0
+    ) -> tuple[int, Subscription]:
+        """Return a subscription of a name, instead of an earlier one. number: 0: the next one."""
         self._forget(name)
-        number = self._last_number = self._last_number + 1
+        if not number:
+            number = self._last_number = self._last_number + 1
         subscription = follower.subscription(name, query, from_seq)
         self.subscriptions[name] = self._by_number[number] = subscription
         self._numbers[name] = number
+        return number, subscription
+
+    def _read(self, query: DiffQuery) -> None:
+        """Have the topics of the next order read so."""
         if query is not self._query:
             self._query = query
             self._order(Read.of(query))
             self._count_nodes(query)
-        self._order(Follow(number, name, from_seq))
-        return subscription
 
     def unsubscribe(self, name: str) -> bool:
         """End a subscription: nothing of it is delivered any more. Return whether it existed."""
@@ -257,7 +304,7 @@ class FarFeed(OrderedStream):
         follower = self._follower
         if follower is not None:
             self._cut()
-            follower.lose(self._core)
+            follower.lose(self.core)
 
     def refused(self, _answer: PortionAnswer) -> None:
         """End, because the other core has not opened it."""
@@ -268,9 +315,12 @@ class FarFeed(OrderedStream):
         try:
             sent = read_chunk(chunk)
         except DamagedRelayError as error:
-            _log.error("a feed of core %d ends: %s", self._core, error)
+            _log.error("a feed of core %d ends: %s", self.core, error)
             self.close()
-            follower.lose(self._core)
+            follower.lose(self.core)
+            return
+        if isinstance(sent, SentName):
+            self._take_name(follower, sent)
             return
         subscription = self._by_number.get(sent.number)
         if subscription is None:
@@ -285,6 +335,16 @@ class FarFeed(OrderedStream):
             self._forget(subscription.name)
         follower.take_far(subscription, burst)
         subscription.cursor = burst.cursor
+        if burst.ends_topic:
+            follower.note_end(subscription.name)
+
+    def _take_name(self, follower: FollowingFeed, sent: SentName) -> None:
+        if sent.most:
+            follower.leave_out(sent.name, sent.most)
+        elif follower.may_take_in(sent.name):
+            self._new(follower, sent.name, _AS_THERE, 0, sent.number)
+        elif sent.name not in self.subscriptions:
+            self._order(GiveBack(sent.name))
 
 
 def _refuse(_order: bytes) -> None:

@@ -24,7 +24,10 @@ from topics.http.relay.relay_message import DamagedRelayError
 
 _HEAD = struct.Struct("=QB")
 """The number of the subscription, and the kind of what follows, at the beginning of a chunk."""
-_BURST, _FRESH_BURST, _FAILURE = range(3)
+_BURST, _FRESH_BURST, _FAILURE, _TAKEN_IN, _LEFT_OUT = range(5)
+
+TAKEN_IN_FROM = 1 << 40
+"""The lowest number that the core of the topics gives to one that it takes in."""
 
 
 class Read(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -72,7 +75,35 @@ class Leave(msgspec.Struct, frozen=True, tag=True, array_like=True):
     name: str
 
 
-Order = Read | Follow | Leave
+class TakeIn(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """Prefixes of names that are followed, too.
+
+    within: prefixes of the names that the client may see. most: topics that this core may take in.
+    begins: number, name and cursor of topics that are there. Others begin at cursor 0, and get
+    their number from the core that has them.
+    """
+
+    prefixes: tuple[str, ...]
+    within: tuple[str, ...]
+    most: int
+    begins: list[tuple[int, str, int]]
+
+
+class DropPrefixes(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    prefixes: list[str]
+
+
+class GiveBack(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """A topic that was taken in, and for which the connection has no place."""
+
+    name: str
+
+
+class FillPlaces(msgspec.Struct, frozen=True, tag=True, array_like=True):
+    """The connection has places again."""
+
+
+Order = Read | Follow | Leave | TakeIn | DropPrefixes | GiveBack | FillPlaces
 
 
 class _Records(msgspec.Struct, frozen=True, tag=0, array_like=True):
@@ -101,11 +132,17 @@ class _Failure(msgspec.Struct, frozen=True, array_like=True):
     message: str
 
 
+class _Name(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    most: int
+
+
 _Sent = _Records | _Lost | _CaughtUp | _TopicEnd
 
 _ENCODER = msgspec.msgpack.Encoder()
 _ORDER = msgspec.msgpack.Decoder(Order)
 _FRAMES = msgspec.msgpack.Decoder(list[_Sent])
+_NAMED = msgspec.msgpack.Decoder(_Name)
 _FAILED = msgspec.msgpack.Decoder(_Failure)
 
 
@@ -126,6 +163,14 @@ class SentFailure(NamedTuple):
 
     number: int
     error: RequestError
+
+
+class SentName(NamedTuple):
+    """A topic that was taken in, under this number. most: it was left out, for lack of places."""
+
+    number: int
+    name: str
+    most: int
 
 
 def order_bytes(order: Order) -> bytes:
@@ -155,7 +200,15 @@ def failure_chunk(number: int, error: RequestError) -> bytes:
     return _HEAD.pack(number, _FAILURE) + _ENCODER.encode(_Failure(error.code, error.message))
 
 
-def read_chunk(chunk: bytes) -> SentBurst | SentFailure:
+def taken_in_chunk(number: int, name: str) -> bytes:
+    return _HEAD.pack(number, _TAKEN_IN) + _ENCODER.encode(_Name(name, 0))
+
+
+def left_out_chunk(name: str, most: int) -> bytes:
+    return _HEAD.pack(0, _LEFT_OUT) + _ENCODER.encode(_Name(name, most))
+
+
+def read_chunk(chunk: bytes) -> SentBurst | SentFailure | SentName:
     """Raises: DamagedRelayError, it is none."""
     try:
         number, kind = _HEAD.unpack_from(chunk)
@@ -163,6 +216,9 @@ def read_chunk(chunk: bytes) -> SentBurst | SentFailure:
         if kind == _FAILURE:
             failure = _FAILED.decode(text)
             return SentFailure(number, RequestError(failure.code, failure.message))
+        if kind in {_TAKEN_IN, _LEFT_OUT}:
+            found = _NAMED.decode(text)
+            return SentName(number, found.name, found.most)
         frames = _FRAMES.decode(text)
     except (struct.error, msgspec.MsgspecError) as error:
         raise DamagedRelayError("a chunk of a feed that cannot be read") from error

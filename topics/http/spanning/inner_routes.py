@@ -17,6 +17,7 @@ def inner_routes(cores: AskedCores) -> RouteTable:
         [
             inner_route("GET", "feed", served_feed.open_feed, stream=True),
             inner_route("POST", "begin", served_feed.begin, Body.JSON),
+            inner_route("POST", "names", served_feed.find_topics, Body.JSON),
             inner_route("POST", "topics/:topic", record_endpoints.write, Body.JSON),
             inner_route("PUT", "router/:router", router_endpoints.put_router, Body.JSON),
             inner_route("PUT", "routers/:router", RouterPuts(cores).put, Body.JSON),

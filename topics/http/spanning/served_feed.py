@@ -3,23 +3,39 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from topics.common.values.begin import Begin, Beginning
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.frames import Burst
-from topics.engine.delivery.subscription import Subscription
+from topics.engine.delivery.subscription import Sink, Subscription
 from topics.engine.values.results import DiffQuery
 from topics.errors import TopicsError, as_request_error
 from topics.http.plan.call import Call
 from topics.http.plan.service import Service
 from topics.http.relay.relay_message import DamagedRelayError
 from topics.http.relay.relayed_stream import RelayedStream
-from topics.http.spanning.feed_messages import Follow, Leave, Read, burst_chunk, failure_chunk, read_order
+from topics.http.spanning.feed_messages import (
+    TAKEN_IN_FROM,
+    DropPrefixes,
+    FillPlaces,
+    Follow,
+    GiveBack,
+    Leave,
+    Read,
+    TakeIn,
+    burst_chunk,
+    failure_chunk,
+    left_out_chunk,
+    read_order,
+    taken_in_chunk,
+)
 from topics.http.wire.stream import Stream
 
 _log = logging.getLogger(__name__)
+_NO_LIMIT = 1 << 62
 
 
 class AskedBegin(msgspec.Struct, frozen=True, array_like=True):
@@ -29,6 +45,16 @@ class AskedBegin(msgspec.Struct, frozen=True, array_like=True):
     begin: Begin
 
 
+class AskedNames(msgspec.Struct, frozen=True, array_like=True):
+    """Prefixes of names, and of those that the client may see; and the most names."""
+
+    prefixes: tuple[str, ...]
+    within: tuple[str, ...]
+    most: int
+
+
+FOUND_NAMES = msgspec.json.Decoder(list[str])
+_ASKED_NAMES = msgspec.msgpack.Decoder(AskedNames)
 BEGINNING = msgspec.json.Decoder(Beginning)
 _ASKED_BEGIN = msgspec.msgpack.Decoder(AskedBegin)
 
@@ -44,10 +70,54 @@ def begin(call: Call) -> None:
     call.service.engine.begin(asked.name, asked.begin, done)
 
 
+def find_topics(call: Call) -> None:
+    """Answer the lowest names of this core with some prefixes."""
+    asked = _ASKED_NAMES.decode(call.body)
+    call.reply(msgspec.json.encode(call.service.engine.topics_with(asked.prefixes, asked.within, asked.most)))
+
+
 def open_feed(call: Call) -> None:
     """Serve a feed until its client, which has a slot on its core, leaves, or this core stops."""
     feed = ServedFeed(call.service)
     feed.open(call.open_stream(b"", b"", feed.on_drained, feed.on_disconnect))
+
+
+class Taking:
+    """The feed, as its prefixes see it: each topic that they take in is noted before."""
+
+    def __init__(self, feed: Feed, take_in: Callable[[str], None]) -> None:
+        self._feed = feed
+        self._take_in = take_in
+
+    @property
+    def sink(self) -> Sink:
+        return self._feed.sink
+
+    @property
+    def paused(self) -> bool:
+        return self._feed.paused
+
+    @paused.setter
+    def paused(self, is_paused: bool) -> None:
+        self._feed.paused = is_paused
+
+    @property
+    def closed(self) -> bool:
+        return self._feed.closed
+
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]:
+        return self._feed.subscriptions
+
+    def subscribe(self, name: str, query: DiffQuery, from_seq: int) -> Subscription:
+        self._take_in(name)
+        return self._feed.subscribe(name, query, from_seq)
+
+    def unsubscribe(self, name: str) -> bool:
+        return self._feed.unsubscribe(name)
+
+    def read_on(self) -> None:
+        self._feed.read_on()
 
 
 class ServedFeed:
@@ -55,12 +125,17 @@ class ServedFeed:
 
     audience = shared_connection = None
 
-    __slots__ = ("_feed", "_numbers", "_query", "_served", "_stream")
+    __slots__ = ("_feed", "_given", "_last_taken", "_numbers", "_query", "_served", "_stream", "_taking")
 
     def __init__(self, service: Service) -> None:
-        self._feed: Feed | None = service.engine.open_feed(self)
+        feed = service.engine.open_feed(self)
+        self._feed: Feed | None = feed
+        self._taking = Taking(feed, self._take_in)
         self._numbers: dict[str, int] = {}
         """The number of each subscription, by its topic."""
+        self._given: dict[str, int] = {}
+        """The numbers that an order has given to topics which it takes in."""
+        self._last_taken = TAKEN_IN_FROM
         self._query = DiffQuery()
         """How the next topics are read."""
         self._stream: Stream | None = None
@@ -88,9 +163,44 @@ class ServedFeed:
             feed.subscribe(order.name, self._query, order.from_seq)
             if not feed.paused:
                 feed.resume_soon()
-        elif isinstance(order, Leave) and self._numbers.get(order.name) == order.number:
+            if feed.prefixes is not None:
+                feed.prefixes.note_named(order.name)
+        elif isinstance(order, Leave):
+            self._leave(feed, order)
+        else:
+            self._take_prefixes(feed, order)
+
+    def _leave(self, feed: Feed, order: Leave) -> None:
+        if self._numbers.get(order.name) == order.number:
             del self._numbers[order.name]
             feed.unsubscribe(order.name)
+
+    def _take_prefixes(self, feed: Feed, order: TakeIn | DropPrefixes | GiveBack | FillPlaces) -> None:
+        watch = feed.prefixes
+        if isinstance(order, TakeIn):
+            watch = feed.watch_prefixes(order.within, order.most, _NO_LIMIT, self._taking)
+            self._given = {name: number for number, name, _from_seq in order.begins}
+            watch.add(order.prefixes, self._query, {name: from_seq for _number, name, from_seq in order.begins})
+            self._given = {}
+        elif watch is None:
+            raise DamagedRelayError("an order about prefixes without any")
+        elif isinstance(order, DropPrefixes):
+            watch.drop(order.prefixes)
+        elif isinstance(order, GiveBack):
+            watch.give_back(order.name)
+        else:
+            watch.fill_places()
+        if not feed.paused:
+            feed.resume_soon()
+
+    def _take_in(self, name: str) -> None:
+        """Give a topic that a prefix takes in its number, and report it."""
+        number = self._given.get(name)
+        if number is None:
+            number = self._last_taken = self._last_taken + 1
+            if self._stream is not None:
+                self._stream.write(taken_in_chunk(number, name))
+        self._numbers[name] = number
 
     # --- the stream --------------------------------------------------------------------------------------------------
     def on_drained(self) -> None:
@@ -121,8 +231,12 @@ class ServedFeed:
         stream.write(burst_chunk(number, burst, is_fresh=subscription.fresh))
         return not stream.over_high_water
 
-    def deliver_left_out(self, _name: str, _most: int) -> bool:
-        raise AssertionError("a far feed has no prefixes")
+    def deliver_left_out(self, name: str, most: int) -> bool:
+        stream = self._stream
+        if stream is None:
+            return False
+        stream.write(left_out_chunk(name, most))
+        return not stream.over_high_water
 
     def fail(self, subscription: Subscription, error: TopicsError) -> None:
         """Report the end of a subscription. Its reader does as for a topic of its own core."""

@@ -15,8 +15,7 @@ import msgspec
 from topics.common.values.begin import Begin, Beginning
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.frames import Burst
-from topics.engine.delivery.prefix_watch import PrefixWatch
-from topics.engine.delivery.subscription import CoresSink, Subscription
+from topics.engine.delivery.subscription import CoresSink, Sink, Subscription
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import DiffQuery, Done
 from topics.errors import RequestError, TopicsError
@@ -26,7 +25,8 @@ from topics.http.relay.relayed_head import inner_plan
 from topics.http.spanning.far_feed import FarFeed
 from topics.http.spanning.portion_answers import PortionAnswer, away, error_in, is_away
 from topics.http.spanning.portions import AskedCores, Destination, Portion, far_core_of
-from topics.http.spanning.served_feed import BEGINNING, AskedBegin
+from topics.http.spanning.served_feed import BEGINNING, FOUND_NAMES, AskedBegin, AskedNames
+from topics.http.spanning.spanning_prefixes import SpanningPrefixes
 
 _log = logging.getLogger(__name__)
 
@@ -38,6 +38,7 @@ class SpanningFeeds:
         self.service = service
         self.cores = cores
         self._begin = inner_plan(cores.inner, "POST", "begin", UNAUTHENTICATED, {})
+        self._names = inner_plan(cores.inner, "POST", "names", UNAUTHENTICATED, {})
         self.of_feeds = inner_plan(cores.inner, "GET", "feed", UNAUTHENTICATED, {})
 
     def open_feed(self, sink: CoresSink) -> SpanningFeed:
@@ -61,11 +62,35 @@ class SpanningFeeds:
         body = msgspec.msgpack.encode(AskedBegin(name, begin))
         self.cores.ask(core, Portion(service, Destination(core, took), self._begin, body, service.now_ns()))
 
-    def topics_with(self, prefixes: Prefixes, within: Prefixes, most: int) -> list[str]:
-        raise RequestError("invalid_request", "prefixes are not built for several cores yet: serve with one core")
+    def find_topics(
+        self, prefixes: Prefixes, within: Prefixes, most: int, then: Callable[[list[str] | Exception], None]
+    ) -> None:
+        """Pass on the lowest names of all cores with these prefixes, at most so many."""
+        service = self.service
+        found = [service.engine.topics_with(prefixes, within, most)]
+        others = self.others
+        refusals: list[RequestError] = []
 
-    def incarnation(self, name: str) -> str:
-        raise AssertionError("it is asked for with prefixes only")
+        def took(answer: PortionAnswer) -> None:
+            if is_away(answer):
+                refusals.append(away(answer.core))
+            elif answer.status >= 400:
+                refusals.append(error_in(answer))
+            else:
+                found.append(FOUND_NAMES.decode(answer.body))
+            if len(found) + len(refusals) > len(others):
+                then(refusals[0] if refusals else sorted(chain.from_iterable(found))[:most])
+
+        if not others:
+            then(found[0])
+        body = msgspec.msgpack.encode(AskedNames(prefixes, within, most))
+        for core in others:
+            self.cores.ask(core, Portion(service, Destination(core, took), self._names, body, service.now_ns()))
+
+    @property
+    def others(self) -> list[int]:
+        """The cores that may have topics, beside this one."""
+        return [core for core in range(self.cores.count) if core != self.cores.own]
 
 
 class SpanningFeed:
@@ -77,6 +102,7 @@ class SpanningFeed:
         """The connection, until the end."""
         self._own: Feed = feeds.service.engine.open_feed(sink)
         self._far: dict[int, FarFeed] = {}
+        self._prefixes: SpanningPrefixes | None = None
         self.is_held = True
         self.asked = 0
         self.answered = 0
@@ -87,8 +113,8 @@ class SpanningFeed:
         return _AllSubscriptions([self._own.subscriptions, *(far.subscriptions for far in self._far.values())])
 
     @property
-    def prefixes(self) -> PrefixWatch | None:
-        return None
+    def prefixes(self) -> SpanningPrefixes | None:
+        return self._prefixes
 
     @property
     def held_bytes(self) -> int:
@@ -98,11 +124,15 @@ class SpanningFeed:
         core = self._feeds.cores.elsewhere(name)
         if core is None:
             return self._own.subscribe(name, query, from_seq)
+        return self._far_to(core).subscribe(name, query, from_seq)
+
+    def _far_to(self, core: int) -> FarFeed:
+        """Return the far feed of a core, which is asked for it if it was not."""
         far = self._far.get(core)
         if far is None:
             far = self._far[core] = FarFeed(core, self, self._feeds.service, self._feeds.of_feeds)
             self._feeds.cores.ask(core, far.call)
-        return far.subscribe(name, query, from_seq)
+        return far
 
     def unsubscribe(self, name: str) -> bool:
         core = far_core_of(self._feeds.cores, name)
@@ -111,8 +141,15 @@ class SpanningFeed:
         far = self._far.get(core)
         return far is not None and far.unsubscribe(name)
 
-    def watch_prefixes(self, within: Prefixes, most: int, most_in_all: int) -> PrefixWatch:
-        raise AssertionError("a feed of several cores has no prefixes")
+    def watch_prefixes(self, within: Prefixes, most: int, most_in_all: int) -> SpanningPrefixes:
+        prefixes = self._prefixes
+        if prefixes is None:
+            own_core, others = self._feeds.cores.own, self._feeds.others
+            cores = sorted([own_core, *others])
+            shares = {core: (most + len(cores) - 1 - at) // len(cores) for at, core in enumerate(cores)}
+            own = self._own.watch_prefixes(within, shares[own_core], most_in_all, self)
+            prefixes = self._prefixes = SpanningPrefixes(self, own, within, shares, most_in_all)
+        return prefixes
 
     def pause(self) -> None:
         self.is_held = True
@@ -141,7 +178,7 @@ class SpanningFeed:
         self._flush()
 
     def close(self) -> None:
-        self._sink = None
+        self._sink = self._prefixes = None
         self._own.close()
         far, self._far = self._far, {}
         for each in far.values():
@@ -151,6 +188,37 @@ class SpanningFeed:
         for far in list(self._far.values()):
             if self._sink is not None:
                 far.flush()
+
+    # --- what prefixes call ------------------------------------------------------------------------------------------
+    @property
+    def sink(self) -> Sink:
+        return self._own.sink
+
+    @property
+    def paused(self) -> bool:
+        return self._own.paused
+
+    @paused.setter
+    def paused(self, is_paused: bool) -> None:
+        self._own.paused = is_paused
+
+    @property
+    def closed(self) -> bool:
+        return self._own.closed
+
+    def read_on(self) -> None:
+        self._own.read_on()
+
+    def far_of(self, name: str) -> FarFeed | None:
+        core = self._feeds.cores.elsewhere(name)
+        return None if core is None else self._far_to(core)
+
+    def all_far(self) -> list[FarFeed]:
+        return [self._far_to(core) for core in self._feeds.others]
+
+    def report_left_out(self, name: str, most: int) -> None:
+        if self._sink is not None and not self._sink.deliver_left_out(name, most):
+            self._own.paused = True
 
     # --- what far feeds call -----------------------------------------------------------------------------------------
     @property
@@ -165,6 +233,17 @@ class SpanningFeed:
 
     def take_far(self, subscription: Subscription, burst: Burst) -> None:
         self._tell(subscription, lambda sink: sink.deliver(subscription, burst))
+
+    def may_take_in(self, name: str) -> bool:
+        return self._prefixes is not None and self._prefixes.may_take_in(name)
+
+    def leave_out(self, name: str, most: int) -> None:
+        if self._prefixes is not None and name in self._prefixes:
+            self.report_left_out(name, most)
+
+    def note_end(self, name: str) -> None:
+        if self._prefixes is not None:
+            self._prefixes.note_end(name)
 
     def fail_far(self, subscription: Subscription, error: TopicsError) -> None:
         self._tell(subscription, lambda sink: sink.fail(subscription, error))

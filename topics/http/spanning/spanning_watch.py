@@ -7,9 +7,10 @@ go there as those for a topic do.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
-from topics.errors import RequestError
+from topics.common.values.begin import Begin
 from topics.http.handlers import watch_endpoints
 from topics.http.handlers.watch_endpoints import Feeds
 from topics.http.plan.call import Call
@@ -24,8 +25,8 @@ def create_session(cores: AskedCores, call: Call) -> None:
     topics, prefixes = watch_endpoints.watched(call.fields(), call.service.config)
     owners = {cores.own if (core := far_core_of(cores, topic)) is None else core for topic in topics}
     if prefixes and cores.count > 1:
-        message = "a watch session of prefixes is not built for several cores yet: serve with one core"
-        raise RequestError("invalid_request", message)
+        _create_with_prefixes(SpanningFeeds(call.service, cores), call, tuple(prefixes), topics)
+        return
     if len(owners) > 1:
         watch_endpoints.create_session_of(call, SpanningFeeds(call.service, cores))
         return
@@ -33,11 +34,30 @@ def create_session(cores: AskedCores, call: Call) -> None:
     ask_each(call, cores, dict.fromkeys(owners or {cores.own}, asked), partial(_reply, call))
 
 
+def _create_with_prefixes(
+    feeds: SpanningFeeds, call: Call, prefixes: tuple[str, ...], topics: Mapping[str, Begin]
+) -> None:
+    """Create a session here, once it is known what the prefixes take in."""
+    most, within = call.service.config.max_watch_topics, call.principal.prefixes
+
+    def then(names: list[str] | Exception) -> None:
+        if isinstance(names, Exception):
+            call.fail(names)
+        elif not call.answered:
+            others = [name for name in names if name not in topics]
+            try:
+                watch_endpoints.create_session_of(call, feeds, others[:most])
+            except Exception as error:
+                call.fail(error)
+
+    feeds.find_topics(prefixes, within, most, then)
+
+
 def open_stream(cores: AskedCores, call: Call) -> None:
     """Stream a session (10.3) of this core."""
 
     def feeds_of(session: WatchSession) -> Feeds:
-        is_own = session.prefixes is not None or all(far_core_of(cores, name) is None for name in session.cursors)
+        is_own = session.prefixes is None and all(far_core_of(cores, name) is None for name in session.cursors)
         return call.service.engine if is_own else SpanningFeeds(call.service, cores)
 
     watch_endpoints.open_stream_of(call, feeds_of)

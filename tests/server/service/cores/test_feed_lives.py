@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from tests.amount import seeds, stride
+from tests.http.spanning.test_spanning import Spanning
 from tests.server.service.cores.test_stream_relays import SMALL, Watcher
 from tests.server.service.test_relays import Asked, Relayed, Staying
-from tests.server.service.two_cores import request
+from tests.server.service.two_cores import TwoCores, request
 from tests.sim import SimClient
 from tests.ws.frame_client import CLOSE, TEXT, Incoming, close_code, text
 from topics.http.streams.watch_cursors import read_cursor_id
@@ -112,6 +113,11 @@ class Socket:
         elif not self._command and self.rounds and rng.random() < 0.1:
             self._command = "unsubscribe"
             tcp.send(text({"op": "unsubscribe", "request_id": 0, "topic": rng.choice(self.world.topics)}))
+        self._publish()
+
+    def _publish(self) -> None:
+        rng, tcp = self.world.rng, self.tcp
+        assert tcp is not None
         if self.rounds and len(self._pending) < IN_FLIGHT and rng.random() < 0.3:
             self.rounds -= 1
             self._next += 1
@@ -164,6 +170,45 @@ class Socket:
             self.tcp.close()
 
 
+class PrefixSocket(Socket):
+    """Follows all topics by their prefix, from their first records on, also those that are made later."""
+
+    @property
+    def wants_all(self) -> bool:
+        return bool(self._followed)
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._again()
+
+    def _again(self) -> None:
+        """Expect all records from the first one on."""
+        self.records = {topic: {} for topic in self.world.topics}
+
+    def _say(self) -> None:
+        assert self.tcp is not None
+        rng = self.world.rng
+        if not self._command and not self.wants_all:
+            self._command = "subscribe"
+            self.tcp.send(text({"op": "subscribe", "request_id": [], "prefixes": {"t": {}}}))
+        elif not self._command and self.rounds and rng.random() < 0.05:
+            self._command = "unsubscribe"
+            self.tcp.send(text({"op": "unsubscribe", "request_id": 0, "prefixes": ["t"]}))
+        self._publish()
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if message["op"] == "subscribed":
+            self._command = ""
+            assert set(message["topics"]) <= set(self.world.topics)
+            self._followed = set(self.world.topics)
+            self._again()
+        elif message["op"] == "unsubscribed":
+            self._command = ""
+            self._followed = set()
+        else:
+            super()._take(message)
+
+
 class ManyWatcher(Watcher):
     """Follows all topics by one session."""
 
@@ -191,6 +236,30 @@ class ManyWatcher(Watcher):
         assert cursors == {topic: max(found, default=0) for topic, found in self.found.items()}, "R-WATCH-7"
 
 
+class PrefixWatcher(ManyWatcher):
+    """Follows all topics by their prefix, and the topics that it knows from where it is."""
+
+    def _begins(self) -> dict[str, Any]:
+        return {topic: {"from_seq": max(found)} for topic, found in self.found.items() if found}
+
+    def _body(self) -> dict[str, Any]:
+        return {"topics": self._begins(), "prefixes": {"t": {}}}
+
+    def _take(self, frame: bytes) -> None:
+        fields = dict(line.split(": ", 1) for line in frame.decode().split("\n"))
+        if fields.get("event") not in {"record", "caught-up"}:
+            return
+        data = json.loads(fields["data"])
+        found = self.found[data["topic"]]
+        for record in data.get("records", ()):
+            assert record["$seq"] == max(found, default=0) + 1, "a hole, or twice"
+            found[record["$seq"]] = record["data"]
+        self._id = fields["id"]
+        cursors = read_cursor_id(self._id.encode())
+        for topic, each in self.found.items():
+            assert cursors.get(topic, 0) == max(each, default=0), "R-WATCH-7"
+
+
 class Feeds(Relayed):
     """A topic or two on each core, with WebSockets that follow and write all, and watch sessions of all."""
 
@@ -202,17 +271,24 @@ class Feeds(Relayed):
         *,
         rounds: int = 5,
         answers: int = 0,
+        by_prefix: bool = False,
         **settings: Any,
     ) -> None:
-        """answers: how many a pass may give, so that others wait; 0: as many as usual."""
+        """answers: how many a pass may give, so that others wait; 0: as many as usual.
+
+        by_prefix: topics are followed by their prefix, and one of each core is not there at first.
+        """
         self._answers = answers
         super().__init__(seed, neighbours, cores=cores, **settings)
         self.topics = sorted(self.topic_of(core, f"t{core}") for core in range(cores))
         for topic in self.topics:
             tcp = self.connect(self.slots.core_of(topic))
             assert self.ask(tcp, request("PUT", f"/v0/topics/{topic}", {})).status == 201
-        self.sockets = [Socket(self, number + 1, rounds) for number in range(2)]
-        self.watchers = [ManyWatcher(self) for _ in range(2)]
+        if by_prefix:
+            self.topics = sorted([*self.topics, *(self.topic_of(core, f"tt{core}") for core in range(cores))])
+        sockets, watchers = (PrefixSocket, PrefixWatcher) if by_prefix else (Socket, ManyWatcher)
+        self.sockets = [sockets(self, number + 1, rounds) for number in range(2)]
+        self.watchers: list[ManyWatcher] = [watchers(self) for _ in range(2)]
 
     def _start(self, core: int) -> None:
         super()._start(core)
@@ -268,12 +344,15 @@ class Feeds(Relayed):
         return found
 
 
+@pytest.mark.parametrize("by_prefix", [False, True])
 @pytest.mark.parametrize("settings", [{}, SMALL])
 @pytest.mark.parametrize("cores", [2, 3, 4])
 @pytest.mark.parametrize("seed", seeds(6))
-def test_clients_follow_and_write_topics_of_all_cores(seed: int, cores: int, settings: dict[str, int]) -> None:
-    """R-CORE-6, R-CORE-8, R-WS-1, R-WS-2, R-WATCH-7."""
-    world = Feeds(seed, cores, answers=seed % 3, **settings)
+def test_clients_follow_and_write_topics_of_all_cores(
+    seed: int, cores: int, settings: dict[str, int], by_prefix: bool
+) -> None:
+    """R-CORE-6, R-CORE-8, R-CORE-10, R-WS-1, R-WS-2, R-WATCH-7."""
+    world = Feeds(seed, cores, answers=seed % 3, by_prefix=by_prefix, **settings)
     world.run(world.work)
     world.check_all()
     assert [socket.connections for socket in world.sockets] == [1, 1]
@@ -282,13 +361,15 @@ def test_clients_follow_and_write_topics_of_all_cores(seed: int, cores: int, set
     world.leave()
 
 
+@pytest.mark.parametrize("by_prefix", [False, True])
 @pytest.mark.parametrize("cores", [2, 3])
 @pytest.mark.parametrize("seed", seeds(2))
-def test_a_core_may_be_killed_amid_feeds(seed: int, cores: int) -> None:
+def test_a_core_may_be_killed_amid_feeds(seed: int, cores: int, by_prefix: bool) -> None:
     for effects in range(1, 3000, stride(13)):
         dies = effects % cores
         neighbours = Neighbours if effects % 2 else Staying
-        world = Feeds(seed, cores, neighbours, answers=effects % 5 % 3, **SMALL if effects % 3 else {})
+        settings: dict[str, Any] = SMALL if effects % 3 else {}
+        world = Feeds(seed, cores, neighbours, answers=effects % 5 % 3, by_prefix=by_prefix, **settings)
         ring = world.rings[dies]
         ring.stop_at(ring.effects + effects)
         world.run(world.work, dies)
@@ -306,10 +387,11 @@ def test_a_core_may_be_killed_amid_feeds(seed: int, cores: int) -> None:
 class Talk:
     """A WebSocket of one core, whose messages a test looks at."""
 
-    def __init__(self, world: Feeds, core: int) -> None:
+    def __init__(self, world: TwoCores, core: int, line: bytes = b"") -> None:
+        """line: a further one of the head."""
         self.world = world
         self.tcp = world.connect(core)
-        self.tcp.send(UPGRADE)
+        self.tcp.send(UPGRADE.replace(b"\r\n", b"\r\n" + line, 1))
         self.heard: list[Any] = []
         self._got = b""
         self._incoming: Incoming | None = None
@@ -383,11 +465,123 @@ def test_a_core_that_is_lost_ends_the_connections_that_need_it(is_publish: bool)
         assert other.ask({"op": "ping"})["op"] == "pong", "it has nothing to do with that core"
 
 
-def test_prefixes_are_refused() -> None:
-    """R-CORE-6."""
-    world = Feeds(6, rounds=0)
-    answer = Talk(world, 0).ask({"op": "subscribe", "prefixes": {"t": {}}, "request_id": 1})
-    assert (answer["code"], answer["request_id"]) == ("invalid_request", 1)
+def said(talk: Talk) -> list[Any]:
+    """The messages before the answer to a ping."""
+    found: list[Any] = []
+    answer = talk.ask({"op": "ping", "request_id": "end"})
+    while answer["op"] != "pong":
+        found.append(answer)
+        answer = talk.next()
+    return found
+
+
+def settle(world: TwoCores) -> None:
+    """Make passes until all is delivered."""
+    for _ in range(300):
+        for server in world.servers:
+            server.loop.run_pass(20_000)
+
+
+@pytest.mark.parametrize("cores", [2, 3])
+def test_prefixes_take_in_no_more_topics_than_there_are_places(cores: int) -> None:
+    """R-CORE-10, R-PREFIX-5, R-PREFIX-9: a share of each core, and what is left out is reported."""
+    world = Feeds(6, cores, rounds=0, max_watch_topics=2 * cores)
+    talk = Talk(world, 0)
+    answer = talk.ask({"op": "subscribe", "prefixes": {"t": {}, "u": {}}})
+    assert sorted(answer["topics"]) == world.topics
+    names = [
+        [name for n in range(10, 100) if world.slots.core_of(name := f"u{core}-{n}") == core][:3]
+        for core in range(cores)
+    ]
+    tcp = world.connect(0)
+    for name in (name for of_core in names for name in of_core):
+        assert world.ask(tcp, request("PUT", f"/v0/topics/{name}", {})).status == 201
+    settle(world)
+    found = said(talk)
+    caught_up = {message["topic"] for message in found if message["op"] == "caught_up"}
+    assert caught_up == {*world.topics, *(of_core[0] for of_core in names)}, "one more of each core"
+    left_out = {message["topic"]: message["max"] for message in found if message["op"] == "left_out"}
+    assert left_out == {of_core[1]: 2 for of_core in names}
+
+    far = names[1]
+    assert world.ask(tcp, request("DELETE", f"/v0/topics/{far[0]}", {})).status == 200
+    settle(world)
+    found = said(talk)
+    assert [(message["op"], message["topic"]) for message in found] == [
+        ("topic_deleted", far[0]),
+        ("left_out", far[2]),
+        ("caught_up", far[1]),
+    ], "its place is for the lowest name that has none (R-PREFIX-6)"
+
+
+def test_a_connection_has_no_more_topics_than_it_may_follow() -> None:
+    """R-WS-6: what another core takes in beyond it is given back, and taken in once there is a place."""
+    world = Feeds(7, rounds=0, ws_max_subscriptions=3)
+    far = [f"u{n}" for n in range(10, 100) if world.slots.core_of(f"u{n}") == 1][:3]
+    talk = Talk(world, 0)
+    assert set(talk.ask({"op": "subscribe", "topics": {topic: {} for topic in world.topics}})["topics"]) == {
+        *world.topics
+    }
+    assert talk.ask({"op": "subscribe", "prefixes": {"u": {}}})["op"] in {"subscribed", "caught_up"}
+    tcp = world.connect(0)
+    for name in far:
+        assert world.ask(tcp, request("PUT", f"/v0/topics/{name}", {})).status == 201
+    settle(world)
+    found = said(talk)
+    assert {message["topic"] for message in found if message["op"] == "caught_up"} >= {far[0]}
+    assert [(message["topic"], message["max"]) for message in found if message["op"] == "left_out"] == [(far[1], 3)]
+    assert talk.ask({"op": "unsubscribe", "topic": world.topics[0]})["op"] == "unsubscribed"
+    settle(world)
+    found = said(talk)
+    assert {message["topic"] for message in found if message["op"] == "caught_up"} == {far[1]}
+    assert world.ask(tcp, request("POST", f"/v0/topics/{far[2]}", {"records": [{"data": 1}]})).status == 200
+    settle(world)
+    assert [message for message in said(talk) if message["op"] == "record"] == [], "it has no place"
+
+
+def test_a_key_follows_no_topic_of_any_core_that_it_may_not_name() -> None:
+    """R-PREFIX-2, R-AUTH-1: neither by its prefix, nor by its name, and it writes to none."""
+    all_keys = "all-all-all-all-all-all,mine-mine-mine-mine:read+write:mine-"
+    world = Spanning(2, api_keys=all_keys)
+    world.lines = ["Authorization: Bearer all-all-all-all-all-all"]
+    names = [world.topic_of(core, f"{whose}-") for core in range(2) for whose in ("mine", "theirs")]
+    world.put(*names)
+    talk = Talk(world, 0, b"Authorization: Bearer mine-mine-mine-mine\r\n")
+    answer = talk.ask({"op": "subscribe", "prefixes": {"": {}}})
+    mine = sorted(name for name in names if name.startswith("mine-"))
+    assert sorted(answer["topics"]) == mine
+    later = [world.topic_of(core, f"{whose}-later") for core in range(2) for whose in ("mine", "theirs")]
+    world.put(*later)
+    settle(world)
+    mine += [name for name in later if name.startswith("mine-")]
+    assert {message["topic"] for message in said(talk)} == set(mine)
+    for name in (name for name in names if name not in mine):
+        assert talk.ask({"op": "subscribe", "topic": name})["code"] == "forbidden"
+        assert talk.ask({"op": "publish", "topic": name, "records": [{"data": 1}]})["code"] == "forbidden"
+
+
+def test_an_absent_topic_that_is_named_takes_no_place_of_those_with_a_prefix() -> None:
+    """R-PREFIX-3, over all cores: as many have a place as on one."""
+    world = Feeds(10, rounds=0, max_watch_topics=2)
+    tcp = world.connect(0)
+    body = {"topics": {"absent": {}}, "prefixes": {"t": {}}}
+    answer = world.ask(tcp, request("POST", "/v0/watch?lenient=true", body))
+    assert sorted(answer.json["topics"]) == world.topics
+    body = {"topics": {world.topics[1]: {}}, "prefixes": {"t": {}}}
+    assert world.ask(tcp, request("PUT", "/v0/topics/t", {})).status == 201
+    answer = world.ask(tcp, request("POST", "/v0/watch", body))
+    assert sorted(answer.json["topics"]) == ["t", world.topics[1]]
+
+
+def test_prefixes_need_all_cores() -> None:
+    """R-CORE-10."""
+    world = Feeds(9, rounds=0)
+    talk = Talk(world, 0)
+    lose(world, 1)
+    answer = talk.ask({"op": "subscribe", "prefixes": {"t": {}}, "request_id": 1})
+    assert (answer["code"], answer["request_id"]) == ("not_ready", 1)
+    response = world.ask(world.connect(0), request("POST", "/v0/watch", {"prefixes": {"t": {}}}))
+    assert (response.status, response.json["error"]["detail"]) == (503, {"core": 1})
 
 
 def test_a_stop_of_all_ends_connections_as_that_of_one_does() -> None:
