@@ -3119,7 +3119,7 @@ MUTANTS = (
     _one(
         "a connection that outlives a core whose topics it follows",
         "http/spanning/far_feed.py",
-        "            self._cut()\n            follower.lose(self._core)\n",
+        "            self._cut()\n            follower.lose(self.core)\n",
         "            self._cut()\n",
         _FEEDS,
     ),
@@ -3128,6 +3128,34 @@ MUTANTS = (
         "ws/session.py",
         "        if waiting[0] is not reply:\n",
         "        if waiting[0] is not reply and False:\n",
+        _FEEDS,
+    ),
+    _one(
+        "a topic of another core that is made later not followed by its prefix",
+        "http/spanning/served_feed.py",
+        "                self._stream.write(taken_in_chunk(number, name))\n",
+        "                pass\n",
+        _FEEDS,
+    ),
+    _one(
+        "topics of another core beyond the places of a connection",
+        "http/spanning/spanning_prefixes.py",
+        "        if name not in subscriptions and len(subscriptions) >= self._most_in_all:\n",
+        "        if False:\n",
+        _FEEDS,
+    ),
+    _one(
+        "names of other cores that a key may not name",
+        "http/spanning/served_feed.py",
+        "call.service.engine.topics_with(asked.prefixes, asked.within, asked.most)",
+        "call.service.engine.topics_with(asked.prefixes, (), asked.most)",
+        _FEEDS,
+    ),
+    _one(
+        "prefixes that end on their own core only",
+        "http/spanning/spanning_prefixes.py",
+        "            far.drop_prefixes(prefixes, [name for name in gone if name in far.subscriptions])\n",
+        "            pass\n",
         _FEEDS,
     ),
     _one(
