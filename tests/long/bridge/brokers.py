@@ -168,7 +168,7 @@ class KafkaBroker(_Process):
         self.url = f"kafka://127.0.0.1:{self.port}"
         self._settings = directory / "server.properties"
         self._settings.write_text(_KAFKA.format(port=self.port, controller=free_port(), directory=directory))
-        cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        cluster = "A" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")[1:]  # a - begins an option
         subprocess.run(
             [*self._java("kafka.tools.StorageTool"), "format", "-t", cluster, "-c", str(self._settings)],
             check=True,
