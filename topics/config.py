@@ -481,7 +481,7 @@ class Config:
     default_batch_bytes: int = 1 << 20
     max_batch_bytes: int = 8 << 20
     max_claim: int = 1000
-    max_claim_bytes: int = 64 << 20
+    max_claim_bytes: int = 8 << 20
     """Total bytes of the jobs that one claim returns, always at least one job; 0: no limit."""
     max_attempts: int = 8
     """Ended leases that are known of a job; 0: none."""

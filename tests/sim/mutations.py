@@ -32,6 +32,7 @@ _IMAGES = "tests/engine/shared/test_topic_snapshot.py"
 _FIRST_LEASES = "tests/engine/write/test_first_leases.py"
 _GONE = "tests/engine/write/test_gone_records.py"
 _POISON = "tests/engine/queue/test_dead_letter.py"
+_CLAIM_TURNS = "tests/engine/queue/test_claims_in_turns.py"
 _SEQ_TIMES = "tests/engine/index/test_seq_times.py"
 _LEASES = "tests/engine/state/test_leases.py"
 _ATTEMPTS = "tests/contract/queues/test_attempts.py"
@@ -672,6 +673,57 @@ MUTANTS = (
         "            self._leases.put_back_all(self._stuck)\n",
         "            pass\n",
         _POISON,
+    ),
+    _one(
+        "jobs dealt to a claim counted as ready",
+        "engine/queue/claim.py",
+        "            leases.deal(taken.jobs)\n",
+        "            pass\n",
+        _CLAIM_TURNS,
+    ),
+    _one(
+        "jobs dealt to a claimer that leaves kept for it",
+        "engine/queue/claim.py",
+        "        for job in jobs:\n            self._leases.release(job)\n",
+        "",
+        _CLAIM_TURNS,
+    ),
+    _one(
+        "all jobs of a window dealt in one pass",
+        "engine/queue/claim.py",
+        "            if count >= _DEALT:\n                return _DEALT\n",
+        "",
+        _CLAIM_TURNS,
+    ),
+    _one(
+        "jobs of a claim read that are gone before their turn",
+        "engine/queue/fetch.py",
+        " or not self._topic.index.alive(left).all()",
+        "",
+        _CLAIM_TURNS,
+    ),
+    _one(
+        "an answer that names the leases of a later claim",
+        "engine/queue/fetch.py",
+        "            begin, end = self._at * LEASE.size, (self._at + len(rows.seqs)) * LEASE.size\n",
+        "            begin, end = self._at * LEASE.size, (self._at + len(rows.seqs)) * LEASE.size\n"
+        "            some = [LEASE.pack(job.lease_id, job.until, job.deliveries) for job in self._jobs]\n"
+        '            self._leases = b"".join(some)\n',
+        _CLAIM_TURNS,
+    ),
+    _one(
+        "a claim that looks at all runs of delayed jobs in one pass",
+        "engine/state/leases.py",
+        "self.cursor < head and looks:\n",
+        "self.cursor < head:\n",
+        _CLAIM_TURNS,
+    ),
+    _one(
+        "JSON copied for each of its pieces",
+        "store/read/render_json.py",
+        "            room = max(room, 2 * len(before))\n",
+        "            pass\n",
+        "tests/store/format/test_codec.py",
     ),
     _one(
         "copies shown before they are synced",

@@ -66,12 +66,13 @@ class Steps:
 class Queue:
     """A queue with jobs, and calls of its clients."""
 
-    def __init__(self, jobs: int, *, max_topics: int = 0, **config: object) -> None:
+    def __init__(self, jobs: int, *, max_topics: int = 0, data: bytes = b"0", **config: object) -> None:
         self.jobs = jobs
         self.h = Harness(max_topics=max_topics)
         self.h.put("q", type="queue", lease_ms=_LEASE_MS, **config)
-        rows = pack_rows([RowRecord(b"0", tag=b"a" if at % 2 else b"b") for at in range(10_000)])
-        for _ in range(jobs // 10_000):
+        count = min(jobs, 10_000)
+        rows = pack_rows([RowRecord(data, tag=b"a" if at % 2 else b"b") for at in range(count)])
+        for _ in range(jobs // count):
             answer = self.h.start_append(rows, "q")
             self.h.settle()
             answer.get()
@@ -114,6 +115,17 @@ class Queue:
         answer = Answer()
         self.steps.run(lambda: self.h.engine.claim(ClaimRequest("q", "w", 1, None), answer))
         self.steps.passes(self.h, 4)
+
+    def claims(self, claims: int, most: int) -> int:
+        """Make claims, which a window collects if the queue has one; return how many jobs they got."""
+        answers = [Answer() for _ in range(claims)]
+        for answer in answers:
+            self.steps.run(lambda: self.h.engine.claim(ClaimRequest("q", "w", most, None), answer))  # noqa: B023
+        self.steps.run(lambda: self.h.advance_ms(50))
+        while not all(answer.given for answer in answers):
+            self.steps.run(lambda: self.h.advance_ms(0))
+            self.steps.passes(self.h, 1)
+        return sum(answer.get().count for answer in answers)
 
     def state(self) -> None:
         self.steps.run(lambda: self.h.engine.state("q", touch=False, done=Answer()))
@@ -215,6 +227,36 @@ def poison(jobs: int, *, max_topics: int = 0) -> float:
     return q.steps.longest_ms
 
 
+def apart(jobs: int, size: int) -> float:
+    """A claim of a thousand large jobs at most, whose neighbours were deleted."""
+    q = Queue(min(jobs // 5, 2000), data=b'"%b"' % (b"x" * size))
+    q.h.delete(match="a", name="q")
+    q.begin()
+    assert q.claims(1, _AT_ONCE) > 1
+    return q.steps.longest_ms
+
+
+def window(jobs: int, *, claims: int, most: int, size: int = 1) -> float:
+    """One window of claims."""
+    q = Queue(min(jobs, 200_000 if size == 1 else 2000), data=b'"%b"' % (b"x" * size), claim_jitter_ms=50)
+    q.begin()
+    assert q.claims(claims, most) > 1
+    return q.steps.longest_ms
+
+
+def delayed_apart(jobs: int) -> float:
+    """A claim after as many delayed jobs, between which the others were deleted."""
+    q = Queue(jobs)
+    for first in range(2, jobs, _AT_ONCE):
+        seqs = range(first, first + _AT_ONCE, 2)
+        q.leases.hold_back(seqs, [1 << 50] * len(seqs))
+    q.h.delete(match="b", name="q")
+    q.h.append(0, name="q")
+    q.begin()
+    assert q.claims(1, 1) == 1
+    return q.steps.longest_ms
+
+
 def extended(jobs: int) -> float:
     """Extensions of all jobs until their old deadlines are most of what is stored."""
     q = Queue(jobs).lease()
@@ -259,6 +301,12 @@ CASES: dict[str, Callable[[int], float]] = {
     "snapshot of leases": lambda jobs: snapshot(jobs, 0),
     "snapshot of leases, each job failed once": lambda jobs: snapshot(jobs, 1),
     "leases kept from now on": kept_from_now_on,
+    "a claim of jobs of 8 KB that do not adjoin, of 1000 at most": lambda jobs: apart(jobs, 8000),
+    "a claim of jobs of 60 KB that do not adjoin, of 1000 at most": lambda jobs: apart(jobs, 60_000),
+    "a window of 200 claims of 1000 jobs": lambda jobs: window(jobs, claims=200, most=1000),
+    "a window of 5000 claims of a job": lambda jobs: window(jobs, claims=5000, most=1),
+    "a window of 20 claims of jobs of 20 KB": lambda jobs: window(jobs, claims=20, most=1000, size=20_000),
+    "a claim after delayed jobs that do not adjoin": delayed_apart,
     "all expired at once": expired,
     "all extended": extended,
     "all moved to the dead letters, of 100,000 at most": lambda jobs: poison(min(jobs, 100_000)),

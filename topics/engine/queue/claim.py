@@ -6,11 +6,17 @@ A pass is decided in one instant: retention, expired leases, then jobs are dealt
 leased. Only then are their records read, which may take a disk's time; poison jobs found on the way
 are moved first, and then all claims are answered. Of very many poison jobs, some are moved, and the
 claims are decided after them, in another pass of the loop.
+
+Of very many jobs, some are dealt in a turn, and of claims that were collected together some are
+answered in a turn: their jobs, which no other claim gets from the deal on, are leased then. Between
+turns jobs may be deleted, and claimers leave, whose jobs are claimable again.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections import deque
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +24,7 @@ import numpy as np
 from topics.config import Config
 from topics.engine.queue.alarm import AlarmCore, tend
 from topics.engine.queue.dead_letter import DeadLetters
-from topics.engine.queue.fetch import read_of, render_jobs, with_attempts
+from topics.engine.queue.fetch import FetchCore, JobsRead
 from topics.engine.queue.lease_log import LeaseLogCore, log_ended, log_leases
 from topics.engine.queue.lookup import LookupCore, find_queue
 from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
@@ -30,8 +36,7 @@ from topics.engine.state.leases import Leases
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import CatchUpFirst, wake
 from topics.engine.values.job import Holder, JobState, LeasedJob
-from topics.engine.values.ports import ReaderPort, TimerPort
-from topics.engine.values.read_bounds import fitting
+from topics.engine.values.ports import TimerPort
 from topics.engine.values.results import Cancel, Done
 from topics.engine.values.topic_config import clamped_lease_ms
 from topics.engine.write.retention import ExpiryCore, when_retained
@@ -40,20 +45,19 @@ from topics.store.read.render_json import Payload
 
 BYTES_A_LOOK = 256
 """Share of a pass's budget for reads that a look takes which finds no jobs: a microsecond."""
-_BYTES_A_CLAIM, _BYTES_AN_ANSWER = 4096, 12_288
-"""Shares that a claim takes at its beginning, and when it has jobs, besides their records."""
-_BYTES_A_JOB, _BYTES_A_SINGLE = 2048, 6144
-"""Shares that a job takes in one answer with others, and one that is rendered by itself."""
+_BYTES_A_CLAIM, _BYTES_AN_ANSWER, _BYTES_A_DEAL = 4096, 12_288, 1 << 20
+"""Shares that a claim takes, and when it has jobs, besides them; and a deal before another one."""
+_DEALT = 1024
+"""Most jobs that are dealt in one instant."""
 
 
-class ClaimCore(AlarmCore, LeaseLogCore, LookupCore, ExpiryCore, LeaseIdsCore, Protocol):
+class ClaimCore(AlarmCore, FetchCore, LeaseLogCore, LookupCore, ExpiryCore, LeaseIdsCore, Protocol):
     """The part of the core that claims need."""
 
     closing: bool
     config: Config
     job_counts: JobCounts
     lease_ids: LeaseIds
-    reader: ReaderPort
 
 
 class Claim:
@@ -69,6 +73,7 @@ class Claim:
         "lease_ms",
         "most",
         "node",
+        "size",
         "with_attempts",
     )
 
@@ -95,6 +100,13 @@ class Claim:
         self.jobs: list[LeasedJob] = []
         self.lease_ids = 0, 0
         """Lease ids of `jobs`: the first, and the one after the last."""
+        self.size = 0
+        """Accounted bytes of the jobs, if they were looked at."""
+
+    @property
+    def wanted(self) -> int:
+        """Number of jobs that it may still be dealt."""
+        return 0 if self.cancelled else self.most - len(self.jobs)
 
     def cancel(self) -> None:
         self.cancelled = True
@@ -186,97 +198,125 @@ class Pass:
         self._core = owner.core
         self._topic = topic
         self._leases = leases
-        self._claims = claims
+        self._claims = deque(claims)
+        """The claims that are not answered."""
+        self._wanting = deque(claims)
+        """The claims that may be dealt more jobs, the next one first."""
         self._budget = owner.core.config.max_claim_bytes
         self._demand = 0
-        """Number of jobs asked for, for which there are lease ids."""
+        """Number of jobs for which there are lease ids."""
         self._stuck: list[LeasedJob] | None = None
         """Poison jobs that are passed over, since others could not be moved; None: none failed."""
+        self._is_dealt = False
+        """Whether jobs wait for a later turn to be leased."""
+        self._is_sized = False
+        """Whether a claim may reach its most bytes."""
+        self._error: TopicsError | None = None
+        """The answer of claims without jobs."""
 
     def begin(self) -> None:
-        self._core.turns.spend(_BYTES_A_CLAIM * len(self._claims))
+        self._core.turns.spend(_BYTES_A_CLAIM)
         if self._core.closing:
-            self._put_stuck_back()
-            self._answer_empty()
-            return
-        self._owner.catch_up(self._topic, self._retain)
+            self._serve(None)
+        else:
+            self._owner.catch_up(self._topic, self._retain)
 
     def _retain(self) -> None:
         when_retained(self._core, self._topic, self._core.clock.now_ms(), self._on_retained)
 
-    def _answer_empty(self) -> None:
-        """Answer without jobs, because the server stops: no job could be finished."""
-        ready, _ = self._leases.counters(self._core.clock.now_ms())
-        for one in self._claims:
-            if not one.cancelled:
-                one.done(ClaimResult(b"", 0, ready))
-
-    def _is_gone(self) -> bool:
-        """Return whether the queue was deleted.
-
-        All claims then get the error of a new claim (R-Q-20).
-        """
-        if self._topic.life is not Life.GONE:
-            return False
-        name = self._topic.name
-        other = self._core.registry.visible(name)
-        is_log = other is not None and other.queue is None
-        for one in self._claims:
-            one.fail(refusals.not_a_queue(name) if is_log else refusals.topic_not_found(name))
-        return True
-
-    def _fail(self, error: TopicsError) -> None:
-        for one in self._claims:
-            one.fail(error)
-
     def _on_retained(self, error: TopicsError | None) -> None:
-        if self._is_gone():
+        if error is not None or self._core.closing or self._topic.life is Life.GONE:
+            self._serve(error)
             return
-        if error is not None:
-            self._put_stuck_back()
-            self._fail(error)
-            return
-        demand = sum(one.most for one in self._claims) if self._topic.index.live else 0
-        self._demand = demand
-        self._core.lease_ids.when_free(self._core, demand, self._on_ids)
+        self._demand = self._wanted() if self._topic.index.live else 0
+        self._core.lease_ids.when_free(self._core, self._demand, self._on_ids)
+
+    def _wanted(self) -> int:
+        """Return how many jobs are dealt next."""
+        count = 0
+        for one in self._wanting:
+            count += one.wanted
+            if count >= _DEALT:
+                return _DEALT
+        return count
 
     def _on_ids(self, error: StorageError | None) -> None:
-        """Decide all claims, in this instant."""
-        if self._is_gone():
-            return
-        if error is not None:
-            self._put_stuck_back()
-            self._fail(error)
+        """Decide all claims, or some of very many jobs, in this instant."""
+        if error is not None or self._topic.life is Life.GONE:
+            self._serve(error)
             return
         leases, topic = self._leases, self._topic
-        now_ms = self._core.clock.now_ms()
-        leases.apply_time(now_ms)
-        claims = self._claims = [one for one in self._claims if not one.cancelled]
-        demand = min(self._demand, sum(one.most for one in claims))
-        taken = leases.take(demand, topic.head, topic.config)
+        leases.apply_time(self._core.clock.now_ms())
+        if not self._is_sized and 0 < self._budget < topic.index.bytes:
+            self._is_sized = True
+            if any(one.jobs for one in self._wanting):  # their bytes are unknown
+                self._wanting = deque([one for one in self._wanting if not one.jobs])
+        limit = min(self._demand, self._wanted())
+        taken = leases.take(limit, topic.head, topic.config)
+        poison = taken.poison
         if taken.is_cut:
-            self._move_some(taken.poison)
+            self._move_some(poison)
             return
-        _deal(taken.jobs, claims)
-        lease_id = self._core.lease_ids.take(len(taken.jobs))
-        for one in claims:
-            wanted = one.lease_ms
-            until_ms = now_ms + (topic.config.lease_ms if wanted is None else clamped_lease_ms(wanted))
-            one.jobs.sort(key=_by_seq)
-            if 0 < self._budget < topic.index.bytes:
-                self._keep_within_budget(one)
-            leases.lease(one.jobs, lease_id, until_ms, one.node, one.holder)
-            one.lease_ids = lease_id, lease_id + len(one.jobs)
-            lease_id += len(one.jobs)
-        tend(self._core, topic)
+        is_cut = taken.is_partial or 0 < limit == len(taken.jobs)
+        self._deal(taken.jobs)
         if self._stuck is not None:
-            self._stuck += taken.poison
-            self._put_stuck_back()
-            self._deliver(None)
-        elif taken.poison:
-            self._owner.dead_letters.move(topic, leases, taken.poison, self._deliver)
+            self._stuck += poison
+            poison = []
+        goes_on = is_cut and bool(self._wanting)
+        if goes_on or poison or self._stuck is not None or len(self._claims) > 1:
+            self._is_dealt = True
+        if self._is_dealt:  # else they are leased in this instant
+            leases.deal(taken.jobs)
+        if goes_on:
+            if poison:
+                self._move_some(poison)
+            else:
+                self._core.turns.spend(_BYTES_A_DEAL)
+                self._core.turns.take_later(self._retain)
+        elif poison:
+            self._owner.dead_letters.move(topic, leases, poison, self._on_moved)
+        elif taken.jobs and not self._is_dealt:
+            self._lease(self._claims.popleft())  # for whom there are ids
         else:
-            self._deliver(None)
+            self._serve(None)
+
+    def _deal(self, jobs: list[LeasedJob]) -> None:
+        """Deal one job at a time, round-robin in order of arrival (R-Q-18).
+
+        A claim with as many as it asks for is passed over, and one whose next job would exceed its
+        bytes. Jobs that no claim takes are claimable.
+        """
+        wanting, budget = self._wanting, self._budget
+        if len(self._claims) == 1 and not self._is_sized and not self._claims[0].jobs:
+            self._claims[0].jobs = jobs
+            if len(jobs) == self._claims[0].most:
+                wanting.clear()
+            return
+        for at, (job, size) in enumerate(zip(jobs, self._sizes(jobs), strict=True)):
+            while wanting:
+                one = wanting.popleft()
+                if one.cancelled or (size and one.jobs and one.size + size > budget):
+                    continue
+                one.jobs.append(job)
+                one.size += size
+                if one.wanted:
+                    wanting.append(one)
+                break
+            else:
+                for job in jobs[at:]:
+                    self._leases.put_back(job)
+                del jobs[at:]
+                return
+
+    def _sizes(self, jobs: list[LeasedJob]) -> list[int]:
+        """Return the accounted bytes of each job; 0 if all together are within a claim's bytes."""
+        if not jobs or not self._is_sized:
+            return [0] * len(jobs)
+        seqs = np.array([job.seq for job in jobs], np.uint64)
+        order = np.argsort(seqs)
+        sizes = np.zeros(len(jobs), np.uint32)
+        sizes[order] = self._topic.index.at(seqs[order]).sizes
+        return [int(size) for size in sizes]
 
     def _move_some(self, poison: list[LeasedJob]) -> None:
         """Move some of very many poison jobs, or pass them over, before the claims are decided."""
@@ -292,46 +332,78 @@ class Pass:
             self._stuck = []
         self._core.loop.call_later(0, self.begin)
 
+    def _on_moved(self, _error: TopicsError | None) -> None:
+        """Answer, with or without an error: poison jobs that could not be moved are claimable."""
+        self._serve(None)
+
     def _put_stuck_back(self) -> None:
         if self._stuck:
             self._leases.put_back_all(self._stuck)
             self._stuck = []
 
-    def _keep_within_budget(self, one: Claim) -> None:
-        """Put jobs beyond the budget back for other claims."""
-        if len(one.jobs) > 1:
-            sizes = self._topic.index.at(np.array([job.seq for job in one.jobs], np.uint64)).sizes
-            most = fitting(sizes, self._budget)
-            for job in one.jobs[most:]:
-                self._leases.put_back(job)
-            del one.jobs[most:]
+    def _serve(self, error: TopicsError | None) -> None:
+        """Answer all claims: those with jobs, as far as retention and time left them meanwhile.
 
-    def _deliver(self, _error: TopicsError | None) -> None:
-        """Deliver the dealt jobs, as far as retention and time left them meanwhile.
-
-        Poison jobs that could not be moved are claimable.
+        error: for claims without jobs; None: they get none.
         """
+        self._error = error
+        self._put_stuck_back()
         self._leases.apply_time(self._core.clock.now_ms())
-        for one in self._claims:
-            Delivery(self._core, self._topic, self._leases, one).begin()
+        self._serve_some()
+
+    def _serve_some(self) -> None:
+        """Answer claims in turns, since a window may have had thousands of them."""
+        claims, turns = self._claims, self._core.turns
+        while claims:
+            one = claims.popleft()
+            if one.jobs:
+                self._core.lease_ids.when_free(self._core, len(one.jobs), partial(self._on_free, one))
+            elif self._error is None or self._topic.life is Life.GONE:
+                tend(self._core, self._topic)
+                Delivery(self._core, self._topic, self._leases, one).begin()
+            else:
+                one.fail(self._error)
+            if claims:
+                turns.spend(_BYTES_A_CLAIM)
+                if not turns.is_free:
+                    turns.take(self._serve_some)
+                    return
+
+    def _on_free(self, one: Claim, error: StorageError | None) -> None:
+        """Lease the jobs dealt to a claim, of which some may be deleted, or release them."""
+        if self._topic.life is Life.GONE:
+            one.fail(_gone(self._core, self._topic.name))
+            return
+        self._leases.apply_time(self._core.clock.now_ms())
+        if error is None and not one.cancelled:
+            self._lease(one)
+            return
+        jobs, one.jobs = one.jobs, []
+        for job in jobs:
+            self._leases.release(job)
+        wake(self._core, self._topic)
+        one.fail(error or StorageError("no client waits"))
+
+    def _lease(self, one: Claim) -> None:
+        """Lease the jobs of a claim, and deliver them, in this instant."""
+        core, jobs, wanted = self._core, one.jobs, one.lease_ms
+        jobs.sort(key=_by_seq)
+        lease_ms = self._topic.config.lease_ms if wanted is None else clamped_lease_ms(wanted)
+        lease_id = core.lease_ids.take(len(jobs))
+        one.lease_ids = lease_id, lease_id + len(jobs)
+        self._leases.lease(jobs, lease_id, core.clock.now_ms() + lease_ms, one.node, one.holder)
+        tend(core, self._topic)
+        Delivery(core, self._topic, self._leases, one).begin()
 
 
 def _by_seq(job: LeasedJob) -> int:
     return job.seq
 
 
-def _deal(jobs: list[LeasedJob], claims: list[Claim]) -> None:
-    """Deal one job at a time, round-robin in order of arrival, to unsatisfied claims (R-Q-18)."""
-    if len(claims) == 1:
-        claims[0].jobs = jobs
-        return
-    wanting = claims
-    at = 0
-    while at < len(jobs):
-        for one in wanting[: len(jobs) - at]:
-            one.jobs.append(jobs[at])
-            at += 1
-        wanting = [one for one in wanting if len(one.jobs) < one.most]
+def _gone(core: LookupCore, name: str) -> RequestError:
+    """Return what a new claim gets of a queue that was deleted (R-Q-20)."""
+    other = core.registry.visible(name)
+    return refusals.topic_not_found(name) if other is None or other.queue is not None else refusals.not_a_queue(name)
 
 
 class Delivery:
@@ -343,37 +415,45 @@ class Delivery:
         self._leases = leases
         self._claim = one
         self._read: FrameRead | None = None
-        """Read of the jobs' records; None: there are no jobs."""
+        """The first read of the jobs' records; None: there are no jobs."""
         self._rendered: list[bytes] = []
         self._payloads: list[Payload] | None = [] if one.bytes_apart else None
         """Data of bytes, if it comes apart from the jobs' JSON."""
+        self._is_whole = True
+        """Whether all jobs were there when their turn came."""
         self._waiting_for = 2
         self._error: TopicsError | None = None
 
     def begin(self) -> None:
-        jobs = self._claim.jobs = self._held()
+        one = self._claim
+        jobs = one.jobs = self._held()
         if not jobs or self._topic.life is Life.GONE:
             self._answer()
             return
-        read = self._read = read_of(self._core.reader, self._topic, jobs)
-        singly = self._claim.holder is not None or self._claim.with_attempts
-        a_job = _BYTES_A_SINGLE if singly else _BYTES_A_JOB
-        self._core.turns.spend(_BYTES_AN_ANSWER + len(jobs) * a_job + read.size)
+        self._core.turns.spend(_BYTES_AN_ANSWER)
+        read = JobsRead(
+            self._core,
+            self._topic,
+            jobs,
+            self._on_rendered,
+            singly=one.holder is not None or one.with_attempts,
+            attempts=one.with_attempts,
+            payloads=self._payloads,
+        )
+        self._read = read.planned
         try:
             log_leases(self._core, self._topic, jobs, self._step)
         except TopicsError as error:
             self._step(error)
-        render_jobs(read, self._topic, jobs, self._on_rendered, singly=singly, payloads=self._payloads)
+        read.begin()
 
     def _on_rendered(self, result: list[bytes] | StorageError) -> None:
         if isinstance(result, StorageError):
             self._step(result)
             return
-        if self._claim.with_attempts:
-            jobs = self._claim.jobs
-            result = [with_attempts(text, job) for text, job in zip(result, jobs, strict=True)]
-            if self._claim.holder is None:
-                result = [b",".join(result)]
+        self._is_whole = bool(result)
+        if result and self._claim.with_attempts and self._claim.holder is None:
+            result = [b",".join(result)]
         self._rendered = result
         self._step(None)
 
@@ -403,7 +483,7 @@ class Delivery:
         core, one, leases = self._core, self._claim, self._leases
         now_ms = core.clock.now_ms()
         if self._topic.life is Life.GONE:
-            one.fail(refusals.topic_not_found(self._topic.name))
+            one.fail(_gone(core, self._topic.name))
             return
         leases.apply_time(now_ms)
         if self._error is not None or one.cancelled:
@@ -411,7 +491,9 @@ class Delivery:
             one.fail(self._error or StorageError("no client waits"))
             return
         count = len(one.jobs)
-        if self._read is not None and self._read.saw_deaths and not all(job.live for job in one.jobs):
+        if not self._is_whole or (
+            self._read is not None and self._read.saw_deaths and not all(job.live for job in one.jobs)
+        ):
             # some were deleted while the bytes were read (R-DEL-7)
             Delivery(core, self._topic, leases, one).begin()
             return

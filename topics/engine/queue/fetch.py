@@ -3,84 +3,164 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import msgspec
 import numpy as np
 
+from topics.clock import Clock
 from topics.engine.index.selected_rows import SelectedRows
 from topics.engine.read.frame_read import FrameRead, own, verified, with_topic
-from topics.engine.state.topic import Topic
+from topics.engine.shared.read_turns import ReadTurns
+from topics.engine.state.topic import Life, Topic
 from topics.engine.values.job import LeasedJob
 from topics.engine.values.ports import ReaderPort
+from topics.engine.values.read_bounds import fitting
 from topics.errors import CorruptError, StorageError
 from topics.store.format.log_format import Frame
 from topics.store.read.render_json import LEASE, JsonRenderer, Payload
 
 _NO_BUDGET = 1 << 62
+_TURN_BYTES = 1 << 20
+"""Bytes of records that are rendered in one turn, at most or of one job: some 3 ms."""
+_TURN_PIECES = 256
+"""Likewise pieces that are apart, and jobs that are rendered one by one."""
+_BYTES_A_JOB, _BYTES_A_SINGLE, _BYTES_A_PIECE = 2048, 6144, 3072
+"""Shares of a pass's budget for reads that a job takes in one answer with others, one that is
+rendered by itself, and each further piece, besides their records.
+"""
 
 
-def read_of(reader: ReaderPort, topic: Topic, jobs: Sequence[LeasedJob]) -> FrameRead:
-    """Return the read of these jobs' records.
+class FetchCore(Protocol):
+    """The part of the core that the records of jobs need."""
 
-    jobs: at least one, ascending by seq; their records are live.
-    """
-    return FrameRead(reader, topic, topic.index.at(np.array([job.seq for job in jobs], np.uint64)))
+    clock: Clock
+    reader: ReaderPort
+    turns: ReadTurns
 
 
-def render_jobs(
-    read: FrameRead,
-    topic: Topic,
-    jobs: Sequence[LeasedJob],
-    then: Callable[[list[bytes] | StorageError], None],
-    *,
-    singly: bool,
-    payloads: list[Payload] | None = None,
-) -> None:
-    """Call `then` with the elements of `claimed` (8.2), joined or single, or the error.
+class JobsRead:
+    """The records of leased jobs being read and rendered, of very many bytes some in a turn."""
 
-    read: that of the jobs, not begun. jobs: leased ones. singly: one element per job.
-    payloads: gets data of bytes apart from the elements; None: it is in the elements, as base64.
-    """
-    leases = b"".join([LEASE.pack(job.lease_id, job.until, job.deliveries) for job in jobs])
+    def __init__(
+        self,
+        core: FetchCore,
+        topic: Topic,
+        jobs: Sequence[LeasedJob],
+        then: Callable[[list[bytes] | StorageError], None],
+        *,
+        singly: bool,
+        attempts: bool = False,
+        payloads: list[Payload] | None = None,
+    ) -> None:
+        """Plan to call `then` with the elements of `claimed` (8.2), joined or single, or the error.
 
-    def on_read(read: FrameRead | StorageError) -> None:
-        if isinstance(read, StorageError):
-            then(read)
-            return
-        rendered: list[bytes] = []
-        renderer = JsonRenderer(
+        `then` gets no element if a job is gone before its turn.
+
+        jobs: leased ones, at least one, ascending by seq; their records are live. singly: one
+        element per job. attempts: with those of its job, if singly. payloads: gets data of bytes
+        apart from the elements; None: it is in the elements, as base64.
+        """
+        self._core = core
+        self._topic = topic
+        self._jobs = jobs
+        self._then = then
+        self._singly = singly
+        self._attempts = attempts
+        self._payloads = payloads
+        # As they are now: other leases may follow before the last turn.
+        self._leases = b"".join([LEASE.pack(job.lease_id, job.until, job.deliveries) for job in jobs])
+        self._at = 0
+        """Number of jobs that are rendered."""
+        self._upto = 0
+        """Their number after this turn."""
+        self._rendered: list[bytes] = []
+        self._renderer = JsonRenderer(
             topic.id, limit=len(jobs), budget=_NO_BUDGET, include_tags=True, bytes_apart=payloads is not None
         )
-        if not singly and len(read.pieces) > 1:
-            renderer.expect(read.size)
-        at = 0
+        self.planned = self._plan()
+        """The read of the next turn."""
+
+    def _plan(self) -> FrameRead:
+        """Return the next read: of all jobs that are left if they are few, at least of one."""
+        jobs = self._jobs[self._at :] if self._at else self._jobs
+        rows = self._topic.index.at(np.array([job.seq for job in jobs], np.uint64))
+        read = FrameRead(self._core.reader, self._topic, rows)
+        most = len(jobs)
+        if read.size > _TURN_BYTES:
+            most = fitting(rows.lengths, _TURN_BYTES)
+        if self._singly:
+            most = min(most, _TURN_PIECES)
+        elif len(read.pieces) > 1 or most < len(jobs):
+            most = min(most, read.rows_in(_TURN_PIECES))
+            if not self._at:
+                self._renderer.expect(int(rows.lengths.sum(dtype=np.uint64)))
+        if most < len(jobs):
+            read = FrameRead(self._core.reader, self._topic, rows.rows(slice(most)))
+        self._upto = self._at + most
+        return read
+
+    def begin(self) -> None:
+        """Read what is planned."""
+        read = self.planned
+        a_job = _BYTES_A_SINGLE if self._singly else _BYTES_A_JOB
+        self._core.turns.spend(
+            (self._upto - self._at) * a_job + (len(read.pieces) - 1) * _BYTES_A_PIECE + read.size,
+        )
+        read.begin(self._on_read)
+
+    def _go_on(self) -> None:
+        """Read the next ones, if all are there: else the claim is delivered without some."""
+        assert self._topic.queue is not None, "only queues have jobs"
+        self._topic.queue.apply_time(self._core.clock.now_ms())
+        left = np.array([job.seq for job in self._jobs[self._at :]], np.uint64)
+        if self._topic.life is Life.GONE or not self._topic.index.alive(left).all():
+            self._then([])
+        else:
+            self.planned = self._plan()
+            self.begin()
+
+    def _on_read(self, read: FrameRead | StorageError) -> None:
+        if isinstance(read, StorageError):
+            self._then(read)
+            return
         try:
-            for view, base, rows in read.all_frames():
-                step = 1 if singly else len(rows.seqs)
-                for row in range(0, len(rows.seqs), step):
-                    part = slice(row, row + step)
-                    end = at + step * LEASE.size
-                    renderer.add(view, base, rows.offsets[part], rows.lengths[part], rows.seqs[part], leases[at:end])
-                    at = end
-                    if singly:
-                        element, apart = renderer.take()
-                        if payloads is not None:
-                            payloads.extend((len(rendered), data) for _index, data in apart)
-                        rendered.append(element)
+            self._render(read)
         except CorruptError as error:
-            then(with_topic(topic, error, read))
+            self._then(with_topic(self._topic, error, read))
             return
-        if singly:
-            then(rendered)
+        if self._at < len(self._jobs):
+            self._core.turns.take_later(self._go_on)
             return
-        if payloads is not None:
-            payloads.extend(renderer.payloads)
-        then([renderer.records()])
+        if not self._singly:
+            self._rendered.append(self._renderer.records())
+            if self._payloads is not None:
+                self._payloads.extend(self._renderer.payloads)
+        self._then(self._rendered)
 
-    read.begin(on_read)
+    def _render(self, read: FrameRead) -> None:
+        if self._singly:
+            self._render_singly(read)
+            return
+        for view, base, rows in read.all_frames():
+            begin, end = self._at * LEASE.size, (self._at + len(rows.seqs)) * LEASE.size
+            self._at += self._renderer.add(view, base, rows.offsets, rows.lengths, rows.seqs, self._leases[begin:end])
+
+    def _render_singly(self, read: FrameRead) -> None:
+        renderer, payloads = self._renderer, self._payloads
+        for view, base, rows in read.all_frames():
+            for row in range(len(rows.seqs)):
+                part = slice(row, row + 1)
+                at, self._at = self._at, self._at + 1
+                leases = self._leases[at * LEASE.size : self._at * LEASE.size]
+                renderer.add(view, base, rows.offsets[part], rows.lengths[part], rows.seqs[part], leases)
+                element, apart = renderer.take()
+                if payloads is not None:
+                    payloads.extend((at, data) for _index, data in apart)
+                self._rendered.append(_with_attempts(element, self._jobs[at]) if self._attempts else element)
 
 
-def with_attempts(element: bytes, job: LeasedJob) -> bytes:
+def _with_attempts(element: bytes, job: LeasedJob) -> bytes:
     """Return an element of `claimed` with the attempts of its job (R-Q-34)."""
     return b'%b,"attempts":%b}' % (element[:-1], msgspec.json.encode(job.attempts))
 
@@ -94,7 +174,7 @@ def decode_jobs(
     """Call `then` with the frame of each job, in their order, or with the error.
 
     A job whose frame is not sound has its own error; the reader is notified of it.
-    jobs: as in `read_of`.
+    jobs: at least one, ascending by seq; their records are live.
     """
 
     def on_read(read: FrameRead | StorageError) -> None:
@@ -108,7 +188,8 @@ def decode_jobs(
             return
         then(frames)
 
-    read_of(reader, topic, jobs).begin(on_read)
+    rows = topic.index.at(np.array([job.seq for job in jobs], np.uint64))
+    FrameRead(reader, topic, rows).begin(on_read)
 
 
 def _frame_of(topic: Topic, read: FrameRead, view: memoryview, base: int, row: SelectedRows) -> Frame | CorruptError:

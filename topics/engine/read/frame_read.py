@@ -52,6 +52,10 @@ class FrameRead:
         """Bytes that are fetched."""
         return sum([piece.length for piece in self.pieces])
 
+    def rows_in(self, pieces: int) -> int:
+        """Return the number of rows in the first pieces."""
+        return sum([len(rows.seqs) for rows in self._rows[:pieces]])
+
     def begin(self, then: Callable[[FrameRead | StorageError], None]) -> None:
         """Call `then` with this read once its bytes are in memory.
 

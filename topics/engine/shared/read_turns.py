@@ -58,7 +58,14 @@ class ReadTurns:
         """Call `begin`, now or at the end of a later pass."""
         if self._left > 0 and not self._waiting:
             begin()
-            return
+        else:
+            self.take_later(begin)
+
+    def take_later(self, begin: Callable[[], None]) -> None:
+        """Call `begin` at the end of this pass or of a later one: never before this returns.
+
+        For the next one of many steps, which would call each other if the budget has no end.
+        """
         if not self._waiting:
             self._loop.another_pass()
         self._waiting.append(begin)

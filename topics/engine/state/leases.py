@@ -43,7 +43,7 @@ from topics.engine.values.topic_config import TopicConfig
 from topics.errors import TopicsError
 from topics.store.format.floors import Floors
 
-LEASED, DELAYED, RETURNED, ENDING, MOVING = JobState
+LEASED, DELAYED, RETURNED, ENDING, MOVING, DEALT = JobState
 _STALE_MIN = 1024
 """The heap is replaced once it has this many more entries than twice its jobs."""
 _MOVED = 2048
@@ -55,6 +55,8 @@ _ENDS_A_STEP = 256
 """Likewise each of the steps after it."""
 _LOOKS = 16
 """Entries that are looked at to end one, at most on average: others are outdated."""
+_A_TAKE = 1024
+"""Blocks of returned jobs, and runs of seqs between jobs held back, that a claim looks at."""
 _FEW_SEQS = 1024
 """Up to this number of seqs, their jobs are dropped one by one."""
 _ROWS_A_STEP = 2048
@@ -85,6 +87,8 @@ class ClaimedJobs(NamedTuple):
     """Jobs delivered too often, to be moved to the dead-letter topic (R-Q-22)."""
     is_cut: bool = False
     """Whether there may be more poison jobs before the claimable ones: `jobs` is empty then."""
+    is_partial: bool = False
+    """Whether the look ended before it had found as many as there may be."""
 
 
 class Leases:
@@ -352,7 +356,9 @@ class Leases:
             sets = {LEASED: 0, DELAYED: 0, RETURNED: 0, MOVING: 0}
             for job in block.jobs.values():
                 if job.live:
-                    sets[LEASED if job.state is ENDING else job.state] |= 1 << (job.seq & SEQ_MASK)
+                    sets[LEASED if job.state is ENDING or job.state is DEALT else job.state] |= 1 << (
+                        job.seq & SEQ_MASK
+                    )
             found = {LEASED: block.leased, DELAYED: block.delayed, RETURNED: block.returned, MOVING: sets[MOVING]}
             assert found == sets, f"sets of jobs from {block.number << BLOCK_BITS} on"
 
@@ -360,13 +366,16 @@ class Leases:
     def take(self, limit: int, head: int, config: TopicConfig) -> ClaimedJobs:
         """Return the next claimable jobs, `limit` at most, and the poison jobs found among them.
 
-        Once there are `MOST_POISON` of these, it returns only them. Call `apply_time` before, and
-        `lease` the returned jobs after.
+        Once there are `MOST_POISON` of these, it returns only them. It looks at so many
+        blocks of returned jobs and runs of held ones at most. Call `apply_time` before, and `lease`
+        the returned jobs, or `deal` them, after.
         """
         jobs: list[LeasedJob] = []
         poison: list[LeasedJob] = []
         most = config.max_deliveries if config.dead_letter is not None else 0
-        while self._returning and len(jobs) < limit:
+        looks = _A_TAKE
+        while self._returning and len(jobs) < limit and looks:
+            looks -= 1
             if len(poison) == MOST_POISON:
                 for job in jobs:
                     self._enter(job)
@@ -383,7 +392,8 @@ class Leases:
                     continue
                 block.is_returning = False
             heappop(self._returning)
-        while len(jobs) < limit and self.cursor < head:
+        while len(jobs) < limit and self.cursor < head and looks:
+            looks -= 1
             upto = head
             if self.held is not None:
                 self.cursor, upto = self.held.free_after(self.cursor, head)
@@ -399,7 +409,7 @@ class Leases:
                     if seq not in block.jobs:  # A delay may have ended that began above the cursor.
                         jobs.append(self.jobs.add(seq, block))
         self._make_anew(_MOVED)
-        return ClaimedJobs(jobs, poison)
+        return ClaimedJobs(jobs, poison, is_partial=not looks and len(jobs) < limit)
 
     def _returned_of(self, block: JobBlock, limit: int) -> list[LeasedJob]:
         """Take the first returned jobs of a block."""
@@ -446,12 +456,28 @@ class Leases:
             block.is_returning = True
             heappush(self._returning, block.number)
 
-    def lease(self, jobs: Sequence[LeasedJob], lease_id: int, until_ms: int, node: str, holder: Holder | None) -> None:
-        """Lease the jobs until `until_ms`, with consecutive lease ids from `lease_id` on."""
-        times = self._times
+    def deal(self, jobs: Sequence[LeasedJob]) -> None:
+        """Keep jobs that `take` has returned for claims until they are leased, or released.
+
+        Time does not end this, and they are in flight.
+        """
+        self._count_leased(jobs)
+        for job in jobs:
+            job.state = DEALT
+
+    def _count_leased(self, jobs: Sequence[LeasedJob]) -> None:
         for block, bits in bits_of(jobs):
             block.leased |= bits
         self.leased += len(jobs)
+
+    def lease(self, jobs: Sequence[LeasedJob], lease_id: int, until_ms: int, node: str, holder: Holder | None) -> None:
+        """Lease the jobs until `until_ms`, with consecutive lease ids from `lease_id` on.
+
+        jobs: from `take`; either all of them were dealt, or none.
+        """
+        times = self._times
+        if jobs and jobs[0].state is not DEALT:
+            self._count_leased(jobs)
         for job in jobs:
             job.state = LEASED
             job.lease_id = lease_id
@@ -480,7 +506,10 @@ class Leases:
             self.failed.add(job)
 
     def release(self, job: LeasedJob) -> None:
-        """Make a leased, delayed, ending or moving job claimable; its deliveries stay counted."""
+        """Make a leased, dealt, delayed, ending or moving job claimable.
+
+        Its deliveries stay counted.
+        """
         block, bit = job.block, 1 << (job.seq & SEQ_MASK)
         if block.leased & bit and job.holder is None:  # usually
             block.leased ^= bit

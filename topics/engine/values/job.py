@@ -38,6 +38,8 @@ class JobState(IntEnum):
     """Its ack is being committed; still counted as in flight."""
     MOVING = 5
     """Its copy to the dead-letter topic is being committed; still counted as ready."""
+    DEALT = 6
+    """Dealt to a claim that leases it in a later turn; counted as in flight."""
 
 
 class Holder(Protocol):
