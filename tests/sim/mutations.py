@@ -2576,6 +2576,13 @@ MUTANTS = (
         "tests/engine/state/test_tombstones.py",
     ),
     _one(
+        "a read that does not wait for its turn to expire what it reads",
+        "engine/write/retention.py",
+        "            core.expiring.wait(partial(again, None))\n",
+        "            then(None)\n",
+        "tests/engine/shared/test_expiry_turns.py",
+    ),
+    _one(
         "an expiry of a record that a named reader holds",
         "engine/index/expiries.py",
         "            if seq > held:\n",

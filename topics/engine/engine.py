@@ -535,6 +535,7 @@ class Engine:
             self._carrier.carry()
         self._forwarding.flush()
         self._scheduler.drain()
+        core.expiring.next_pass()
         core.turns.next_pass()
         if core.searches.has_begun:
             core.searches.next_pass()

@@ -36,7 +36,7 @@ def add(index: Index, count: int) -> list[int]:
 @pytest.mark.parametrize("seed", seeds(20))
 def test_records_expire_in_the_order_of_their_ends_each_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """R-RTTL-1, R-RTTL-8: whatever dies otherwise, is held, or is put back."""
-    monkeypatch.setattr(module, "_A_LOOK", 7)
+    monkeypatch.setattr(module, "A_LOOK", 7)
     monkeypatch.setattr(seq_times, "_BITS", 2)
     monkeypatch.setattr(seq_times, "_MASK", 3)
     monkeypatch.setattr(module, "_STALE_MIN", 5)

@@ -109,6 +109,20 @@ def test_a_read_does_not_look_at_all_gaps_there_are(told: bool) -> None:
     assert (floors.lost, len(floors.gaps)) == (99_001, 99)
 
 
+def test_very_many_holes_that_settle_raise_each_mark_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And come back to the caller, who frees them in steps."""
+    floors, raised = Floors(), list[dict[str, int]]()
+    raise_to = Floors.raise_to
+    monkeypatch.setattr(Floors, "raise_to", lambda self, **marks: (raised.append(marks), raise_to(self, **marks)))
+    for first in range(10, 10_000, 10):
+        floors.add_gap(Gap(first, first + 1, CRASH if first < 30 else TRIM if first < 5000 else TTL))
+    settled = floors.settle_gaps(9000)
+    assert (len(settled), len(floors.gaps)) == (900, 99)
+    assert len(raised) == 3
+    assert (floors.crash, floors.trim, floors.ttl, floors.lost) == (21, 4991, 9001, 9001)
+    assert floors.settle_gaps(9000) == []
+
+
 class Life(NamedTuple):
     """One life of a topic with the seqs 1 .. 40: what happens to them, in this order."""
 

@@ -13,7 +13,7 @@ import pytest
 import topics
 from tests.amount import stride
 from tests.contract.world.sim_world import SimWorld
-from tests.long.limits import large_records
+from tests.long.limits import large_records, large_states
 from tests.long.limits.case_sender import Client
 from tests.long.limits.cases import CASES, HEAD, cases
 from tests.long.limits.fields import fields
@@ -135,6 +135,11 @@ def test_clients_that_one_write_wakes_take_turns(kind: str, names: int, monkeypa
 @pytest.mark.parametrize("case", list(STORED))
 def test_a_queue_of_leased_jobs_is_measured(case: str) -> None:
     assert STORED[case](10_000) > 0
+
+
+@pytest.mark.parametrize("case", large_states.CASES, ids=[case.name for case in large_states.CASES])
+def test_what_a_topic_keeps_besides_its_records_is_measured(case: large_states.Case) -> None:
+    assert large_states.longest_ms(case, 1000) > 0
 
 
 def test_each_way_of_a_large_record_is_measured(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from topics.engine.index.index import Index
 from topics.engine.index.seq_times import SeqTimes
 
-_A_LOOK = 1024
+A_LOOK = 1024
 """Most records that one call of `take_due` returns."""
 _STALE_MIN = 1024
 """Entries of dead records are dropped once there are this many more entries than twice the live
@@ -26,7 +26,7 @@ ones.
 class Expiries:
     """The ends of one topic's records: the last time (ms) at which each is not expired."""
 
-    __slots__ = ("_held", "_index", "_is_swept", "ends")
+    __slots__ = ("_held", "_index", "_is_swept", "ends", "pass_of_look")
 
     def __init__(self, index: Index) -> None:
         self._index = index
@@ -34,6 +34,8 @@ class Expiries:
         """The ends of the records that may be live."""
         self._held: list[int] = []
         """Heap of seqs that have expired while a named reader held them."""
+        self.pass_of_look = -1
+        """The number of the pass in which `take_due` was called last."""
         self._is_swept = False
         """Whether entries of dead records are being dropped, in steps."""
 
@@ -67,9 +69,9 @@ class Expiries:
         They are those that expired first, at most a thousand. `forget` or `put_back` follows.
         """
         found: list[int] = []
-        while self._held and self._held[0] <= held and len(found) < _A_LOOK:
+        while self._held and self._held[0] <= held and len(found) < A_LOOK:
             found.append(heappop(self._held))
-        for seq in self.ends.take(now_ms - 1, _A_LOOK - len(found)):
+        for seq in self.ends.take(now_ms - 1, A_LOOK - len(found)):
             if seq > held:
                 heappush(self._held, seq)
             else:

@@ -107,7 +107,7 @@ def remove_jobs(core: RemoveJobsCore, topic: Topic, runs: list[int]) -> None:
     for chunk, rows in killed:
         core.deletions.add_rows(topic.id, chunk, rows)
     if topic.floors.gaps:
-        topic.floors.settle_gaps(topic.earliest)
+        topic.settle_gaps()
 
 
 def stage_job_removal(

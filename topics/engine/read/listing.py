@@ -11,7 +11,7 @@ from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.topic import Topic
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import Done, TopicPage
-from topics.engine.write.retention import ExpiryCore, expire
+from topics.engine.write.retention import ExpiryCore, when_retained
 from topics.errors import TopicsError
 
 
@@ -56,12 +56,7 @@ def list_topics(  # noqa: PLR0917 - as in Engine
     for topic in found:
         if touch:
             mark_consumed(topic, now_ms)
-        try:
-            expiry = expire(core, topic, now_ms) if isinstance(topic, Topic) and topic.expires else None
-        except TopicsError as error:
-            on_retained(error)
-            return
-        if expiry is not None:
+        if isinstance(topic, Topic) and topic.expires:
             waiting += 1
-            expiry.then.append(on_retained)
+            when_retained(core, topic, now_ms, on_retained)
     on_retained(None)

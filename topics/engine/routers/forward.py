@@ -176,7 +176,7 @@ def take_holes(topic: Topic, first: int, count: int) -> None:
     last = first + count - 1
     topic.show_holes(last)
     topic.floors.add_gap(Gap(first, last, TRIM))
-    topic.floors.settle_gaps(topic.earliest)
+    topic.settle_gaps()
 
 
 def add_hops(topic: Topic, runs: list[Run]) -> None:

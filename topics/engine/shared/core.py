@@ -11,6 +11,8 @@ from typing import Protocol
 
 from topics.clock import Clock
 from topics.config import Config
+from topics.engine.index.expiries import A_LOOK
+from topics.engine.shared.expiry_turns import ExpiryTurns
 from topics.engine.shared.held_appends import HeldAppends
 from topics.engine.shared.job_counts import JobCounts
 from topics.engine.shared.read_turns import ReadTurns
@@ -60,9 +62,7 @@ class Core:
         self.log_refusals = 0
         """Appends and creations refused because of a long log."""
         self.quiet_from_ms = self.quiet_until_ms = 0
-        """The wall-clock times from (inclusive) and until (exclusive) which nothing expires in any
-        topic.
-        """
+        """The wall-clock times from and until (exclusive) which nothing expires in any topic."""
         self.expiry_round: Iterator[Topic] | None = None
         """The topics that a full quota has still to look at; None: all were looked at."""
         self.streak: OpenStreak | None = None
@@ -77,6 +77,7 @@ class Core:
         self.routed: dict[Topic, None] = {}
         """Topics with routers and staged records, of which the batch may carry a step."""
         self.turns = ReadTurns(loop, config.pass_read_bytes)
+        self.expiring = ExpiryTurns(loop, A_LOOK)
         self.searches = StepQueue(loop, config.pass_search_steps or 1 << 62)
         """Searches for records that are to be deleted."""
         # --- waits

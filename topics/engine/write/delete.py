@@ -100,7 +100,7 @@ def _kill(deletions: PendingDeleteFlags, topic: Topic, search: TaggedSearch) -> 
     if topic.queue is not None:
         for each in found:
             topic.queue.forget_rows(each.chunk.first, Dead(each.chunk, each.which).rows)
-    topic.floors.settle_gaps(topic.earliest)
+    topic.settle_gaps()
     return deleted
 
 

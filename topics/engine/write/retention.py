@@ -9,11 +9,13 @@ hole. Source: R-TTL, R-RTTL, R-DUR-8.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import numpy as np
 
 from topics.engine.index.pending_delete_flags import PendingDeleteFlags
+from topics.engine.shared.expiry_turns import ExpiryTurns
 from topics.engine.state.control_frames import encode, removal, to_runs
 from topics.engine.state.staged_operations import Operation, OperationCore
 from topics.engine.state.topic import Life, PendingExpiry, Topic
@@ -33,6 +35,8 @@ class LoseRecordsCore(Protocol):
 
 class ExpiryCore(LoseRecordsCore, OperationCore, WakeCore, Protocol):
     """The part of the core that an expiry needs."""
+
+    expiring: ExpiryTurns
 
 
 class Expiry(Operation[ExpiryCore]):
@@ -62,7 +66,7 @@ class Expiry(Operation[ExpiryCore]):
         topic = self.topic
         lose_records(self.core.deletions, topic, self.seqs)
         topic.floors.open_holes(self.seqs, topic.index.next_live)
-        topic.floors.settle_gaps(topic.earliest)
+        topic.settle_gaps()
         if topic.queue is not None:
             topic.queue.forget(self.seqs)
         if topic.expiries is not None:
@@ -113,7 +117,7 @@ def expire(core: ExpiryCore, topic: Topic, now_ms: int) -> PendingExpiry | None:
     Raises: StorageError, the loss cannot be made durable.
     """
     ttl, pending = expired_through(topic, now_ms), topic.expiry
-    seqs = _own_expired(topic, now_ms) if topic.expiries is not None else []
+    seqs = _own_expired(core, topic, now_ms) if topic.expiries is not None else []
     if not seqs and (pending is not None or not ttl) and (pending is None or pending.ttl >= ttl):
         return pending
     expiry = Expiry(core, topic, ttl if pending is None else max(ttl, pending.ttl), seqs)
@@ -125,11 +129,15 @@ def expire(core: ExpiryCore, topic: Topic, now_ms: int) -> PendingExpiry | None:
         raise
 
 
-def _own_expired(topic: Topic, now_ms: int) -> list[int]:
+def _own_expired(core: ExpiryCore, topic: Topic, now_ms: int) -> list[int]:
     """Take records that have expired by a ttl of their own, without those about to be deleted."""
     expiries = topic.expiries
     assert expiries is not None, "the caller has looked"
+    if core.expiring.over and expiries.pass_of_look == core.expiring.number:
+        return []  # The others go with a later request, of another pass (R-RTTL-1).
+    expiries.pass_of_look = core.expiring.number
     seqs = expiries.take_due(now_ms, topic.held)
+    core.expiring.spend(len(seqs))
     if not seqs or not topic.pending:
         return seqs
     taken = np.array(seqs, np.uint64)
@@ -158,7 +166,8 @@ def _stage(core: ExpiryCore, topic: Topic, expiry: Expiry, now_ms: int) -> Pendi
 def when_retained(core: ExpiryCore, topic: Topic, now_ms: int, then: Then) -> None:
     """Call `then` once the loss of all records expired at `now_ms` is durable, or with the error.
 
-    If nothing is expired, it is called at once.
+    If nothing is expired, it is called at once. Records with a ttl of their own take turns: a
+    thousand of all topics go in a pass.
     """
 
     def again(error: TopicsError | None) -> None:
@@ -169,6 +178,9 @@ def when_retained(core: ExpiryCore, topic: Topic, now_ms: int, then: Then) -> No
             then(error)
 
     if topic.expires:
+        if core.expiring.over and is_expired(topic, now_ms):
+            core.expiring.wait(partial(again, None))
+            return
         try:
             expiry = expire(core, topic, now_ms)
         except TopicsError as error:

@@ -1,0 +1,53 @@
+"""A budget of the records that expire in a pass by a ttl of their own.
+
+Each is one of many that live, so its loss costs some ten microseconds, and very many may be due at
+once. Source: R-RTTL-1.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from topics.engine.values.ports import TimersPort
+
+
+class ExpiryTurns:
+    """Operations wait in order once the records of a pass have expired.
+
+    The budget belongs to the pass, not to the hooks at its end: these run anew after each commit,
+    of which a pass may make several.
+    """
+
+    def __init__(self, timers: TimersPort, budget: int) -> None:
+        self._timers = timers
+        self._budget = self._left = budget
+        self._waiting: deque[Callable[[], None]] = deque()
+        self.number = -1
+        """The number of the pass that `over` was asked in last."""
+
+    @property
+    def over(self) -> bool:
+        """Whether the records of this pass have expired."""
+        number = self._timers.passes
+        if number != self.number:
+            self.number, self._left = number, self._budget
+        return self._left <= 0
+
+    def spend(self, records: int) -> None:
+        """Count records that are about to expire."""
+        self._left -= records
+
+    def wait(self, go_on: Callable[[], None]) -> None:
+        """Call `go_on` at the end of a later pass, in order."""
+        if not self._waiting:
+            self._timers.another_pass()
+        self._waiting.append(go_on)
+
+    def next_pass(self) -> None:
+        """Continue those that wait, unless the records of this pass have expired."""
+        if self._waiting and not self.over:
+            while self._waiting and self._left > 0:
+                self._waiting.popleft()()
+            if self._waiting:
+                self._timers.another_pass()
