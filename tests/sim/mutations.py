@@ -334,8 +334,8 @@ MUTANTS = (
     _one(
         "idempotency keys lost at a checkpoint",
         "engine/shared/topic_snapshot.py",
-        "within = () if topic.keys is None else topic.keys",
-        "within = () if topic.keys else topic.keys or topic.key_store()",
+        "    if topic.keys is not None:\n",
+        "    if topic.keys is not None and not topic.keys:\n",
     ),
     _one(
         "seqs not reserved ahead of use",
@@ -2574,6 +2574,13 @@ MUTANTS = (
         "        if first:\n            self.raise_to(ttl=seqs[first - 1])\n",
         "",
         "tests/engine/state/test_tombstones.py",
+    ),
+    _one(
+        "keys of writes after the cut in a snapshot",
+        "engine/state/idempotency.py",
+        " and entry.first_seq <= upto\n",
+        "\n",
+        "tests/engine/values/test_idempotency_keys.py",
     ),
     _one(
         "a read that does not wait for its turn to expire what it reads",

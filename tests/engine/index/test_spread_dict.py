@@ -47,7 +47,7 @@ def test_tags_of_a_topic_grow_a_small_part_at_a_time() -> None:
         for number in range(start, start + step):
             assert tags.take(b"tag-%d" % number) == number
         numbers = tags._numbers
-        tables = numbers._dicts if isinstance(numbers, SpreadDict) else [numbers]
+        tables = numbers.dicts if isinstance(numbers, SpreadDict) else [numbers]
         grown = sum(len(table) for table in tables if sys.getsizeof(table) != sizes.get(id(table)))
         assert start < 20_000 or grown < len(numbers) // 5
         sizes = {id(table): sys.getsizeof(table) for table in tables}

@@ -54,7 +54,7 @@ def test_very_many_topics_are_found_by_name_in_dicts_of_which_none_is_large() ->
     for number in range(count):
         by_name[f"topic.{number}"] = topic
     assert by_name._many is not None
-    assert max(len(by_name._few), *map(len, by_name._many._dicts)) <= SPREAD_FROM
+    assert max(len(by_name._few), *map(len, by_name._many.dicts)) <= SPREAD_FROM
     for name in ("topic.9", f"topic.{count - 1}"):
         assert (len(by_name), by_name.get(name), by_name[name], name in by_name) == (count, topic, topic, True)
         by_name[name] = topic
@@ -74,7 +74,7 @@ def test_one_name_more_moves_none_of_those_that_are_there() -> None:
     assert by_name._many is None
     by_name["another"] = topic
     assert by_name._many is not None
-    assert sum(map(len, by_name._many._dicts)) == 1
+    assert sum(map(len, by_name._many.dicts)) == 1
 
 
 def test_a_snapshot_in_steps_has_the_topics_of_its_begin_once_each() -> None:

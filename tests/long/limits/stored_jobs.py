@@ -21,6 +21,7 @@ from typing import TypeVar
 
 from tests.engine.harness import Answer, Harness
 from topics.engine.queue.queue_results import ClaimRequest, HeldJobs
+from topics.engine.state.idempotency import KeyEntry
 from topics.engine.state.leases import Leases
 from topics.engine.state.topic import Topic
 from topics.engine.values.topic_config import make_config
@@ -296,6 +297,20 @@ def holes(jobs: int, *, header: bool) -> float:
     return steps.longest_ms
 
 
+def keys(count: int) -> float:
+    """A topic with as many idempotency keys: each one stored, and the snapshot."""
+    h, steps = Harness(), Steps()
+    h.append(1)
+    topic, now_ms = h.engine._core.registry.by_name["t"], h.loop.clock.now_ms()
+    store = topic.key_store()
+    for number in range(count):
+        steps.run(lambda: store.store(b"%d" % number, KeyEntry(1, 1, now_ms), now_ms, 1000))  # noqa: B023
+    checkpoints = h.catalog.checkpoints
+    steps.all(checkpoints.prepare_snapshot(64))
+    steps.run(checkpoints.snapshot)
+    return steps.longest_ms
+
+
 CASES: dict[str, Callable[[int], float]] = {
     "claims and nacks while the queue fills": grows,
     "snapshot of leases": lambda jobs: snapshot(jobs, 0),
@@ -319,6 +334,7 @@ CASES: dict[str, Callable[[int], float]] = {
     "delayed, all deleted by tag": lambda jobs: delayed_deleted(jobs, "*"),
     "the queue deleted": queue_deleted,
     _START: start,
+    "snapshot of a topic with idempotency keys": keys,
     "description of a topic with holes": lambda jobs: holes(jobs, header=False),
     "header of a segment with holes": lambda jobs: holes(jobs, header=True),
 }

@@ -24,18 +24,18 @@ class SpreadDict(Generic[_K, _V]):
     The methods it has behave as a dict's, except that `popitem` has no order.
     """
 
-    __slots__ = ("_dicts", "places")
+    __slots__ = ("dicts", "places")
 
     def __init__(self, items: dict[_K, _V]) -> None:
         """Copy `items`; takes as long as a dict's copy."""
-        self._dicts: list[dict[_K, _V]] = [{} for _ in range(DICTS)]
-        self.places = [self._dicts[at] for at in _SHARES]
+        self.dicts: list[dict[_K, _V]] = [{} for _ in range(DICTS)]
+        self.places = [self.dicts[at] for at in _SHARES]
         """The dict for each value of the last bits of a key's hash, `hash(key) & PLACES_MASK`."""
         for key, value in items.items():
             self.place(key)[key] = value
 
     def __len__(self) -> int:
-        return sum(map(len, self._dicts))
+        return sum(map(len, self.dicts))
 
     def place(self, key: _K) -> dict[_K, _V]:
         """Return the dict to look up or add this key in."""
@@ -48,7 +48,7 @@ class SpreadDict(Generic[_K, _V]):
         del self.place(key)[key]
 
     def popitem(self) -> tuple[_K, _V]:
-        for each in self._dicts:
+        for each in self.dicts:
             if each:
                 return each.popitem()
         raise KeyError("it is empty")

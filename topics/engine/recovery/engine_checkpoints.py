@@ -296,7 +296,8 @@ class EngineCheckpoints:
         self._stored.registry.dormant.end_blocks()
         for topic in with_keys:
             for rows in key_rows_of(topic, now_ms) if topic.visible else ():
-                prepared.keys.append(b"," + msgspec.json.encode((topic.id, rows)))
+                if rows:
+                    prepared.keys.append(b"," + msgspec.json.encode((topic.id, rows)))
                 yield
         for topic in with_producers:
             if topic.producers is not None and topic.visible:

@@ -19,7 +19,6 @@ from topics.engine.values.floor_marks import FloorMarks
 from topics.engine.values.topic_config import TopicConfig
 from topics.store.format.floors import Gap
 
-_KEYS_A_STEP = 1000
 _GAPS_A_STEP = 4096
 _ENCODER = msgspec.json.Encoder()
 
@@ -283,16 +282,10 @@ class Rest(msgspec.Struct):
 
 
 def key_rows_of(topic: Topic, now_ms: int) -> Iterator[list[KeyRow]]:
-    """Yield the idempotency keys that survive a restart, a thousand at a time."""
-    rows: list[KeyRow] = []
-    within = () if topic.keys is None else topic.keys.within(now_ms, topic.config.idempotency_window_ms)
-    for key, entry in within:
-        rows.append(KeyRow(key, entry.first_seq, entry.records, entry.started_ms))
-        if len(rows) == _KEYS_A_STEP:
-            yield rows
-            rows = []
-    if rows:
-        yield rows
+    """Yield the idempotency keys that survive a restart, a thousand at a time at most."""
+    if topic.keys is not None:
+        for some in topic.keys.within(now_ms, topic.config.idempotency_window_ms, topic.head):
+            yield [KeyRow(key, entry.first_seq, entry.records, entry.started_ms) for key, entry in some]
 
 
 def is_long(topic: Topic) -> bool:

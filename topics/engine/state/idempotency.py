@@ -9,10 +9,15 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from topics.clock import Clock
+from topics.engine.index.spread_dict import SpreadDict
 from topics.engine.values.results import AppendResult, repeated
 from topics.engine.values.topic_config import TopicConfig
 from topics.store.format.log_format import Idempotency, pack_idempotency
 from topics.store.format.rows import Rows
+
+_KEYS_A_STEP = 1000
+_MANY = 4096
+"""Keys from which on they are spread."""
 
 
 class KeyCore(Protocol):
@@ -84,13 +89,14 @@ class Key:
 class KeyStore:
     """Keys in the order they were stored, which is nearly that of their times.
 
-    Old entries are removed from the front.
+    Very many are spread over dicts, each in that order, so that none grows in a long step. Old
+    entries are removed from the front.
     """
 
     __slots__ = ("_entries",)
 
     def __init__(self) -> None:
-        self._entries: dict[bytes, KeyEntry] = {}
+        self._entries: dict[bytes, KeyEntry] | SpreadDict[bytes, KeyEntry] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -102,7 +108,10 @@ class KeyStore:
 
     def store(self, key: bytes, entry: KeyEntry, now_ms: int, window_ms: int) -> None:
         """Store the entry of a published write, and forget up to four old entries."""
-        entries = self._entries
+        every = self._entries
+        if not isinstance(every, SpreadDict) and len(every) >= _MANY:
+            every = self._entries = SpreadDict(every)
+        entries = every.place(key) if isinstance(every, SpreadDict) else every
         entries.pop(key, None)
         entries[key] = entry
         # With a short window, the new entry itself may already be too old.
@@ -114,13 +123,26 @@ class KeyStore:
 
     def forget_through(self, seq: int) -> None:
         """Forget the entries of writes up to this seq (recovery)."""
-        self._entries = {key: entry for key, entry in self._entries.items() if entry.first_seq > seq}
+        kept = {key: entry for some in self._slices() for key, entry in some if entry.first_seq > seq}
+        self._entries = SpreadDict(kept) if len(kept) >= _MANY else kept
 
-    def within(self, now_ms: int, window_ms: int) -> Iterator[tuple[bytes, KeyEntry]]:
+    def within(self, now_ms: int, window_ms: int, upto: int) -> Iterator[list[tuple[bytes, KeyEntry]]]:
         """Yield the entries that a duplicate may still find after a restart (for a snapshot).
 
-        Entries added during the iteration are left out.
+        They come some at a time, and perhaps none of those that were looked at. upto: entries of
+        later writes are left out, which the log has.
         """
-        for key, entry in list(self._entries.items()):
-            if not entry.in_memory and now_ms - entry.started_ms <= window_ms:
-                yield key, entry
+        for some in self._slices():
+            yield [
+                (key, entry)
+                for key, entry in some
+                if not entry.in_memory and now_ms - entry.started_ms <= window_ms and entry.first_seq <= upto
+            ]
+
+    def _slices(self) -> Iterator[list[tuple[bytes, KeyEntry]]]:
+        """Yield the entries, some at a time; others may be stored and removed meanwhile."""
+        every = self._entries
+        for entries in every.dicts if isinstance(every, SpreadDict) else (every,):
+            items = list(entries.items())
+            for at in range(0, len(items), _KEYS_A_STEP):
+                yield items[at : at + _KEYS_A_STEP]
