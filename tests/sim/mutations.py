@@ -2576,6 +2576,13 @@ MUTANTS = (
         "tests/engine/state/test_tombstones.py",
     ),
     _one(
+        "an ack that does not wait for the turns of routers",
+        "engine/routers/forwarding.py",
+        "            self._consumptions.run(steps(), one)\n",
+        "            self._consumptions.run(steps())\n            waits -= len(routers)\n            one()\n",
+        "tests/engine/routers/test_router_pace.py",
+    ),
+    _one(
         "keys of writes after the cut in a snapshot",
         "engine/state/idempotency.py",
         " and entry.first_seq <= upto\n",

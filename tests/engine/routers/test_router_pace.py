@@ -9,17 +9,20 @@ import pytest
 from tests.engine.harness import Answer, records
 from tests.engine.real_world import RealWorld
 from topics.common.values.configs import RouterConfig
+from topics.engine.queue.job_removal import JobRemoval
+from topics.engine.queue.queue_results import ClaimRequest, HeldJobs
 from topics.engine.routers.forward import Forward
 from topics.engine.routers.forward_steps import ForwardSteps
 from topics.engine.routers.forwarding import LOOKS_A_PASS, STEPS_A_PASS, TRIES_A_ROUND, Forwarding
 from topics.engine.state.topic import Router
 from topics.engine.values.topic_config import make_config
+from topics.store.commits.write_batch import Commit
 
 
-def routed(destinations: int, **topic: Any) -> RealWorld:
-    """A source, and so many destinations of this configuration."""
+def routed(destinations: int, source: str = "log", **topic: Any) -> RealWorld:
+    """A source of this type, and so many destinations of this configuration."""
     world = RealWorld(wal_file_bytes=1 << 20)
-    world.put("source")
+    world.put("source", type=source)
     answers: list[Answer] = []
     for number in range(destinations):
         answers += Answer(), Answer()
@@ -219,3 +222,30 @@ def test_a_topic_s_routers_are_released_after_its_deletion_is_answered_and_no_re
     world.checkpoint()
     world.restart()
     assert list(world.engine._core.routers.by_name) == ["router0"]
+
+
+def test_the_routers_that_an_ack_waits_for_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-RTR-18: nothing is consumed before the last of them has it."""
+    count = 10 * STEPS_A_PASS
+    world = routed(count, source="queue")
+    world.append("a job", name="source")
+    claimed, acked = Answer(), Answer()
+    world.engine.claim(ClaimRequest("source", "w", 1, None), claimed)
+    world.until(lambda: claimed.given)
+    routers = [world.engine._core.routers.by_name[f"router{number}"] for number in range(count)]
+    assert all(router.position == 0 for router in routers), "none has come to it yet"
+    work = Work(monkeypatch)
+    apply = JobRemoval.apply
+
+    def counted(self: JobRemoval, commit: Commit) -> None:
+        assert all(router.position == 1 for router in routers)
+        apply(self, commit)
+
+    monkeypatch.setattr(JobRemoval, "apply", counted)
+    world.engine.ack(HeldJobs("source", "w", [1]), acked)
+    most = len(work.stepped)
+    while not acked.given:
+        most = max(most, work.of_passes(world, 1)[1])
+    assert acked.get().done == 1
+    assert len(work.stepped) == count
+    assert most <= 3 * STEPS_A_PASS, "those of the ack, of the new record and of the timer"

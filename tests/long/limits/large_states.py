@@ -71,9 +71,28 @@ def _delete(world: World, count: int) -> None:
     _ask(world, "POST", "/v0/topics/t/delete", {"before_seq": count - 3})
 
 
+def _routers(world: World, count: int) -> None:
+    """Make a queue with routers that have forwarded its first job."""
+    link = world.connect()
+    link.request("PUT", "/v0/topics/q", {"type": "queue"})
+    for number in range(count):
+        body = {"source": "q", "dest": f"d{number}"}
+        assert link.request("PUT", f"/v0/routers/r{number}", body).status == 201
+    _write_and_ack(world, count)
+
+
+def _write_and_ack(world: World, _count: int) -> None:
+    link, queue = world.connect(), "/v0/topics/q"
+    assert link.request("POST", queue, {"records": [{"data": 0}]}).status == 200
+    (job,) = link.request("POST", f"{queue}/claim", {"node": "w", "max": 1}).json["claimed"]
+    link.start("POST", f"{queue}/ack", {"node": "w", "seqs": [job["$seq"]]})
+    assert link.answer("POST", ANSWER_MS).json["acked"] == 1
+
+
 CASES = (
     Case("records expire by a ttl of their own, each second one", 400_000, _records_that_expire, _read),
     Case("a delete of as many records and holes", 400_000, _holes, _delete),
+    Case("an ack of a new job of a queue with routers", 5000, _routers, _write_and_ack),
 )
 
 

@@ -28,6 +28,7 @@ from topics.engine.state.router import HOPS_MAX, RouterLife
 from topics.engine.state.router_work import STEPPING, RouterWork
 from topics.engine.state.topic import Router, Topic
 from topics.engine.values.ports import LoopPort, TimerPort
+from topics.engine.values.step_queue import StepQueue
 from topics.engine.write.delete import trim
 from topics.errors import TopicsError
 
@@ -37,6 +38,10 @@ STEPS_A_PASS = 32
 """Steps that a pass begins, so that other work is served."""
 TRIES_A_ROUND = 64
 """Tries of blocked routers in each `router_retry_ms`."""
+_FEW_ROUTERS = 4
+"""Routers that begin at once to forward what is about to be consumed; more take turns."""
+_SEQS_A_STEP = 512
+"""Jobs of one router that count as one step."""
 _FORGOTTEN_A_STEP = 64
 """Routers that are gone and that one step takes off the lists."""
 _END_ROUNDS = 2 * HOPS_MAX
@@ -76,6 +81,8 @@ class Forwarding:
         """Routers with work, in the order in which it came."""
         self._held: dict[Router, None] = {}
         """Routers that found no room, in the order in which they are tried again."""
+        self._consumptions = StepQueue(core.loop, STEPS_A_PASS)
+        """Routers that jobs to be acknowledged wait for."""
         self._tries = 0
         """Tries of blocked routers left before `_tries_ns`."""
         self._tries_ns = 0
@@ -95,6 +102,8 @@ class Forwarding:
     def flush(self) -> None:
         """Note at the end of the pass that routers of sources with new records lag."""
         core, news = self._core, self._news
+        if self._consumptions.has_begun:
+            self._consumptions.next_pass()
         if core.forwardable:
             sources, core.forwardable = core.forwardable, {}
             for source in sources:
@@ -235,11 +244,13 @@ class Forwarding:
     ) -> None:
         """Call `then` once no router needs the records of jobs to be acknowledged (R-RTR-18).
 
-        Routers forward them first; a router that cannot do so keeps their frames, durably. bounded:
+        Routers forward them first; a router that cannot do so keeps their frames, durably. Many
+        routers take turns, and none of the jobs is consumed before the last of them. bounded:
         a router that keeps its most already refuses; the jobs must not be acknowledged then, and
         `then` gets a RequestError.
         """
-        routers = source.routers
+        last = max(seqs, default=0)
+        routers = [router for router in source.routers if router.position < last]
         waits = len(routers) + 1
         failed: TopicsError | None = None
 
@@ -250,9 +261,18 @@ class Forwarding:
             if waits == 0:
                 then(failed)
 
-        for router in routers:
-            self.catch_up_router(router, partial(keep_frames, self._core, router, seqs, one, bounded=bounded))
-        one()
+        def steps() -> Iterator[None]:
+            for router in routers:
+                self.catch_up_router(router, partial(keep_frames, self._core, router, seqs, one, bounded=bounded))
+                for _ in range(0, len(seqs), _SEQS_A_STEP):
+                    yield
+
+        if len(routers) <= _FEW_ROUTERS:
+            for _ in steps():
+                pass
+            one()
+        else:
+            self._consumptions.run(steps(), one)
 
     def _release(self, router: Router, *, everybody: bool) -> None:
         position = router.position
