@@ -5,6 +5,7 @@ is made small.
 from __future__ import annotations
 
 import errno
+import os
 import random
 import re
 import subprocess
@@ -12,8 +13,11 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.amount import amount
 from tests.sim.genome import Choices, Genome
+from tests.sim.hunt import __main__ as hunt_main
 from tests.sim.hunt.blocks import Blocks, Function
 from tests.sim.hunt.corpus import Corpus, Stored, Told, by_what_they_ran
 from tests.sim.hunt.hunting import Failure, Hunt, Outcome, kind_of, smaller
@@ -179,3 +183,9 @@ def _hunt(corpus: Path) -> tuple[str, bytes]:
     return re.sub(r"[\d.]+ s of CPU|^\d+ min", "", done.stdout, flags=re.MULTILINE), (
         corpus / "lives.jsonl"
     ).read_bytes()
+
+
+def test_the_cpu_of_a_hunt_is_that_of_its_pool_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was that of the process that hands out lives: 0.3 s for a minute."""
+    monkeypatch.setattr(hunt_main.os, "times", lambda: os.times_result((1, 2, 40, 80, 10_000)))
+    assert hunt_main._cpu_s() == 123
