@@ -9,6 +9,7 @@ import pytest
 from tests.sim import SimRing
 from tests.store.store_world import DIRECTORY, StoreWorld
 from topics.config import Config
+from topics.errors import StorageError
 from topics.store.disk.log_sizes import START_BYTES, LogSizes
 
 _MIB = 1 << 20
@@ -97,11 +98,11 @@ def test_a_reserve_that_is_needed_while_it_grows_is_given_away() -> None:
 
 
 @pytest.mark.parametrize(
-    ("volume", "most"), [(64, (2, 1, 4, 4, 16)), (256, (8, 4, 16, 16, 32)), (8192, (64, 16, 64, 256, 1024))]
+    ("volume", "most"), [(64, (2, 1, 4, 4, 16, 2)), (256, (8, 4, 16, 16, 32, 8)), (8192, (64, 16, 64, 256, 1024, 64))]
 )
 def test_a_small_volume_bounds_what_the_settings_allow(volume: int, most: tuple[int, ...]) -> None:
     sizes = LogSizes(Config(), volume * _MIB)
-    found = sizes.file_max, sizes.reserve_max, sizes.low_water, sizes.checkpoint, sizes.log_max
+    found = sizes.file_max, sizes.reserve_max, sizes.low_water, sizes.checkpoint, sizes.log_max, sizes.segment_max
     assert tuple(size // _MIB for size in found) == most
 
 
@@ -112,13 +113,14 @@ def test_what_is_switched_off_stays_off_on_a_small_volume() -> None:
 
 def test_a_volume_that_does_not_tell_its_size_leaves_the_settings_as_they_are() -> None:
     config, sizes = Config(), LogSizes(Config(), 0)
-    found = sizes.file_max, sizes.reserve_max, sizes.low_water, sizes.checkpoint, sizes.log_max
+    found = sizes.file_max, sizes.reserve_max, sizes.low_water, sizes.checkpoint, sizes.log_max, sizes.segment_max
     assert found == (
         config.wal_file_bytes,
         config.disk_reserve_bytes,
         config.disk_low_water_bytes,
         config.checkpoint_wal_bytes,
         config.max_log_bytes,
+        config.segment_max_bytes,
     )
 
 
@@ -157,3 +159,26 @@ def test_spares_may_be_dropped_while_one_that_the_log_has_outgrown_goes() -> Non
     assert found == [None]
     assert directory.needs_space
     assert not directory._spares, "what is gone is no spare"
+
+
+def test_what_is_deleted_of_a_volume_that_one_topic_has_filled_is_free_again() -> None:
+    """All of it was in one segment, and there was no space to copy what was left."""
+    world = opened(volume_bytes=64 * _MIB)
+    world.create(1)
+    for _ in range(200):
+        try:
+            world.append(1, 1, size=_MIB // 4)
+        except StorageError:
+            break
+        seconds(world, 1)
+    assert world.store.log.disk_full
+    rows = sorted(world.catalog.topics[1].rows)
+    assert len(rows) > 120, "30 MiB"
+    with world.store.log.use_reserve():
+        world.delete(1, [seq for seq in rows if seq % 2])
+    seconds(world, 10)
+    assert not world.store.log.disk_full
+    for _ in range(40):  # 10 MiB, where there were 25 more
+        world.append(1, 1, size=_MIB // 4)
+        seconds(world, 1)
+    world.check_every_record()

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 
 from topics.config import Config
 from topics.errors import NoLogFileError, StorageError
@@ -116,7 +117,7 @@ class Checkpointer:
         )
         self.steps = CheckpointSteps(
             loop,
-            config,
+            replace(config, segment_max_bytes=wal.sizes.segment_max),
             wal=wal,
             reader=reader,
             table=table,

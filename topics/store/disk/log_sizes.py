@@ -50,6 +50,8 @@ class LogSizes:
         self.checkpoint = _at_most(config.checkpoint_wal_bytes, volume_bytes, 16, 4 * _MIB)
         """Bytes of log that begin a checkpoint."""
         self.log_max = _at_most(config.max_log_bytes, volume_bytes, 8, 16 * _MIB)
+        self.segment_max = _at_most(config.segment_max_bytes, volume_bytes, 32, _FILE_MAX_LEAST_BYTES)
+        """Bytes of a segment. Once some of it is deleted there has to be space to copy the rest."""
         self.file = min(self.file_max, START_BYTES)
         """Size of the next log file."""
         self._spare_files = config.wal_spare_files
