@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,6 +109,19 @@ def test_a_read_does_not_look_at_all_gaps_there_are(told: bool) -> None:
     assert CountedGap.looked_at < 30
     floors.settle_gaps(99_000)
     assert (floors.lost, len(floors.gaps)) == (99_001, 99)
+
+
+@pytest.mark.parametrize("rows", [3, 200, 5000])
+def test_which_rows_were_lost_takes_no_more_looks_than_there_are_rows(rows: int) -> None:
+    floors, rng = Floors(), random.Random(rows)
+    floors.raise_to(ttl=4)
+    for first in range(10, 10_000, 10):
+        floors.add_gap(CountedGap(first, first + 1, TTL if first % 20 else CRASH))
+    seqs = np.array(sorted(rng.sample(range(1, 10_100), rows)), np.uint64)
+    CountedGap.looked_at = 0
+    told = floors.expired_among(seqs)
+    assert CountedGap.looked_at <= min(rows, 999) + 30
+    assert told.tolist() == [seq <= 4 or (10 <= seq < 10_000 and seq % 20 in (10, 11)) for seq in seqs.tolist()]
 
 
 def test_very_many_holes_that_settle_raise_each_mark_once(monkeypatch: pytest.MonkeyPatch) -> None:

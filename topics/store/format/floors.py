@@ -174,9 +174,16 @@ class Floors:
     def expired_among(self, seqs: NDArray[np.uint64]) -> NDArray[np.bool_]:
         """Return which of these seqs (ascending) were lost, and not deleted: in floors or holes."""
         told = seqs <= np.uint64(self.lost)
-        if self.gaps and len(seqs):
-            first, last = int(seqs[0]), int(seqs[-1])
-            for gap in self.gaps[bisect_left(self.gaps, first, key=_last) : bisect_right(self.gaps, last, key=_first)]:
+        gaps = self.gaps
+        if gaps and len(seqs):
+            begin = bisect_left(gaps, int(seqs[0]), key=_last)
+            end = bisect_right(gaps, int(seqs[-1]), key=_first)
+            if end - begin > len(seqs):  # few rows, far apart
+                for row, seq in enumerate(seqs.tolist()):
+                    at = bisect_left(gaps, (seq + 1,), begin, end) - 1
+                    told[row] |= at >= begin and gaps[at].last >= seq and gaps[at].reason == TTL
+                return told
+            for gap in gaps[begin:end]:
                 low, high = np.searchsorted(seqs, np.array([gap.first, gap.last + 1], np.uint64)).tolist()
                 told[low:high] |= gap.reason == TTL
         return told
