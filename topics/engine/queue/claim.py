@@ -193,6 +193,17 @@ def check_node(limits: Config, node: str) -> None:
 class Pass:
     """One hand-out of jobs to some claims."""
 
+    _demand = 0
+    """Number of jobs for which there are lease ids."""
+    _stuck: list[LeasedJob] | None = None
+    """Poison jobs that are passed over, since others could not be moved; None: none failed."""
+    _is_dealt = False
+    """Whether jobs wait for a later turn to be leased."""
+    _is_sized = False
+    """Whether a claim may reach its most bytes."""
+    _error: TopicsError | None = None
+    """The answer of claims without jobs."""
+
     def __init__(self, owner: Claims, topic: Topic, leases: Leases, claims: list[Claim]) -> None:
         self._owner = owner
         self._core = owner.core
@@ -203,16 +214,6 @@ class Pass:
         self._wanting = deque(claims)
         """The claims that may be dealt more jobs, the next one first."""
         self._budget = owner.core.config.max_claim_bytes
-        self._demand = 0
-        """Number of jobs for which there are lease ids."""
-        self._stuck: list[LeasedJob] | None = None
-        """Poison jobs that are passed over, since others could not be moved; None: none failed."""
-        self._is_dealt = False
-        """Whether jobs wait for a later turn to be leased."""
-        self._is_sized = False
-        """Whether a claim may reach its most bytes."""
-        self._error: TopicsError | None = None
-        """The answer of claims without jobs."""
 
     def begin(self) -> None:
         self._core.turns.spend(_BYTES_A_CLAIM)
@@ -233,6 +234,8 @@ class Pass:
 
     def _wanted(self) -> int:
         """Return how many jobs are dealt next."""
+        if len(self._wanting) == 1:
+            return min(self._wanting[0].wanted, _DEALT)
         count = 0
         for one in self._wanting:
             count += one.wanted
@@ -431,14 +434,9 @@ class Delivery:
             self._answer()
             return
         self._core.turns.spend(_BYTES_AN_ANSWER)
+        singly, attempts = one.holder is not None or one.with_attempts, one.with_attempts
         read = JobsRead(
-            self._core,
-            self._topic,
-            jobs,
-            self._on_rendered,
-            singly=one.holder is not None or one.with_attempts,
-            attempts=one.with_attempts,
-            payloads=self._payloads,
+            self._core, self._topic, jobs, self._on_rendered, self._payloads, singly=singly, attempts=attempts
         )
         self._read = read.planned
         try:
@@ -491,9 +489,8 @@ class Delivery:
             one.fail(self._error or StorageError("no client waits"))
             return
         count = len(one.jobs)
-        if not self._is_whole or (
-            self._read is not None and self._read.saw_deaths and not all(job.live for job in one.jobs)
-        ):
+        gone = self._read is not None and self._read.saw_deaths and not all(job.live for job in one.jobs)
+        if gone or not self._is_whole:
             # some were deleted while the bytes were read (R-DEL-7)
             Delivery(core, self._topic, leases, one).begin()
             return

@@ -48,10 +48,10 @@ class JobsRead:
         topic: Topic,
         jobs: Sequence[LeasedJob],
         then: Callable[[list[bytes] | StorageError], None],
+        payloads: list[Payload] | None = None,
         *,
         singly: bool,
         attempts: bool = False,
-        payloads: list[Payload] | None = None,
     ) -> None:
         """Plan to call `then` with the elements of `claimed` (8.2), joined or single, or the error.
 
@@ -61,13 +61,8 @@ class JobsRead:
         element per job. attempts: with those of its job, if singly. payloads: gets data of bytes
         apart from the elements; None: it is in the elements, as base64.
         """
-        self._core = core
-        self._topic = topic
-        self._jobs = jobs
-        self._then = then
-        self._singly = singly
-        self._attempts = attempts
-        self._payloads = payloads
+        self._core, self._topic, self._jobs, self._then = core, topic, jobs, then
+        self._singly, self._attempts, self._payloads = singly, attempts, payloads
         # As they are now: other leases may follow before the last turn.
         self._leases = b"".join([LEASE.pack(job.lease_id, job.until, job.deliveries) for job in jobs])
         self._at = 0
