@@ -110,6 +110,7 @@ limits: venv ## the costliest values of every field; TOPICS_LIMITS_MS=n
 	$(BIN)/python -m tests.long.limits.stored_jobs
 	$(BIN)/python -m tests.long.limits.waiting_clients
 	$(BIN)/python -m tests.long.limits.large_states
+	$(BIN)/python -m tests.long.limits.crowds
 	$(BIN)/python -m tests.long.limits $(ARGS)
 
 soak: venv ## kill a real server again and again; CYCLES=n

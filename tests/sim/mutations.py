@@ -1053,6 +1053,27 @@ MUTANTS = (
         "tests/engine/read/test_read_turns.py",
     ),
     _one(
+        "a read of its own for each of those who ask for the same megabytes",
+        "engine/read/shared_reads.py",
+        "coming = self._coming[key] = ReadForMany(self._coming, key, reading, self._core.turns)\n        return",
+        "coming = ReadForMany({key: None}, key, reading, self._core.turns)\n        return",
+        "tests/engine/read/test_shared_reads.py",
+    ),
+    _one(
+        "the first of those who share a read takes it along when it leaves",
+        "engine/read/shared_reads.py",
+        "if self._places.pop(place, self) is None and not self._places:",
+        "if self._places.pop(place, self) is None:",
+        "tests/engine/read/test_shared_reads.py",
+    ),
+    _one(
+        "a read that began before records expired shared with those who ask later",
+        "engine/read/shared_reads.py",
+        "            return self._begin(topic, query, done, seen)\n",
+        "            return self.read_own(AskedRead(topic, query, done, seen, state))\n",
+        "tests/engine/read/test_shared_reads.py",
+    ),
+    _one(
         "a read that uses up no more than the bytes of its pass",
         "engine/shared/read_turns.py",
         "max(min(self._left, 0), -_DEBT_PASSES * self._budget) + self._budget",

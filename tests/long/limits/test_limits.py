@@ -13,9 +13,10 @@ import pytest
 import topics
 from tests.amount import stride
 from tests.contract.world.sim_world import SimWorld
-from tests.long.limits import large_records, large_states
+from tests.long.limits import crowds, large_records, large_states
 from tests.long.limits.case_sender import Client
 from tests.long.limits.cases import CASES, HEAD, cases
+from tests.long.limits.crowds import CROWDS, Crowd
 from tests.long.limits.fields import fields
 from tests.long.limits.known import known
 from tests.long.limits.stored_jobs import CASES as STORED
@@ -140,6 +141,12 @@ def test_a_queue_of_leased_jobs_is_measured(case: str) -> None:
 @pytest.mark.parametrize("case", large_states.CASES, ids=[case.name for case in large_states.CASES])
 def test_what_a_topic_keeps_besides_its_records_is_measured(case: large_states.Case) -> None:
     assert large_states.longest_ms(case, 1000) > 0
+
+
+@pytest.mark.parametrize("crowd", CROWDS, ids=lambda crowd: crowd.name)
+def test_each_crowd_is_measured(crowd: Crowd) -> None:
+    longest_ms, _grown_mb = crowds.measure(crowd, 2 / crowd.clients)
+    assert longest_ms > 0
 
 
 def test_each_way_of_a_large_record_is_measured(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Protocol
 from topics.engine.read.chosen_read import ChoosingPass
 from topics.engine.read.consumption import mark_read
 from topics.engine.read.read_pass import ReadCore, ReadPass
-from topics.engine.read.shared_reads import PartOfRead, SharedReads
+from topics.engine.read.shared_reads import PlaceAtRead, SharedReads
 from topics.engine.state.topic import Topic
 from topics.engine.state.wakes import CatchUpFirst
 from topics.engine.values.ports import LoopPort, TimerPort
@@ -57,7 +57,7 @@ class Diff:
         self._wait_ms = core.bounds.wait_ms(query.wait_ms)
         self._query = core.bounds.one_pass(query)
         self._done: Done[DiffResult] | None = done
-        self._reading: ReadPass | PartOfRead | None = None
+        self._reading: ReadPass | PlaceAtRead | None = None
         self._timer: TimerPort | None = None
         self._expiry: TimerPort | None = None
         """Timer, while parked, of the first hidden record's expiry, which is a tombstone."""

@@ -134,6 +134,11 @@ class ReadPass:
     def begin(self) -> None:
         when_retained(self._core, self._topic, self._core.clock.now_ms(), self._on_retained)
 
+    @property
+    def is_over(self) -> bool:
+        """Whether `done` was called, or will not be."""
+        return self._done is None
+
     def cancel(self) -> None:
         """Give up the result."""
         self._done = None

@@ -57,8 +57,8 @@ class SharedReads:
         self._derived: dict[tuple[int, Hashable], tuple[DiffResult, Any]] = {}
         self._nodes: dict[int, tuple[DiffResult, frozenset[bytes] | None]] = {}
         """The nodes in results, which stay as long as these."""
-        self._coming: dict[tuple[object, ...], ReadForMany] = {}
-        """Reads that wait for the disk, by their keys."""
+        self._coming: dict[State, ReadForMany] = {}
+        """Reads that wait for the disk or for a turn, by their keys."""
 
     @property
     def turns(self) -> ReadTurns:
@@ -67,14 +67,14 @@ class SharedReads:
 
     def read(
         self, topic: Topic, query: DiffQuery, done: Done[DiffResult], seen: int = 0
-    ) -> ReadPass | PartOfRead | None:
+    ) -> ReadPass | PlaceAtRead | None:
         """Read as `ReadPass`. Return None if `done` was called with a shared result."""
         state = self.state_of(topic)
         key = (topic, query, *state)
         found = self._results.get(key)
         if topic.life is Life.GONE or is_expired(topic, self._core.clock.now_ms()):
-            found = None
-        elif found is not None:
+            return self._begin(topic, query, done, seen)
+        if found is not None:
             self._results[key] = self._results.pop(key)  # moved to the end of the order of use
             self._core.turns.spend(found.held_bytes)
         else:
@@ -82,7 +82,7 @@ class SharedReads:
             if found is None and _may_share(topic, query):
                 part = self._from_unfiltered(topic, query, state)
                 if isinstance(part, ReadForMany):
-                    return part.enter(PartOfRead(self, FilteredRead(topic, query, done, seen, state)))
+                    return part.enter(PartOfRead(self, AskedRead(topic, query, done, seen, state)))
                 if part is not None:
                     self._core.turns.spend(part.held_bytes)
                 found = part
@@ -91,19 +91,35 @@ class SharedReads:
         if found is not None:
             done(found)
             return None
-        return self.read_own(FilteredRead(topic, query, done, seen, state))
+        return self.read_own(AskedRead(topic, query, done, seen, state))
 
-    def read_own(self, wanted: FilteredRead) -> ReadPass:
-        """Read for one reader; keep the result for others that ask for the same."""
+    def read_own(self, wanted: AskedRead) -> PlaceAtRead | None:
+        """Read, unless the same read is in progress; keep the result for those who ask for it.
+
+        Return None if `done` was called.
+        """
         topic, query, done, seen, state = wanted
         key = (topic, query, *state)
+        coming = self._coming.get(key)
+        if coming is not None:
+            return coming.enter(PlaceAtRead(self, wanted))
 
         def keep(result: DiffResult | TopicsError) -> None:
             self._keep(key, state, result)
-            done(result)
+            if coming is None:
+                done(result)
+            else:
+                coming.end(result)
 
+        reading = self._begin(topic, query, keep, seen)
+        if reading.is_over:
+            return None
+        coming = self._coming[key] = ReadForMany(self._coming, key, reading, self._core.turns)
+        return coming.enter(PlaceAtRead(self, wanted), is_first=True)
+
+    def _begin(self, topic: Topic, query: DiffQuery, done: Done[DiffResult], seen: int) -> ReadPass:
         self._core.turns.spend(_BYTES_A_READ + len(query.nodes) // _NAMES_BYTES)
-        reading = ReadPass(self._core, topic, query, keep, seen)
+        reading = ReadPass(self._core, topic, query, done, seen)
         reading.begin()
         return reading
 
@@ -132,14 +148,17 @@ class SharedReads:
         elif key not in self._coming:
             if len(topic.waiters) + len(self._core.turns) < _MANY_WAITERS:
                 return None
-            self._coming[key] = coming = ReadForMany(self._core.turns)
+            coming: ReadForMany | None = None
 
             def keep(result: DiffResult | TopicsError) -> None:
-                self._coming.pop(key, None)
                 self._keep(key, state, result)
-                coming.end(result)
+                if coming is not None:
+                    coming.end(result)
 
-            ReadPass(self._core, topic, plain, keep).begin()
+            reading = ReadPass(self._core, topic, plain, keep)
+            reading.begin()
+            if not reading.is_over:
+                coming = self._coming[key] = ReadForMany(self._coming, key, reading, self._core.turns)
             found = self._results.get(key)
         if found is None:
             return self._coming.get(key)  # if it waits for the disk
@@ -207,8 +226,8 @@ class SharedReads:
             self._nodes.clear()
 
 
-class FilteredRead(NamedTuple):
-    """A read with a node filter, and the state of its topic when it was asked for."""
+class AskedRead(NamedTuple):
+    """A read, and the state of its topic when it was asked for."""
 
     topic: Topic
     query: DiffQuery
@@ -217,55 +236,112 @@ class FilteredRead(NamedTuple):
     state: State
 
 
-class PartOfRead:
-    """A reader with a node filter, which waits for a read without one."""
+class PlaceAtRead:
+    """A reader that waits for a read in progress, which asks for the same."""
 
-    __slots__ = ("_done", "_reading", "_reads", "_wanted", "from_seq")
+    __slots__ = ("_coming", "_done", "_reading", "_reads", "_wanted", "from_seq")
 
-    def __init__(self, reads: SharedReads, wanted: FilteredRead) -> None:
+    def __init__(self, reads: SharedReads, wanted: AskedRead) -> None:
         self._reads = reads
         self._wanted = wanted
         self._done: Done[DiffResult] | None = wanted.done
-        self._reading: ReadPass | None = None
+        self._coming: ReadForMany | None = None
+        self._reading: ReadPass | PlaceAtRead | None = None
         self.from_seq = wanted.query.from_seq
+
+    def enter(self, coming: ReadForMany) -> None:
+        self._coming = coming
 
     def cancel(self) -> None:
         """Give up the result."""
         self._done = None
+        coming, self._coming = self._coming, None
+        if coming is not None:
+            coming.leave(self)
         if self._reading is not None:
             self._reading.cancel()
 
+    def give(self, result: DiffResult | TopicsError) -> None:
+        self._coming = None
+        done, self._done = self._done, None
+        if done is not None:
+            done(result)
+
     def take(self, result: DiffResult | TopicsError) -> None:
-        """Take a part of the other's result, unless records were deleted or lost meanwhile."""
-        wanted, done, reads = self._wanted, self._done, self._reads
-        if done is None:
+        """Take the result, unless records were deleted or lost since it was asked for (R-DEL-7)."""
+        self._coming = None
+        if self._done is None:
             return
+        wanted, reads = self._wanted, self._reads
         topic, state, found = wanted.topic, reads.state_of(wanted.topic), None
-        if isinstance(result, DiffResult) and topic.life is not Life.GONE and state[1:] == wanted.state[1:]:
-            found = reads.cut(topic, wanted.query, result)
+        if topic.life is not Life.GONE and state[1:] == wanted.state[1:]:
+            found = self._part_of(result)
         if found is None:
-            self._reading = reads.read_own(wanted._replace(state=state))
-        else:
+            self._reading = self._read(wanted._replace(state=state))
+            return
+        if isinstance(found, DiffResult):
             reads.turns.spend(found.held_bytes)
-            done(found)
+        self.give(found)
+
+    def _part_of(self, result: DiffResult | TopicsError) -> DiffResult | TopicsError | None:
+        """Return this reader's part of the result; None: it has to read by itself."""
+        return result
+
+    def _read(self, wanted: AskedRead) -> ReadPass | PlaceAtRead | None:
+        return self._reads.read(wanted.topic, wanted.query, wanted.done, wanted.seen)
+
+
+class PartOfRead(PlaceAtRead):
+    """A reader with a node filter, which waits for a read without one."""
+
+    __slots__ = ()
+
+    def _part_of(self, result: DiffResult | TopicsError) -> DiffResult | TopicsError | None:
+        wanted = self._wanted
+        return self._reads.cut(wanted.topic, wanted.query, result) if isinstance(result, DiffResult) else None
+
+    def _read(self, wanted: AskedRead) -> ReadPass | PlaceAtRead | None:
+        return self._reads.read_own(wanted)
 
 
 class ReadForMany:
-    """A read that waits for the disk, and the readers that wait for it."""
+    """A read in progress, and the readers that wait for it."""
 
-    __slots__ = ("_turns", "places")
+    __slots__ = ("_coming", "_first", "_key", "_places", "_reading", "_turns")
 
-    def __init__(self, turns: ReadTurns) -> None:
+    def __init__(self, coming: dict[State, ReadForMany], key: State, reading: ReadPass, turns: ReadTurns) -> None:
+        """coming: those in progress by key, which it leaves at its end."""
+        self._coming = coming
+        self._key = key
+        self._reading = reading
         self._turns = turns
-        self.places: list[PartOfRead] = []
+        self._places: dict[PlaceAtRead, None] = {}
+        self._first: PlaceAtRead | None = None
+        """The one for whom it was begun, if that is one who asks for just this."""
 
-    def enter(self, place: PartOfRead) -> PartOfRead:
-        self.places.append(place)
+    def enter(self, place: PlaceAtRead, *, is_first: bool = False) -> PlaceAtRead:
+        place.enter(self)
+        self._places[place] = None
+        if is_first:
+            self._first = place
         return place
 
+    def leave(self, place: PlaceAtRead) -> None:
+        """Give up a place, and the read if it was the last one."""
+        if self._places.pop(place, self) is None and not self._places:
+            del self._coming[self._key]
+            self._reading.cancel()
+
     def end(self, result: DiffResult | TopicsError) -> None:
-        for place in self.places:
-            self._turns.take(partial(place.take, result))
+        """Give the result to the first reader at once, and to each other in a turn."""
+        del self._coming[self._key]
+        places, self._places = self._places, {}
+        first, self._first = self._first, None
+        for place in places:
+            if place is first:
+                place.give(result)
+            else:
+                self._turns.take(partial(place.take, result))
 
 
 def _may_share(topic: Topic, query: DiffQuery) -> bool:

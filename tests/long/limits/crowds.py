@@ -1,0 +1,121 @@
+"""Many clients of one server that want the same, or that end at the same time.
+
+    python -m tests.long.limits.crowds [--part 1.0] [--only PATTERN]
+
+Printed: by the case, the CPU time of the loop's thread in the longest pass of a real server, and by how much its memory
+grew. part: of the clients of each case. The exit code is 1 when a pass is longer than 20 ms (TOPICS_LIMITS_MS), or the
+memory grew by more than the case allows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from tests.contract.world.world import Connection
+from tests.long.limits.__main__ import LimitsWorld
+from tests.long.limits.case_sender import ANSWER_MS
+
+_RUNS = 2
+_RECORDS, _RECORD_BYTES = 8, 900_000
+_ANSWER_BYTES = 8 << 20
+
+
+class CrowdWorld(LimitsWorld):
+    """A server whose memory is measured, too."""
+
+    def begin(self) -> None:
+        super().begin()
+        self._before = self._memory("VmRSS")
+        self._file("clear_refs").write_text("5")  # the highest so far is the present one
+
+    @property
+    def grown_mb(self) -> float:
+        """By how much its memory has grown since `begin`, at most."""
+        return (self._memory("VmHWM") - self._before) / 1024
+
+    def _memory(self, field: str) -> int:
+        """Return a count of KiB."""
+        (line,) = (line for line in self._file("status").read_text().splitlines() if line.startswith(field))
+        return int(line.split()[1])
+
+    def _file(self, name: str) -> Path:
+        assert self.process is not None
+        return Path(f"/proc/{self.process.pid}/{name}")
+
+    def take_all(self, links: list[Connection], least: int) -> None:
+        """Wait until each of the clients has got so many bytes."""
+        left = dict.fromkeys(links, 0)
+
+        def arrived() -> bool:
+            for link in list(left):
+                left[link] += len(link.take_bytes())
+                if left[link] >= least:
+                    del left[link]
+            return not left
+
+        self.wait_until(arrived, ANSWER_MS)
+        assert not left, f"{len(left)} clients wait in vain"
+
+
+class Crowd(NamedTuple):
+    name: str
+    clients: int
+    run: Callable[[CrowdWorld, int], None]
+    """It calls `begin` of the world once the clients are there."""
+    most_mb: int = 64
+    settings: Mapping[str, Any] = MappingProxyType({})
+
+
+def _equal_long_polls(world: CrowdWorld, clients: int) -> None:
+    """One write of 7 MB wakes them all."""
+    world.put("awaited")
+    body = {"from_seq": 0, "limit": 500, "max_batch_bytes": _ANSWER_BYTES, "wait_ms": ANSWER_MS}
+    links = [world.ask("POST", "/v0/topics/awaited/diff", body) for _ in range(clients)]
+    world.settle()
+    world.begin()
+    world.write("awaited", *["x" * _RECORD_BYTES] * _RECORDS)
+    world.take_all(links, _RECORDS * _RECORD_BYTES)
+
+
+CROWDS = (Crowd("equal long polls, and a write of 7 MB", 100, _equal_long_polls),)
+
+
+def measure(crowd: Crowd, part: float) -> tuple[float, float]:
+    """Return the CPU time of the longest pass, in ms, and the growth of the memory, in MiB."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+        (Path(directory) / "longest").write_bytes(bytes(8))
+        world = CrowdWorld(Path(directory), **crowd.settings)
+        world.start()
+        try:
+            crowd.run(world, max(int(crowd.clients * part), 1))
+            assert world.request("GET", "/v0/health").status == 200
+            return world.longest_ms, world.grown_mb
+        finally:
+            world.close()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", type=float, default=1.0)
+    parser.add_argument("--only", default="*", help="cases whose names match")
+    options = parser.parse_args()
+    limit_ms, over = float(os.environ.get("TOPICS_LIMITS_MS", "20")), 0
+    print("| crowd | clients | longest pass, ms of CPU | growth of the memory, MiB |\n|---|---|---|---|")
+    for crowd in CROWDS:
+        if fnmatchcase(crowd.name, options.only):
+            ms, mb = map(min, zip(*(measure(crowd, options.part) for _ in range(_RUNS)), strict=True))
+            over += ms > limit_ms or mb > crowd.most_mb
+            print(f"| {crowd.name} | {int(crowd.clients * options.part)} | {ms:.1f} | {mb:.0f} |", flush=True)
+    return 1 if over else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
