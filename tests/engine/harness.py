@@ -97,6 +97,19 @@ class Harness:
                 self.store.log.commit(error)
         self.engine.flush()
 
+    def count_in_passes(self, done: list[Any]) -> list[int]:
+        """Return a list that gets the number of those done in each pass from here on."""
+        flush, counts, before = self.engine.flush, list[int](), len(done)
+
+        def counted() -> None:
+            nonlocal before
+            flush()
+            counts.append(len(done) - before)
+            before = len(done)
+
+        self.engine.flush = counted  # type: ignore[method-assign]
+        return counts
+
     def advance_ms(self, ms: int) -> None:
         self.loop.advance_ms(ms)
 

@@ -1053,6 +1053,20 @@ MUTANTS = (
         "tests/engine/read/test_read_turns.py",
     ),
     _one(
+        "sends to a reader that has left and whose subscriptions end in turns",
+        "engine/delivery/feed.py",
+        "        self.pause()\n        self.closed = True\n",
+        "        self.closed = True\n",
+        "tests/engine/delivery/test_audience.py",
+    ),
+    _one(
+        "jobs of a stream that has ended released although others hold them by now",
+        "engine/queue/push.py",
+        "        self._held.pop(job, None)\n",
+        "        if self._is_open:\n            self._held.pop(job, None)\n",
+        "tests/engine/queue/test_claim_wait.py",
+    ),
+    _one(
         "a read of its own for each of those who ask for the same megabytes",
         "engine/read/shared_reads.py",
         "coming = self._coming[key] = ReadForMany(self._coming, key, reading, self._core.turns)\n        return",

@@ -498,7 +498,7 @@ class Engine:
 
         Raises: RequestError about node, topic or type, in this order.
         """
-        return open_push(self._claims, request, sink)
+        return open_push(self._claims, self._core.partings, request, sink)
 
     # --- routers -----------------------------------------------------------------------------------------------------
     def put_router(self, name: str, config: RouterConfig, allowed: Allowed, done: Done[RouterPut]) -> None:
@@ -539,6 +539,8 @@ class Engine:
         core.turns.next_pass()
         if core.searches.has_begun:
             core.searches.next_pass()
+        if core.partings.has_begun:
+            core.partings.next_pass()
         if core.usage.reclaim.has_begun:
             core.usage.reclaim.next_pass()
         if core.turns:
@@ -659,9 +661,10 @@ class Engine:
     def end_routers(self, done: Callable[[], None]) -> None:
         """Let routers forward what they can before the store is closed; then end staging.
 
-        Waits that `begin_shutdown` has not ended yet end first.
+        Waits that `begin_shutdown` has not ended yet end first, and what clients have left.
         """
-        self._ends.run(iter(()), lambda: self._forwarding.end(done))
+        end_forwarding = partial(self._forwarding.end, done)
+        self._ends.run(iter(()), lambda: self._core.partings.run(iter(()), end_forwarding))
 
     # --- numbers -----------------------------------------------------------------------------------------------------
     def stats(self) -> EngineStats:

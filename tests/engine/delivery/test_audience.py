@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.delivery.shared_sends import FakeSharedSends, SharingReader
-from tests.engine.harness import Harness
+from tests.engine.harness import Harness, records
 from topics.engine.delivery.audience import Audience
+from topics.engine.delivery.cohort import Cohort
 from topics.engine.delivery.frames import Burst
 from topics.engine.delivery.subscription import Subscription
+from topics.engine.shared import core
 from topics.engine.values.results import DiffQuery
 from topics.errors import TopicsError
 
@@ -123,3 +125,50 @@ def test_a_reader_that_joins_later_is_not_credited_with_earlier_bursts(h: Harnes
     assert {reader.subscription.sent[0] for reader in (*first, late)} == {2}
     late.feed.close()
     assert first[0].subscription.sent[0] == 2
+
+
+PARTED, TOPICS, READERS = 20, 60, 6
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_the_subscriptions_of_readers_that_leave_at_once_end_some_a_pass(
+    shares: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """40 WebSockets of 10,000 subscriptions each took one pass of 170 ms. They get nothing more."""
+    monkeypatch.setattr(core, "_PARTED_A_PASS", PARTED)
+    h, sends = Harness(), FakeSharedSends()
+    names = [f"t{number:02}" for number in range(TOPICS)]
+    for name in ("t", *names):
+        h.put(name)
+    audience = sends.audience() if shares else None
+    readers = [Reader(h, sends, audience) for _ in range(READERS)]
+    for reader in readers:
+        for name in names:
+            reader.feed.subscribe(name, DiffQuery(), 0)
+        reader.feed.resume()
+    for _ in range(10 * READERS):
+        h.advance_ms(0)
+        h.engine.flush()
+    h.append("a", name=names[-1])
+    ended: list[Subscription] = []
+    remove = Cohort.remove
+    monkeypatch.setattr(Cohort, "remove", lambda cohort, each: (ended.append(each), remove(cohort, each)))
+    leaving, stays = readers[:-1], readers[-1]
+    for reader in readers:
+        reader.got.clear()
+    a_pass = h.count_in_passes(ended)
+    for reader in leaving:
+        reader.feed.close()
+    h.start_append(records("b"), names[-1])
+    h.engine.flush()
+    h.store.log.commit()
+    h.engine.flush()
+    assert stays.got == [2]
+    for _ in range(READERS * TOPICS // PARTED):
+        h.engine.flush()
+    assert max(a_pass) <= 2 * PARTED, "what is left of one budget, and the next"
+    assert len(set(ended)) == len(ended) == (READERS - 1) * (TOPICS + 1)
+    h.append("c", name=names[-1])
+    assert stays.got == [2, 3]
+    assert not any(reader.got for reader in leaving)
+    assert all(len(h.engine._core.registry.by_name[name].waiters) == 1 for name in names)

@@ -6,7 +6,10 @@ import pytest
 
 from tests.engine.harness import Answer, Harness, records
 from tests.engine.queue.queue_calls import claim, jobs_of, start_ack
+from topics.engine.queue import push
 from topics.engine.queue.queue_results import ClaimRequest
+from topics.engine.shared import core
+from topics.engine.state.leases import Leases
 from topics.errors import RequestError, TopicsError
 
 _CLAIM_BYTES = 16_384 + 2048
@@ -157,3 +160,56 @@ def test_a_stop_ends_those_whose_turn_has_not_come() -> None:
     h.settle()
     assert all(answer.given for answer in waiting)
     assert sink.ends == ["shutdown"]
+
+
+PARTED, LEASED = 60, 300
+
+
+def test_the_jobs_of_streams_that_end_at_once_are_released_some_a_pass_and_each_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R-Q-29: 300 streams of 1,000 jobs took one pass of 40 ms."""
+    monkeypatch.setattr(core, "_PARTED_A_PASS", PARTED)
+    monkeypatch.setattr(push, "_RELEASED_AT_ONCE", 10)
+    h = Harness(max_claim=LEASED)
+    h.put("q", type="queue")
+    h.append(*range(2 * LEASED), name="q")
+    streams = [h.engine.open_push(ClaimRequest("q", "w", LEASED, 60_000), Sink()) for _ in range(2)]
+    for stream in streams:
+        stream.open()
+        for _ in range(LEASED):
+            h.settle()
+    released: list[int] = []
+    release = Leases.release
+    monkeypatch.setattr(Leases, "release", lambda leases, job: (released.append(job.seq), release(leases, job)))
+    a_pass = h.count_in_passes(released)
+    for stream in streams:
+        stream.close()
+        stream.close()
+    mine = start_ack(h, 2 * LEASED)
+    for _ in range(2 * LEASED // PARTED):
+        h.settle()
+    assert max(a_pass) <= 2 * PARTED + 10, "what is left of one budget, and the next"
+    assert mine.get().done == 1
+    assert sorted(released) == list(range(1, 2 * LEASED))
+    assert h.state("q").queue.ready == 2 * LEASED - 1
+
+
+def test_a_job_of_an_ended_stream_whose_lease_has_ended_is_not_taken_from_the_next_holder(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R-Q-29."""
+    monkeypatch.setattr(core, "_PARTED_A_PASS", 1)
+    monkeypatch.setattr(push, "_RELEASED_AT_ONCE", 1)
+    h = Harness()
+    h.put("q", type="queue")
+    h.append(*range(3), name="q")
+    stream = h.engine.open_push(ClaimRequest("q", "w", 3, 1000), Sink())
+    stream.open()
+    h.settle()
+    stream.close()
+    h.advance_ms(1001)
+    taken = claim(h, 3)
+    for _ in range(10):
+        h.settle()
+    assert len(taken) == h.state("q").queue.in_flight == 3

@@ -9,7 +9,8 @@ import pytest
 from tests.engine.harness import Answer, Harness, records
 from topics.common.id_blocks import IDS_A_BLOCK
 from topics.engine.read.end_of_waits import ENDS_A_STEP, STEPS_A_PASS
-from topics.engine.read.wait import Place
+from topics.engine.read.wait import Place, PrefixPlace
+from topics.engine.shared import core
 from topics.engine.state.topic import Topic
 from topics.engine.values.results import KnownTopic, TopicHead
 from topics.engine.values.topic_config import make_config
@@ -190,3 +191,34 @@ def test_a_stop_looks_at_some_topics_in_a_pass(monkeypatch: pytest.MonkeyPatch) 
         h.engine.flush()
         assert len(blocks) - before <= STEPS_A_PASS
     assert (len(blocks), last.given) == (20, True)
+
+
+def test_the_places_of_waits_that_are_given_up_at_once_are_left_some_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R-NET-11: 9,000 waits for 64 prefixes each took one pass of 69 ms. None is answered meanwhile."""
+    monkeypatch.setattr(core, "_PARTED_A_PASS", 40)
+    h = Harness()
+    h.put("a")
+    answers, cancels = [Answer() for _ in range(100)], []
+    starts = tuple(f"p{number:02}" for number in range(64))
+    for answer in answers:
+        known = {"a": KnownTopic(0), "absent": KnownTopic(None)}
+        cancels.append(h.engine.wait(known, 30_000, answer, starts))
+    left: list[object] = []
+    for kind in (Place, PrefixPlace):
+        leave = kind.leave
+        monkeypatch.setattr(kind, "leave", lambda place, c, leave=leave: (left.append(place), leave(place, c)))
+    a_pass = h.count_in_passes(left)
+    for cancel in cancels:
+        cancel()
+        cancel()
+    assert h.engine._core.waits == 0
+    h.put("absent")
+    h.append(1, name="a")
+    h.put("p07.x")
+    for _ in range(100):
+        h.engine.flush()
+    assert len(left) == 3 * len(answers)
+    assert max(a_pass) <= 2 * 40, "what is left of one budget, and the next"
+    h.advance_ms(0)
+    assert not any(answer.given for answer in answers)
+    assert_nothing_is_left(h)

@@ -10,6 +10,7 @@ memory grew by more than the case allows.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
@@ -19,13 +20,18 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from tests.contract.world.world import Connection
+from tests.contract.world import websocket_client
+from tests.contract.world.world import Connection, request_bytes
 from tests.long.limits.__main__ import LimitsWorld
 from tests.long.limits.case_sender import ANSWER_MS
+from tests.ws.frame_client import TEXT, frame
 
 _RUNS = 2
 _RECORDS, _RECORD_BYTES = 8, 900_000
 _ANSWER_BYTES = 8 << 20
+_SUBSCRIPTIONS, _JOBS = 4000, 500
+_AT_ONCE = 200
+"""Topics that one command, or some requests in a row, name."""
 
 
 class CrowdWorld(LimitsWorld):
@@ -85,7 +91,57 @@ def _equal_long_polls(world: CrowdWorld, clients: int) -> None:
     world.take_all(links, _RECORDS * _RECORD_BYTES)
 
 
-CROWDS = (Crowd("equal long polls, and a write of 7 MB", 100, _equal_long_polls),)
+def _put_many(world: CrowdWorld, names: list[str]) -> None:
+    link = world.connect()
+    for at in range(0, len(names), _AT_ONCE):
+        some = names[at : at + _AT_ONCE]
+        link.send(b"".join(request_bytes("PUT", f"/v0/topics/{name}", {}) for name in some))
+        for _ in some:
+            assert link.answer("PUT", ANSWER_MS).status in (200, 201)
+
+
+def _reset(world: CrowdWorld, links: list[Connection]) -> None:
+    """End all connections at the same time, as the client's process does that is killed."""
+    world.settle()
+    world.begin()
+    for link in links:
+        link._stream.reset()  # `Connection.reset` waits, too
+    for _ in range(10):
+        world.settle()
+
+
+def _websockets_end(world: CrowdWorld, clients: int) -> None:
+    """Each has 4,000 subscriptions."""
+    names = [f"t{number:04}" for number in range(_SUBSCRIPTIONS)]
+    _put_many(world, names)
+    links = [world.connect().start("GET", "/v0/ws", headers=websocket_client.HEADERS) for _ in range(clients)]
+    for link in links:
+        assert link.head(ANSWER_MS).status == 101
+        for at in range(0, len(names), _AT_ONCE):
+            topics: dict[str, Any] = {name: {} for name in names[at : at + _AT_ONCE]}
+            link.send(frame(TEXT, json.dumps({"op": "subscribe", "topics": topics}).encode(), mask=bytes(4)))
+            # each topic has a reply of its own, and then the news that the reader is at its head
+            world.take_all([link], 40 * len(topics))
+    _reset(world, links)
+
+
+def _streams_of_jobs_end(world: CrowdWorld, clients: int) -> None:
+    """Each holds 500 leased jobs."""
+    world.put("q", type="queue")
+    for _ in range(clients):
+        world.write("q", *[0] * _JOBS)
+    path = f"/v0/topics/q/work?node=n&max={_JOBS}&lease_ms=600000"
+    links = [world.connect().start("GET", path) for _ in range(clients)]
+    world.take_all(links, 50 * _JOBS)
+    _reset(world, links)
+    world.wait_until(lambda: world.state("q")["queue"]["in_flight"] == 0, ANSWER_MS)
+
+
+CROWDS = (
+    Crowd("equal long polls, and a write of 7 MB", 100, _equal_long_polls),
+    Crowd("WebSockets of 4,000 subscriptions that end", 20, _websockets_end),
+    Crowd("streams of 500 jobs that end", 150, _streams_of_jobs_end),
+)
 
 
 def measure(crowd: Crowd, part: float) -> tuple[float, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, insort
+from collections.abc import Iterator
 from functools import partial
 from typing import Protocol
 
@@ -16,6 +17,7 @@ from topics.engine.state.topic import Life, Topic
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.results import DiffQuery, DiffResult
+from topics.engine.values.step_queue import StepQueue
 from topics.errors import TopicsError
 
 _log = logging.getLogger(__name__)
@@ -33,6 +35,7 @@ class FeedCore(PrefixCore, Protocol):
     """The part of the core that a feed needs."""
 
     bounds: ReadBounds
+    partings: StepQueue
 
 
 class Feed:
@@ -133,8 +136,12 @@ class Feed:
         if self._behind or (self.prefixes is not None and self.prefixes.has_news):
             self._defer()
 
-    def close(self) -> None:
-        """End all subscriptions."""
+    def close(self, *, at_once: bool = False) -> None:
+        """End all subscriptions. Their cohorts drop them at once, or in turns if there are many.
+
+        at_once: the sink's connection continues, and may be of a cohort's audience again.
+        """
+        self.pause()
         self.closed = True
         prefixes, self.prefixes = self.prefixes, None
         if prefixes is not None:
@@ -142,15 +149,26 @@ class Feed:
         self.sink = _NO_SINK
         self._behind.clear()
         self._reading = None
-        subscriptions, self.subscriptions = self.subscriptions, {}
+        leave = self._leave_cohorts(self.subscriptions)
+        self.subscriptions = {}
+        if at_once:
+            for _ in leave:
+                pass
+        else:
+            self._core.partings.run(leave)
+
+    @staticmethod
+    def _leave_cohorts(subscriptions: dict[str, Subscription]) -> Iterator[None]:
         for subscription in subscriptions.values():
             if subscription.cohort is not None:
                 subscription.cohort.remove(subscription)
+            yield
 
     # --- the subscriptions that are behind ---------------------------------------------------------------------------
     def fall_behind(self, subscription: Subscription) -> None:
         """Read a subscription that left its cohort by itself, from its cursor on."""
-        insort(self._behind, subscription.name)
+        if not self.closed:
+            insort(self._behind, subscription.name)
 
     def on_topic_gone(self, subscription: Subscription) -> None:
         """Report that the topic of a subscription is gone. It has left its cohort.

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Iterator
+from itertools import islice
 from typing import Protocol
 
 from topics.engine.queue.alarm import tend
@@ -17,10 +19,13 @@ from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import wake
 from topics.engine.values.job import JobState, LeasedJob
+from topics.engine.values.step_queue import StepQueue
 from topics.errors import CorruptError, RequestError, TopicsError
 
 _BITE = 16
 """Jobs claimed at once: few, for stalled clients hold them, and streams share them."""
+_RELEASED_AT_ONCE = 128
+"""Jobs of a stream that has ended which are released together, with one frame in the log."""
 _BYTES_AN_END = 8192
 """Share of a pass's budget for reads that the end of a stream of a queue that is gone takes."""
 _log = logging.getLogger(__name__)
@@ -51,9 +56,12 @@ class PushSink(Protocol):
 class PushStream:
     """A claimer for its connection: claims into free slots, and releases all jobs at the end."""
 
-    def __init__(self, claims: Claims, topic: Topic, request: ClaimRequest, sink: PushSink) -> None:
+    def __init__(
+        self, claims: Claims, partings: StepQueue, topic: Topic, request: ClaimRequest, sink: PushSink
+    ) -> None:
         assert topic.queue is not None, "only queues push"
         self._claims = claims
+        self._partings = partings
         self._core = claims.core
         self._topic = topic
         self._leases = topic.queue
@@ -89,7 +97,10 @@ class PushStream:
         self._refill()
 
     def close(self) -> None:
-        """End the stream: its jobs are claimable at once, their deliveries counted (R-Q-29)."""
+        """End the stream: its jobs are claimable at once, their deliveries counted (R-Q-29).
+
+        If they are many, they are released in turns.
+        """
         if not self._is_open:
             return
         self._is_open = False
@@ -97,17 +108,27 @@ class PushStream:
         self._leases.streams.pop(self, None)
         if self._claim is not None:
             self._claim.cancel()
-        held, self._held = list(self._held), {}
-        back = [job for job in held if job.state is JobState.LEASED]
-        for job in held:
-            job.holder = None
-        now_ms = self._core.clock.now_ms()
-        for job in back:
-            self._leases.note(job, "released", now_ms)
-            self._leases.release(job)
-        with contextlib.suppress(TopicsError):  # else their leases end at their deadline
-            log_ended(self._core, self._topic, back, _ignore)
-        wake(self._core, self._topic)
+        self._partings.run(self._release())
+
+    def _release(self) -> Iterator[None]:
+        """Release the jobs. Those whose leases end meanwhile are not held any more."""
+        while True:
+            some = list(islice(self._held, _RELEASED_AT_ONCE))
+            back = [job for job in some if job.state is JobState.LEASED]
+            for job in some:
+                del self._held[job]
+                job.holder = None
+            now_ms = self._core.clock.now_ms()
+            for job in back:
+                self._leases.note(job, "released", now_ms)
+                self._leases.release(job)
+            with contextlib.suppress(TopicsError):  # else their leases end at their deadline
+                log_ended(self._core, self._topic, back, _ignore)
+            wake(self._core, self._topic)
+            for _ in some:
+                yield
+            if not self._held:
+                return
 
     # --- holder ------------------------------------------------------------------------------------------------------
     def on_leased(self, job: LeasedJob) -> None:
@@ -186,14 +207,16 @@ class PushStream:
                 wake(self._core, self._topic)  # more slots, or more jobs
 
 
-def open_push(claims: Claims, request: ClaimRequest, sink: PushSink) -> PushStream:
+def open_push(claims: Claims, partings: StepQueue, request: ClaimRequest, sink: PushSink) -> PushStream:
     """Return a stream of a queue's jobs; `open` starts it.
+
+    partings: where it releases its jobs at its end.
 
     Raises: RequestError for node, topic or type, checked in this order.
     """
     check_node(claims.core.config, request.node)
     topic, _leases = visible_queue(claims.core.registry, request.queue)
-    return PushStream(claims, topic, request, sink)
+    return PushStream(claims, partings, topic, request, sink)
 
 
 def _ignore(_error: TopicsError | None) -> None:

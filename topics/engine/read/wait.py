@@ -24,10 +24,13 @@ from topics.engine.state.wakes import CatchUpFirst, CreationWaiter, PrefixWaits
 from topics.engine.values.ports import LoopPort, TimerPort
 from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.results import Done, KnownTopic, TopicHead
+from topics.engine.values.step_queue import StepQueue
 from topics.errors import TopicsError
 
 _BYTES_AN_ANSWER, _BYTES_A_NAME = 2048, 256
 """Shares of a pass's budget for reads: an answer costs as much as rendering these bytes."""
+_PREFIXES_A_STEP = 4
+"""Prefixes that a wait leaves in the time of a step of `Core.partings`."""
 
 
 class WaitCore(Protocol):
@@ -38,6 +41,7 @@ class WaitCore(Protocol):
     closing: bool
     config: Config
     loop: LoopPort
+    partings: StepQueue
     prefix_waits: PrefixWaits
     registry: Registry
     turns: ReadTurns
@@ -89,9 +93,10 @@ class Wait:
         self._caught_up()
 
     def cancel(self) -> None:
-        """Give up the answer."""
+        """Give up the answer. The places are left at once, or in turns if there are many."""
         self._done = None
-        self._leave()
+        if places := self._end():
+            self._core.partings.run(self._leave_each(places))
 
     def _caught_up(self) -> None:
         self._behind -= 1
@@ -161,16 +166,22 @@ class Wait:
         for place in self._places:
             place.enter(core)
 
-    def _leave(self) -> None:
+    def _end(self) -> list[Place | PrefixPlace]:
+        """End the wait. Return the places that are to be left."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._places:
-            for place in self._places:
-                place.leave(self._core)
+        places, self._places = self._places, []
+        if places:
             self._core.waited_topics -= len(self._known) + len(self._starts)
-            self._places = []
             self._core.waits -= 1
+        return places
+
+    def _leave_each(self, places: list[Place | PrefixPlace]) -> Iterator[None]:
+        for place in places:
+            place.leave(self._core)
+            for _ in range(place.steps):
+                yield
 
     def _on_deadline(self) -> None:
         self._timer = None
@@ -196,7 +207,8 @@ class Wait:
 
     def _answer(self, result: News | TopicsError) -> None:
         done, self._done = self._done, None
-        self._leave()
+        for place in self._end():
+            place.leave(self._core)
         if done is not None:
             done(result)
 
@@ -205,6 +217,8 @@ class Place:
     """A wait's place at one topic: a Waiter (waiters.py), or in line for the topic's creation."""
 
     __slots__ = ("_name", "_seq", "_topic", "_wait")
+    steps = 1
+    """Steps that leaving it takes (`Core.partings`)."""
 
     def __init__(self, wait: Wait, name: str, topic: Topic | None, seq: int | None) -> None:
         """Make the place. seq: the head that is no news; None: any head is news."""
@@ -254,6 +268,11 @@ class PrefixPlace:
         self._wait = wait
         self._starts = starts
         self._topic: Topic | None = None
+
+    @property
+    def steps(self) -> int:
+        """Steps that leaving it takes (`Core.partings`)."""
+        return 1 + len(self._starts) // _PREFIXES_A_STEP
 
     def enter(self, core: WaitCore) -> None:
         core.prefix_waits.enter(self, self._starts)

@@ -24,6 +24,9 @@ from topics.engine.values.ports import FormatPort, LogPort, LoopPort, ReaderPort
 from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.step_queue import StepQueue
 
+_PARTED_A_PASS = 4096
+"""Subscriptions, leases or parts of waits of clients that have left that a pass ends: 3 ms."""
+
 
 class OpenStreak(Protocol):
     """A streak of lone writes: see write/write_streak.py."""
@@ -80,6 +83,7 @@ class Core:
         self.expiring = ExpiryTurns(loop, A_LOOK)
         self.searches = StepQueue(loop, config.pass_search_steps or 1 << 62)
         """Searches for records that are to be deleted."""
+        self.partings = StepQueue(loop, _PARTED_A_PASS, 2 * _PARTED_A_PASS)
         # --- waits
         self.held_appends = HeldAppends()
         """Appends that wait before they are staged."""

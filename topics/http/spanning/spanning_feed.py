@@ -177,9 +177,9 @@ class SpanningFeed:
         self.answered += 1
         self._flush()
 
-    def close(self) -> None:
+    def close(self, *, at_once: bool = False) -> None:
         self._sink = self._prefixes = None
-        self._own.close()
+        self._own.close(at_once=at_once)
         far, self._far = self._far, {}
         for each in far.values():
             each.close()

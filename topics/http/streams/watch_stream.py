@@ -50,7 +50,7 @@ class WatchFeed(Protocol):
 
     def resume(self) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self, *, at_once: bool = False) -> None: ...
 
 
 class WatchStream:
@@ -128,7 +128,7 @@ class WatchStream:
             self._feed.resume()
 
     def on_disconnect(self) -> None:
-        self._leave()
+        self._leave(at_once=False)
 
     def shut_down(self) -> None:
         """Send the goodbye and end, because the server stops (R-WATCH-15)."""
@@ -158,14 +158,17 @@ class WatchStream:
         if stream is not None:
             stream.end()
 
-    def _leave(self) -> None:
-        """Release the resources of the stream. Later calls do nothing."""
+    def _leave(self, *, at_once: bool = True) -> None:
+        """Release the resources of the stream. Later calls do nothing.
+
+        at_once: its connection may continue.
+        """
         feed, self._feed = self._feed, None
         self._stream = None
         if feed is not None:
             self._session.remove_stream(self)
             self._only = None
-            feed.close()
+            feed.close(at_once=at_once)
             self._heartbeats.remove(self)
             self._sessions.on_stream_end(self._session)
             on_end, self._on_end = self._on_end, _nothing
