@@ -143,3 +143,32 @@ def test_a_topic_that_is_deleted_ends_the_readers_that_wait_for_a_turn(h: Harnes
         _pass(h)
     assert all(reader.take()[-1] == ("t", "deleted") for reader in readers)
     assert len(h.engine._core.turns) == 0
+
+
+def test_readers_that_hear_of_many_deleted_topics_when_they_read_again_take_turns() -> None:
+    """The end of 256 topics with 2,000 readers each took passes of 120 ms."""
+    an_end, topics = 8192, 20
+    h = Harness(pass_read_bytes=A_PASS * an_end)
+    names = [f"t{number:02}" for number in range(topics)]
+    for name in names:
+        h.put(name)
+    readers = [Reader(h).follow(*names) for _ in range(MANY)]
+    for _ in range(4 * MANY):
+        _pass(h)
+    assert sum(len(reader.take()) for reader in readers) == MANY * topics
+    for reader in readers:
+        reader.feed.pause()
+    for name in names:
+        h.delete_topic(name)
+    for _ in range(4 * MANY * topics):
+        _pass(h)
+    told: list[object] = []
+    for reader in readers:
+        reader.told = told
+        reader.feed.resume()
+    counts = [len(told)]
+    while len(told) < MANY * topics:
+        _pass(h)
+        counts.append(len(told) - sum(counts))
+        assert counts[-1] > 0
+    assert max(counts) <= 2 * A_PASS, "what is left of one budget, and the next"

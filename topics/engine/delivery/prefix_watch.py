@@ -17,7 +17,8 @@ from topics.engine.values.results import DiffQuery
 _BYTES_A_TOPIC = 16_384
 """Share of a pass's budget for reads that taking in a topic costs, with its first read."""
 
-
+_BYTES_A_TURN = 4096
+"""Share of it that a turn takes whatever it finds, with a notice: some 10 us."""
 _NONE: Mapping[str, int] = {}
 
 
@@ -258,6 +259,7 @@ class PrefixWatch:
 
     def _on_turn(self) -> None:
         self._has_turn = False
+        self._core.turns.spend(_BYTES_A_TURN)
         names = [name for name, topic in self._made.items() if topic.visible]
         if len(names) < len(self._made):
             self._refills = True  # Others were made while one that is gone had the last place.
