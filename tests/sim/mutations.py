@@ -1067,6 +1067,13 @@ MUTANTS = (
         "tests/engine/queue/test_claim_wait.py",
     ),
     _one(
+        "a reader that joins another cohort of its topic while that reads",
+        "engine/delivery/cohort.py",
+        "self.cursor == self.topic.head and not self.reading\n",
+        "self.cursor == self.topic.head\n",
+        "tests/engine/delivery/test_cohort.py",
+    ),
+    _one(
         "a read of its own for each of those who ask for the same megabytes",
         "engine/read/shared_reads.py",
         "coming = self._coming[key] = ReadForMany(self._coming, key, reading, self._core.turns)\n        return",

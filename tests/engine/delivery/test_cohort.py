@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.engine.delivery.shared_sends import FakeSharedSends
+from tests.engine.delivery.test_audience import Reader as SharingReader
 from tests.engine.delivery.test_delivery import Reader
 from tests.engine.harness import Answer, Harness, records
+from topics.engine.delivery import cohort
 from topics.engine.delivery.reader_pass import BYTES_A_PASS
 from topics.engine.read.shared_reads import SharedReads
 from topics.engine.values.topic_config import make_config
@@ -172,3 +176,68 @@ def test_readers_that_hear_of_many_deleted_topics_when_they_read_again_take_turn
         counts.append(len(told) - sum(counts))
         assert counts[-1] > 0
     assert max(counts) <= 2 * A_PASS, "what is left of one budget, and the next"
+
+
+MOST = 20
+
+
+def _sharing(monkeypatch: pytest.MonkeyPatch) -> tuple[Harness, list[SharingReader], Callable[[], SharingReader]]:
+    """Readers of one audience at the head, three cohorts of them and a half; and what makes another."""
+    monkeypatch.setattr(cohort, "_MOST_MEMBERS", MOST)
+    h = Harness(pass_read_bytes=MOST * 1024)
+    h.put()
+    sends = FakeSharedSends()
+    audience = sends.audience()
+
+    def another() -> SharingReader:
+        reader = SharingReader(h, sends, audience)
+        for _ in range(2):
+            _pass(h)
+        return reader
+
+    readers = [another() for _ in range(3 * MOST + MOST // 2)]
+    h.append("a")
+    for _ in range(2 * len(readers)):
+        _pass(h)
+    assert all(reader.got == [1] for reader in readers)
+    return h, readers, another
+
+
+def test_very_many_equal_readers_of_one_write_are_served_some_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """9,500 took one pass of 55 ms."""
+    h, readers, _ = _sharing(monkeypatch)
+    _publish(h, "b")
+    got = [0]
+    while got[-1] < len(readers):
+        _pass(h)
+        got.append(sum(reader.got[-1] == 2 for reader in readers))
+        assert 0 <= got[-1] - got[-2] <= MOST
+    _publish(h, "c")
+    for _ in range(len(readers)):
+        _pass(h)
+    assert all(reader.got == [1, 2, 3] for reader in readers)
+
+
+def test_a_reader_joins_the_cohort_that_others_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers that come and go would leave many small ones otherwise."""
+    h, readers, another = _sharing(monkeypatch)
+    assert len(h.engine._core.registry.by_name["t"].waiters) == 4
+    for reader in readers[: MOST - 1]:
+        reader.feed.close()
+    for _ in range(MOST - 1 + MOST // 2):
+        another()
+    assert len(h.engine._core.registry.by_name["t"].waiters) == 4
+
+
+def test_a_reader_at_the_head_joins_no_cohort_whose_read_is_in_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would get what it has got already."""
+    h, readers, another = _sharing(monkeypatch)
+    waiters = h.engine._core.registry.by_name["t"].waiters
+    for _ in range(MOST // 2):
+        another()
+    readers[0].feed.close()
+    first = next(iter(waiters))
+    assert isinstance(first, cohort.Cohort)
+    first.reading = True
+    another()
+    assert (len(waiters), len(first.members)) == (5, MOST - 1)

@@ -12,8 +12,10 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import select
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -29,7 +31,7 @@ from tests.ws.frame_client import TEXT, frame
 _RUNS = 2
 _RECORDS, _RECORD_BYTES = 8, 900_000
 _ANSWER_BYTES = 8 << 20
-_SUBSCRIPTIONS, _JOBS = 4000, 500
+_SUBSCRIPTIONS, _JOBS = 6000, 1000
 _AT_ONCE = 200
 """Topics that one command, or some requests in a row, name."""
 
@@ -55,6 +57,16 @@ class CrowdWorld(LimitsWorld):
     def _file(self, name: str) -> Path:
         assert self.process is not None
         return Path(f"/proc/{self.process.pid}/{name}")
+
+    def wait_until(self, done: Callable[[], bool], within_ms: int) -> None:
+        """Wait as its base does, also where there are more connections than `select` takes."""
+        poll = select.poll()
+        for stream in self._streams:
+            if not stream.ended:
+                poll.register(stream.socket, select.POLLIN)
+        until = time.monotonic() + within_ms / 1000
+        while not done() and time.monotonic() < until:
+            poll.poll(10)
 
     def take_all(self, links: list[Connection], least: int) -> None:
         """Wait until each of the clients has got so many bytes."""
@@ -111,7 +123,7 @@ def _reset(world: CrowdWorld, links: list[Connection]) -> None:
 
 
 def _websockets_end(world: CrowdWorld, clients: int) -> None:
-    """Each has 4,000 subscriptions."""
+    """Each has 6,000 subscriptions."""
     names = [f"t{number:04}" for number in range(_SUBSCRIPTIONS)]
     _put_many(world, names)
     links = [world.connect().start("GET", "/v0/ws", headers=websocket_client.HEADERS) for _ in range(clients)]
@@ -126,21 +138,44 @@ def _websockets_end(world: CrowdWorld, clients: int) -> None:
 
 
 def _streams_of_jobs_end(world: CrowdWorld, clients: int) -> None:
-    """Each holds 500 leased jobs."""
+    """Each holds 1,000 leased jobs."""
     world.put("q", type="queue")
     for _ in range(clients):
         world.write("q", *[0] * _JOBS)
     path = f"/v0/topics/q/work?node=n&max={_JOBS}&lease_ms=600000"
     links = [world.connect().start("GET", path) for _ in range(clients)]
-    world.take_all(links, 50 * _JOBS)
+    world.take_all(links, 100 * _JOBS)
     _reset(world, links)
     world.wait_until(lambda: world.state("q")["queue"]["in_flight"] == 0, ANSWER_MS)
 
 
+def _streams(world: CrowdWorld, clients: int, watched: dict[str, Any]) -> list[Connection]:
+    links = []
+    for _ in range(clients):
+        link = world.connect()
+        wid = link.request("POST", "/v0/watch", watched).json["wid"]
+        links.append(link.start("GET", f"/v0/watch/{wid}", headers={"Accept": "text/event-stream"}))
+        assert link.head(ANSWER_MS).status == 200
+    world.settle()
+    for link in links:
+        link.take_bytes()
+    world.begin()
+    return links
+
+
+def _streams_of_one_topic(world: CrowdWorld, clients: int) -> None:
+    world.put("watched")
+    links = _streams(world, clients, {"topics": {"watched": {}}})
+    world.write("watched", "news")
+    world.take_all(links, len("news"))
+
+
+_WITHOUT_LIMITS = {"max_watch_sessions": 0, "max_watch_sessions_per_key": 0, "max_sse_connections_per_key": 0}
 CROWDS = (
+    Crowd("streams of one topic, and a write", 5000, _streams_of_one_topic, settings=_WITHOUT_LIMITS),
     Crowd("equal long polls, and a write of 7 MB", 100, _equal_long_polls),
-    Crowd("WebSockets of 4,000 subscriptions that end", 20, _websockets_end),
-    Crowd("streams of 500 jobs that end", 150, _streams_of_jobs_end),
+    Crowd("WebSockets of 6,000 subscriptions that end", 40, _websockets_end),
+    Crowd("streams of 1,000 jobs that end", 200, _streams_of_jobs_end),
 )
 
 

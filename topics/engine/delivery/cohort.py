@@ -20,6 +20,14 @@ _FEW = 4
 """A topic with at most this many cohorts delivers when it publishes, not at the pass end."""
 _BYTES_A_MEMBER = 128
 """Part of the loop's budget for reads that the send to a member takes."""
+_MOST_MEMBERS = 1024
+"""Members of a cohort. More readers of a topic have several, which take turns."""
+_BYTES_A_MEMBER_OF_MANY = 2048
+"""Part of it in each of several cohorts: one write may have 10,000 readers, for some 6 us each."""
+_BYTES_APART = 1024
+"""More of it for a member that is not sent to with the others, but by its sink."""
+_LOOKED_AT = 64
+"""Waiters of a topic among which a reader looks for a cohort with room."""
 _MANY = 2
 """Members from which one call for all costs less than one for each."""
 _ENDS_AT_ONCE, _BYTES_AN_END = 8, 8192
@@ -35,6 +43,7 @@ class Cohort:
     """
 
     __slots__ = (
+        "_bytes_a_member",
         "_cohorts",
         "_more",
         "_rows",
@@ -49,8 +58,11 @@ class Cohort:
         "waits_for_turn",
     )
 
-    def __init__(self, cohorts: Cohorts, topic: Topic, query: DiffQuery) -> None:
+    def __init__(self, cohorts: Cohorts, topic: Topic, query: DiffQuery, *, is_first: bool = True) -> None:
+        """is_first: the topic has no full cohort with this query."""
         self._cohorts = cohorts
+        self._bytes_a_member = _BYTES_A_MEMBER if is_first else _BYTES_A_MEMBER_OF_MANY
+        """Part of the budget that a delivery takes for each member."""
         self.topic = topic
         self.query = query
         self.cursor = topic.head
@@ -135,6 +147,14 @@ class Cohort:
         """Ignore the shutdown: the connections that opened the readers end them."""
 
     # --- members -----------------------------------------------------------------------------------------------------
+    def takes(self, query: DiffQuery) -> bool:
+        """Return whether a reader at the head with this query may be a member."""
+        return self.query == query and self.cursor == self.topic.head and not self.reading
+
+    def note_full(self) -> None:
+        """Take a larger part of the budget, because there are others with the same readers."""
+        self._bytes_a_member = _BYTES_A_MEMBER_OF_MANY
+
     def add(self, subscription: Subscription) -> None:
         if not self.members:
             self.topic.waiters[self] = None
@@ -201,8 +221,9 @@ class Cohort:
         self._run()
 
     def _deliver(self, burst: Burst) -> None:
-        self._cohorts.reads.turns.spend(_BYTES_A_MEMBER * len(self.members))
-        for subscription in self._send_to_many(burst):
+        left = self._send_to_many(burst)
+        self._cohorts.reads.turns.spend(self._bytes_a_member * len(self.members) + _BYTES_APART * len(left))
+        for subscription in left:
             feed = subscription.feed
             if feed.paused:
                 if subscription.cohort is self:
@@ -248,7 +269,19 @@ class Cohorts:
         cohort = self._open.get(key)
         if cohort is None or cohort.reading or cohort.cursor != topic.head:
             cohort = self._open[key] = Cohort(self, topic, subscription.query)
+        elif len(cohort.members) >= _MOST_MEMBERS:
+            cohort.note_full()
+            cohort = self._open[key] = self._with_room(topic, subscription.query)
         cohort.add(subscription)
+
+    def _with_room(self, topic: Topic, query: DiffQuery) -> Cohort:
+        """Return the smallest of the other cohorts, because readers have left it, or a new one."""
+        found = Cohort(self, topic, query, is_first=False)
+        most = _MOST_MEMBERS
+        for waiter in islice(topic.waiters, _LOOKED_AT):
+            if isinstance(waiter, Cohort) and len(waiter.members) < most and waiter.takes(query):
+                found, most = waiter, len(waiter.members)
+        return found
 
     def deliver_now(self, topic: Topic) -> bool:
         """Deliver a change of a topic whose only waiters are a few cohorts, if it takes only sends.
