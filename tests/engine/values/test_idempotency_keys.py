@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+from tests.engine.harness import Harness
 from topics.engine.state.idempotency import KeyEntry, KeyStore
 
 MANY = 10_000
@@ -55,3 +56,19 @@ def test_a_snapshot_takes_some_keys_at_a_time_and_none_that_came_meanwhile() -> 
             seq += 1
             keys.store(b"%d" % seq, KeyEntry(seq, 1, 1), 1, 1)
     assert sorted(found) == [number for number in range(1, MANY + 1) if number % 2 and number % 5]
+
+
+def test_the_keys_of_a_deleted_topic_are_freed_in_steps() -> None:
+    h = Harness()
+    h.append(1)
+    topic = h.engine._core.registry.by_name["t"]
+    for seq in range(1, MANY + 1):
+        topic.key_store().store(b"%d" % seq, KeyEntry(1, 1, 0), 0, 1)
+    dicts = topic.key_store()._entries.dicts  # type: ignore[union-attr]
+    h.delete_topic("t")
+    assert len(topic.key_store()) == 0
+    left = sum(map(len, dicts))
+    assert left > MANY / 2, "a few passes have freed a few dicts"
+    for _ in range(100):
+        h.settle()
+    assert not any(dicts)

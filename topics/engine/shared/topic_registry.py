@@ -173,6 +173,8 @@ class Registry:
             topic.producers.clear()
         if topic.queue is not None:
             topic.index.usage.reclaim.run(topic.queue.released())
+        if topic.keys is not None:
+            topic.index.usage.reclaim.run(topic.keys.released())
         del self.by_id[topic.id]
         self.with_readers.pop(topic, None)
         if topic is self.staging:

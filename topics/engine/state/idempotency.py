@@ -126,6 +126,13 @@ class KeyStore:
         kept = {key: entry for some in self._slices() for key, entry in some if entry.first_seq > seq}
         self._entries = SpreadDict(kept) if len(kept) >= _MANY else kept
 
+    def released(self) -> Iterator[None]:
+        """Forget all entries now, and free them in steps."""
+        every, self._entries = self._entries, {}
+        for entries in every.dicts if isinstance(every, SpreadDict) else (every,):
+            entries.clear()
+            yield
+
     def within(self, now_ms: int, window_ms: int, upto: int) -> Iterator[list[tuple[bytes, KeyEntry]]]:
         """Yield the entries that a duplicate may still find after a restart (for a snapshot).
 
