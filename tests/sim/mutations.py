@@ -726,6 +726,13 @@ MUTANTS = (
         "tests/store/format/test_codec.py",
     ),
     _one(
+        "large jobs whose turn to be moved does not come",
+        "engine/queue/dead_letter.py",
+        "            self._core.loop.call_later(0, rest.begin)\n",
+        "            self._then(None)\n",
+        _CLAIM_TURNS,
+    ),
+    _one(
         "copies shown before they are synced",
         "engine/routers/forward.py",
         "forward.stage(synced=(fsync and seen) or bool(reserved))",

@@ -14,6 +14,7 @@ from tests.amount import seeds
 from tests.engine.harness import Answer, Harness
 from tests.engine.queue.queue_calls import claim, jobs_of, start_ack, start_claim
 from topics.engine.index.held_back import HeldBack
+from topics.engine.queue import fetch
 from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
 from topics.engine.state.leases import Leases
 from topics.errors import RequestError
@@ -38,7 +39,7 @@ class Units:
 
 
 @contextmanager
-def counted(owner: type, name: str, units: Any) -> Iterator[Units]:
+def counted(owner: Any, name: str, units: Any) -> Iterator[Units]:
     """Count units of each call of a method. units: called with the call's result and arguments."""
     found, call = Units(), getattr(owner, name)
 
@@ -279,6 +280,22 @@ def test_an_answer_names_the_leases_of_its_claim_even_if_others_came_before_its_
     passes_until([first, second], h)
     both = [{job["$seq"]: job["lease_id"] for job in jobs_of(answer)} for answer in (first, second)]
     assert not set(both[0].values()) & set(both[1].values())
+    check(h)
+
+
+def test_large_jobs_are_moved_to_the_dead_letters_some_megabytes_a_pass() -> None:
+    h = queue_of(101, 60_000, max_deliveries=1, dead_letter="dead", lease_ms=100)
+    delivered = start_claim(h, 1000)
+    passes_until([delivered], h)
+    h.advance_ms(101)
+    answer = start_claim(h, 1000)
+    with counted(fetch, "verified", lambda _frames, _topic, part: int(part.rows.lengths.sum())) as read:
+        passes_until([answer], h, read)
+        read.passes.append(0)
+    assert answer.get().count == 0
+    assert read.most <= 2 * MEGABYTE
+    assert h.state("dead").count == 100
+    assert h.state("q").count == 0
     check(h)
 
 

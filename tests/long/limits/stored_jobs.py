@@ -258,6 +258,17 @@ def delayed_apart(jobs: int) -> float:
     return q.steps.longest_ms
 
 
+def large_poison(jobs: int) -> float:
+    """A claim after jobs of 60 KB that are to be moved, 256 at most."""
+    count = min(jobs, 256)
+    q = Queue(count, data=b'"%b"' % (b"x" * 60_000), max_deliveries=1, dead_letter="dead")
+    assert q.claims(1, count) > 1
+    q.h.advance_ms(_LEASE_MS + 1)
+    q.begin()
+    q.claims(1, count)
+    return q.steps.longest_ms
+
+
 def extended(jobs: int) -> float:
     """Extensions of all jobs until their old deadlines are most of what is stored."""
     q = Queue(jobs).lease()
@@ -326,6 +337,7 @@ CASES: dict[str, Callable[[int], float]] = {
     "all extended": extended,
     "all moved to the dead letters, of 100,000 at most": lambda jobs: poison(min(jobs, 100_000)),
     "no dead letter can be written, of 100,000 at most": lambda jobs: poison(min(jobs, 100_000), max_topics=1),
+    "large jobs moved to the dead letters, of 256 at most": large_poison,
     "leased, half deleted by tag": lambda jobs: deleted(jobs, match="a", fail=False),
     "leased, all deleted by tag": lambda jobs: deleted(jobs, match="*", fail=False),
     "returned, all deleted by tag": lambda jobs: deleted(jobs, match="*"),

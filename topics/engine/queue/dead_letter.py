@@ -16,6 +16,7 @@ import msgspec
 
 from topics.engine.json.strict_json import check, keep_last
 from topics.engine.queue.alarm import AlarmCore, tend
+from topics.engine.queue.dead_records import within_step
 from topics.engine.queue.fetch import decode_jobs
 from topics.engine.queue.job_removal import BeforeRemoval, JobRemoval, JobRemovalCore, stage_job_removal
 from topics.engine.queue.queue_results import AckResult
@@ -78,21 +79,33 @@ class Move:
         jobs: list[LeasedJob],
         then: Callable[[TopicsError | None], None],
     ) -> None:
-        """jobs: at most `MOST_POISON`, which bounds the bytes read and copied at once."""
+        """jobs: at most `MOST_POISON`, ascending."""
         self._moves = moves
         self._core = moves.core
         self._topic = topic
         self._leases = leases
         self._jobs = jobs
+        self._rest: list[LeasedJob] = []
+        """The jobs that are moved after these: their records are too many bytes for one pass."""
         self._then = then
 
     def begin(self) -> None:
         self._leases.apply_time(self._core.clock.now_ms())
         self._jobs = [job for job in self._jobs if self._is_ours(job)]
-        if self._jobs:
+        if self._jobs and self._topic.life is not Life.GONE:
+            most = len(within_step(self._topic, [job.seq for job in self._jobs]))
+            self._jobs, self._rest = self._jobs[:most], self._jobs[most:]
             decode_jobs(self._core.reader, self._topic, self._jobs, self._on_read)
         else:
-            self._then(None)
+            self._end(None)
+
+    def _end(self, error: TopicsError | None) -> None:
+        """Move the rest in another pass, if there is one and nothing has failed."""
+        if self._rest and error is None:
+            rest = Move(self._moves, self._topic, self._leases, self._rest, self._then)
+            self._core.loop.call_later(0, rest.begin)
+        else:
+            self._then(error)
 
     def _is_ours(self, job: LeasedJob) -> bool:
         if not job.live:
@@ -102,7 +115,7 @@ class Move:
 
     def _give_up(self, error: TopicsError) -> None:
         """Release the jobs, which stay in the queue with their counts (R-Q-26)."""
-        for job in self._jobs:
+        for job in (*self._jobs, *self._rest):
             self._leases.release(job)
         tend(self._core, self._topic, again=True)
         self._then(error)
@@ -112,7 +125,7 @@ class Move:
             self._give_up(frames)
             return
         if self._topic.life is Life.GONE:
-            self._then(None)
+            self._end(None)
             return
         config = self._topic.config
         name = config.dead_letter
@@ -123,7 +136,7 @@ class Move:
         self._leases.apply_time(self._core.clock.now_ms())
         there = [(job, frame) for job, frame in self._sound(frames) if self._is_ours(job)]
         if not there:  # deleted while they were read (R-DEL-7), or damaged
-            self._then(None)
+            self._end(None)
             return
         self._jobs = [job for job, _frame in there]
         copies = [dead_letter_of(frame, self._topic.name, config, job.reason) for job, frame in there]
@@ -159,14 +172,14 @@ class Move:
     def _delete(self) -> None:
         topic = self._topic
         if topic.life is Life.GONE:
-            self._then(None)
+            self._end(None)
             return
         if topic.life is Life.DELETING:
             topic.parked.append(self._delete)
             return
         jobs = self._jobs = [job for job in self._jobs if self._is_ours(job)]
         if not jobs:
-            self._then(None)
+            self._end(None)
             return
         operation = JobRemoval(self._core, topic, jobs, [], self._on_deleted)
         try:
@@ -178,7 +191,7 @@ class Move:
         if isinstance(result, AckResult):
             self._leases.dead_lettered += result.done
             self._core.job_counts.dead_lettered += result.done
-            self._then(None)
+            self._end(None)
         else:  # they were released already
             self._jobs = []
             self._give_up(result)
