@@ -49,6 +49,11 @@ class TopicPatterns(NamedTuple):
 class TopicMatch(Protocol):
     """Which names are carried."""
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Those that are given whole."""
+        ...
+
     def match(self, topic: str) -> bool: ...
 
 
@@ -63,6 +68,10 @@ class NamedTopics:
         self._place = place
         self._skips = skips
         self._skipped: set[str] = set()
+
+    @property
+    def names(self) -> frozenset[str]:
+        return self._patterns.names
 
     def match(self, topic: str) -> bool:
         """Raises: UsageError."""

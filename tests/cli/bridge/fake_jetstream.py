@@ -65,7 +65,7 @@ class FakeReadStream:
         self._check(stream)
         found = [message.subject for message in self._of(subjects_filter, 0)] if subjects_filter else []
         subjects = {subject: found.count(subject) for subject in found} or None
-        return SimpleNamespace(state=SimpleNamespace(last_seq=self.last, subjects=subjects))
+        return SimpleNamespace(state=SimpleNamespace(last_seq=self.last, messages=len(self.kept), subjects=subjects))
 
     async def get_msg(self, stream: str, seq: int, subject: str, next: bool) -> Any:
         self._check(stream)

@@ -174,6 +174,20 @@ def test_one_that_ends_has_read_what_was_there_at_its_start(stream: FakeReadStre
     assert not Reading(FakeReadStream(), Here()).source.ended
 
 
+def test_one_that_ends_is_refused_where_nothing_of_a_stream_with_messages_matches(stream: FakeReadStream) -> None:
+    """It ended with exit code 0: a mistyped name looked like a topic that is carried."""
+    stream.publish("t.orders", "u.x")
+    said = r"^--topics matches no topic of stream topics with the prefix 't.': mend it, --stream or --prefix, or leave"
+    for topics in ("oders", "oders*"):
+        with pytest.raises(UsageError, match=said):
+            Reading(stream, Here(), topics, is_once=True)
+        assert not Reading(stream, Here(), topics).source.ended
+    here = Here()
+    Reading(stream, here, "orders", is_once=True).all()
+    stream.remove(1)
+    assert Reading(stream, here, "orders", is_once=True).source.ended, "the stream has removed what was carried"
+
+
 def test_a_message_that_is_left_out_is_the_sources_failure_and_comes_again(stream: FakeReadStream) -> None:
     stream.publish("t.a", "t.a", "t.a")
     stream.left_out = {2}

@@ -113,13 +113,20 @@ def test_one_that_ends_has_read_every_partition_that_was_there_and_looks_no_more
     assert reading.next() == {}
 
 
-def test_one_that_ends_ends_at_once_and_says_so_where_nothing_matches(
+def test_one_that_ends_is_refused_where_nothing_matches_and_not_where_it_is_empty(
     broker: FakeBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    reading = Reading("orders", is_once=True)
-    assert reading.next() == {}
-    assert reading.source.ended
+    """It ended with exit code 0: a mistyped name looked like a topic that is carried."""
+    broker.make("orders")
+    said = "^--topics matches no topic of kafka://h:1: mend it, or leave out --once to wait for one$"
+    for look in (lambda source: source.next(0), lambda source: source.count()):
+        with pytest.raises(UsageError, match=said):
+            look(Reading("oders*", is_once=True).source)
+    assert Reading("oders*").next() == {}
     assert [record.getMessage() for record in caplog.records] == ["kafka://h:1 has no topic that --topics matches"]
+    empty = Reading("orders", is_once=True)
+    assert empty.next() == {}
+    assert empty.source.ended
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from topics.bridge.bridge_errors import SourceDownError, TargetDownError
 from topics.bridge.incoming import BridgeMark, IncomingBatch, IncomingMessage
@@ -25,6 +25,16 @@ _ASKED_AT_ONCE = 100
 """The most requests about single subjects that wait for their answers at the same time."""
 _SUBJECTS_MAX = 100_000
 """The most subjects whose names a server of NATS lists in one answer."""
+
+
+class _Subjects(NamedTuple):
+    """The subjects with the prefix of which a stream has messages."""
+
+    found: list[str]
+    last_sequence: int
+    """The last sequence of the stream."""
+    is_empty: bool
+    """Whether the stream has no message, of whatever subject."""
 
 
 class JetStreamSource:
@@ -88,7 +98,7 @@ class JetStreamSource:
         return {self._stream: max(0, self._pending)}
 
     def count(self) -> Mapping[str, int]:
-        topics, _ = self._topics()
+        topics = self._topics_of(self._run(self._subjects()))
         return dict(zip(topics, self._run_each(self._count_of, topics), strict=True))
 
     def close(self) -> None:
@@ -104,26 +114,38 @@ class JetStreamSource:
             self._have[topic] = 0 if found is None else found.at.get(_TO, 0)
         return self._have[topic]
 
-    def _topics(self) -> tuple[list[str], int]:
-        """Return the topics of which the stream has messages, and its last sequence."""
-        subjects, last = self._run(self._subjects())
-        topics = sorted(subject[len(self._prefix) :] for subject in subjects)
+    def _topics_of(self, subjects: _Subjects) -> list[str]:
+        """Return the topics of which the stream has messages."""
+        topics = sorted(subject[len(self._prefix) :] for subject in subjects.found)
         found = [topic for topic in topics if self._patterns.match(topic)]
         for topic in found:
             self._had(topic)
-        return found, last
+        return found
 
     def _start(self) -> int:
-        """Return the sequence before the first message that any topic lacks."""
-        topics, last = self._topics()
-        if not topics:  # it may have had some, which it removed
-            _log.warning("stream %s has no message of a topic that --topics matches", self._stream)
+        """Return the sequence before the first message that any topic lacks. Raises: UsageError."""
+        subjects = self._run(self._subjects())
+        topics = self._topics_of(subjects)
+        if not topics:
+            self._say_missing(subjects)
         if not any(self._have.values()):
             return 0
-        return min([last, *self._run_each(self._before_first_lacking, topics)])
+        return min([subjects.last_sequence, *self._run_each(self._before_first_lacking, topics)])
 
-    async def _subjects(self) -> tuple[list[str], int]:
-        """Return the subjects with the prefix, and the last sequence. Raises: UsageError."""
+    def _say_missing(self, subjects: _Subjects) -> None:
+        """Log that no topic matches, or refuse it of a bridge that is to end. Raises: UsageError.
+
+        The stream may have had messages that it removed, as of a topic that was carried before.
+        """
+        if self._is_once and not subjects.is_empty and not any(map(self._had, self._patterns.names)):
+            raise UsageError(
+                f"--topics matches no topic of stream {self._stream} with the prefix {self._prefix!r}: mend it, "
+                "--stream or --prefix, or leave out --once to wait for one"
+            )
+        _log.warning("stream %s has no message of a topic that --topics matches", self._stream)
+
+    async def _subjects(self) -> _Subjects:
+        """Return the subjects with the prefix. Raises: UsageError."""
         import nats.js.errors  # noqa: PLC0415 - an optional package
 
         every = f"{self._prefix}>"
@@ -137,7 +159,7 @@ class JetStreamSource:
                 f"stream {self._stream} has {_SUBJECTS_MAX} subjects {every} or more: narrow --prefix, and use several "
                 "bridges, each with an --id of its own"
             )
-        return subjects, state.last_seq
+        return _Subjects(subjects, state.last_seq, not state.messages)
 
     async def _before_first_lacking(self, topic: str) -> int:
         """Return the sequence before the first message that a topic lacks; 2**63: it has all."""

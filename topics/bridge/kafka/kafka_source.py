@@ -14,6 +14,7 @@ from topics.bridge.incoming import BridgeMark, IncomingBatch, IncomingMessage
 from topics.bridge.kafka.kafka_place import KafkaPlace
 from topics.bridge.topic_source import TopicMatch
 from topics.clock import Clock
+from topics.errors import UsageError
 
 _log = logging.getLogger("topics.bridge")
 
@@ -113,7 +114,10 @@ class KafkaSource:
         self._consumer.close()
 
     def _look(self) -> None:
-        """Find new topics and partitions, and begin each where its mark says."""
+        """Find new topics and partitions, and begin each where its mark says.
+
+        Raises: UsageError, there is nothing to carry, ever.
+        """
         from confluent_kafka import TopicPartition  # noqa: PLC0415 - an optional package
 
         added = []
@@ -130,6 +134,10 @@ class KafkaSource:
                     self._next[topic, partition] = start
                     self._unread.add((topic, partition))
         if not self._at and not self._has_looked:
+            if self._is_once:
+                raise UsageError(
+                    f"--topics matches no topic of {self._place.url}: mend it, or leave out --once to wait for one"
+                )
             _log.warning("%s has no topic that --topics matches", self._place.url)
         if added:
             self._consumer.incremental_assign(added)
