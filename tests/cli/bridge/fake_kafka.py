@@ -130,6 +130,7 @@ class FakeBroker:
         self.on_poll: Callable[[], None] = lambda: None
         self.on_made: Callable[[], None] = lambda: None
         self.max_bytes = 1 << 20
+        self.brokers = 3
         self.longest_wait_s = 0.0
         """The longest time for which a client would have waited for an answer."""
         self.closed = 0
@@ -187,7 +188,8 @@ class FakeBroker:
             shown = [SimpleNamespace(replicas=[*range(each.replicas)]) for each in found or ()]
             return SimpleNamespace(error=error, partitions=dict(enumerate(shown)))
 
-        return SimpleNamespace(topics={name: of_topic(name) for name in topics})
+        brokers = {number: SimpleNamespace(id=number) for number in range(self.brokers)}
+        return SimpleNamespace(topics={name: of_topic(name) for name in topics}, brokers=brokers)
 
 
 class FakeAdmin:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from typing import Any
 
 import pytest
 
@@ -98,9 +99,7 @@ def test_positions_are_read_to_the_end_of_a_transaction_that_is_open(broker: Fak
             broker.end_transaction("topics-bridge-b", "committed")
 
     broker.on_poll = ends_later
-    seen = target().seen()
-    assert seen is not None
-    assert seen.position("orders") == BridgePosition(INCARNATION, 9)
+    assert target().seen().position("orders") == BridgePosition(INCARNATION, 9)
     assert len(polls) > 3
 
 
@@ -115,13 +114,11 @@ def test_positions_that_do_not_come_in_time_are_no_positions(broker: FakeBroker)
 
 
 def test_a_look_makes_nothing(broker: FakeBroker) -> None:
-    assert target().seen() is None
+    assert target().seen().position("orders") is None
     assert (broker.topics, broker.epochs) == ({}, {})
     writer = target().open()
     writer.put([batch(1, 2)])
-    seen = target().seen()
-    assert seen is not None
-    assert seen.position("none") is None
+    assert target().seen().position("none") is None
     writer.put([batch(3, 3)])  # the look has not fenced it
 
 
@@ -167,6 +164,38 @@ def test_topics_with_fewer_replicas_than_asked_for_are_refused(broker: FakeBroke
     assert not broker.read("jobs")
     target(replicas=2).open().put([batch(1, 1, "jobs")])
     assert seqs(broker, "jobs") == [1]
+
+
+def test_more_replicas_than_brokers_are_refused_before_anything_is_made(broker: FakeBroker) -> None:
+    broker.brokers = 2
+    said = r"^kafka://broker:9092 has fewer brokers \(2\) than --replicas 3: leave out --replicas, or add brokers$"
+    with pytest.raises(UsageError, match=said):
+        target(replicas=3).open()
+    assert not broker.topics
+
+
+@pytest.mark.parametrize(
+    ("topic", "options", "brokers", "said"),
+    [
+        ("orders", {"replicas": 3}, 2, r"kafka://broker:9092 has fewer brokers \(2\) than --replicas 3"),
+        ("jobs", {"replicas": 3}, 3, "topic jobs of Kafka has a replication factor of 2, and --replicas is 3"),
+        ("jobs", {"partitions": 3}, 3, "topic jobs of Kafka has 1 partitions, and --partitions is 3"),
+        ("a/b", {}, 3, "topic 'a/b' is no name of Kafka"),
+    ],
+)
+def test_a_look_refuses_what_the_bridge_itself_would_refuse(
+    broker: FakeBroker, topic: str, options: Any, brokers: int, said: str
+) -> None:
+    """--dry-run showed where each topic continues, and the bridge refused the topic."""
+    broker.make("topics-bridge-b", 1, 3)
+    broker.make("jobs", 1, 2)
+    broker.brokers = brokers
+    for position in (
+        lambda: target(**options).seen().position(topic),
+        lambda: target(**options).open().put([batch(1, 1, topic)]),
+    ):
+        with pytest.raises(UsageError, match=said):
+            position()
 
 
 @pytest.mark.parametrize("topic", ["größe", "a/b", "n" * 250])

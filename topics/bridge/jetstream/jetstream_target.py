@@ -92,6 +92,7 @@ class JetStreamTarget:
             stream = self._as_found(info)
         except nats.js.errors.NotFoundError:
             link.close()
+            self._check_can_be_made()
             return None
         except nats.js.errors.APIError as error:
             link.close()
@@ -124,11 +125,7 @@ class JetStreamTarget:
         try:
             info = await link.jetstream.stream_info(name)
         except nats.js.errors.NotFoundError:
-            if not self._stream.prefix:
-                raise UsageError(
-                    f"stream {name} is missing, and --prefix '' leaves every subject to it, also those of NATS itself: "
-                    "use a prefix such as 'topics.', or make a stream with the subjects that you want"
-                ) from None
+            self._check_can_be_made()
             config = StreamConfig(
                 name=name, subjects=subjects, storage=StorageType.FILE, num_replicas=self._stream.replicas or 1
             )
@@ -142,6 +139,14 @@ class JetStreamTarget:
             except nats.js.errors.APIError as error:
                 raise refused(f"stream {name} cannot be made", error) from error
         return info
+
+    def _check_can_be_made(self) -> None:
+        """Raises: UsageError, the stream is missing, and its subjects would be those of all."""
+        if not self._stream.prefix:
+            raise UsageError(
+                f"stream {self._stream.name} is missing, and --prefix '' leaves every subject to it, also those of "
+                "NATS itself: use a prefix such as 'topics.', or make a stream with the subjects that you want"
+            ) from None
 
 
 def _check_keeps_positions(name: str, config: Any) -> None:

@@ -58,20 +58,22 @@ class KafkaTarget:
             self._place, producer, topics, self.positions_topic, positions, skips_oversize=self._skips_oversize
         )
 
-    def seen(self) -> SeenPositions | None:
+    def seen(self) -> SeenPositions:
         topics = KafkaTopics(self._place, self._partitions, self._replicas)
-        if topics.replicas(self.positions_topic) is None:
-            return None
-        return SeenPositions(read_positions(self._place, self.positions_topic))
+        is_there = topics.check(self.positions_topic, 1)
+        return SeenPositions(topics, read_positions(self._place, self.positions_topic) if is_there else {})
 
 
 class SeenPositions:
-    """Positions as they were read, without a producer."""
+    """Positions as they were read, without a producer. Each look at one checks its topic."""
 
-    def __init__(self, positions: dict[str, BridgePosition]) -> None:
+    def __init__(self, topics: KafkaTopics, positions: dict[str, BridgePosition]) -> None:
+        self._topics = topics
         self._positions = positions
 
     def position(self, topic: str) -> BridgePosition | None:
+        """Raises: TargetDownError; UsageError, the topic cannot be made, or is none for the bridge."""
+        self._topics.check(topic)
         return self._positions.get(topic)
 
     def put(self, batches: Sequence[TopicBatch]) -> None:
@@ -91,38 +93,62 @@ class KafkaTopics:
         self._replicas = replicas
         self._known: dict[str, int] = {}
 
-    def replicas(self, topic: str) -> list[int] | None:
-        """Return how many each partition of a topic has; None: there is no such topic.
+    def check(self, topic: str, partitions: int = 0) -> bool:
+        """Return whether there is a topic; one that is missing could be made as the bridge asks.
 
-        Raises: TargetDownError.
+        partitions: that it is to have; 0: those of the bridge.
+        Raises: TargetDownError; UsageError, no topic has such a name, there are fewer brokers than
+            replicas, or it has another number of partitions, or fewer replicas.
+        """
+        check_topic_name(topic)
+        wanted = partitions or self._wanted
+        replicas, brokers = self._replicas_of(topic)
+        if replicas is None:
+            if brokers < self._replicas:
+                raise UsageError(
+                    f"{self._place.url} has fewer brokers ({brokers}) than --replicas {self._replicas}: leave out "
+                    "--replicas, or add brokers"
+                )
+            return False
+        if (found := len(replicas)) != wanted:
+            raise UsageError(
+                f"topic {topic} of Kafka has {found} partitions, and --partitions is {wanted}: "
+                f"give --partitions {found}, or carry to a topic with {wanted}"
+            )
+        if min(replicas) < self._replicas:
+            raise UsageError(
+                f"topic {topic} of Kafka has a replication factor of {min(replicas)}, and --replicas is "
+                f"{self._replicas}: leave out --replicas, or give the topic more (kafka-reassign-partitions.sh)"
+            )
+        return True
+
+    def _replicas_of(self, topic: str) -> tuple[list[int] | None, int]:
+        """Return how many replicas each partition of a topic has, and how many brokers there are.
+
+        None: there is no such topic. Raises: TargetDownError; UsageError, they refuse the question.
         """
         from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - an optional package
 
         try:
-            found = self._admin.list_topics(topic, timeout=self._place.answer_s).topics[topic]
+            cluster = self._admin.list_topics(topic, timeout=self._place.answer_s)
         except KafkaException as error:
             raise self._place.down(error) from error
+        found, brokers = cluster.topics[topic], len(cluster.brokers)
         if found.error is not None:
             if found.error.code() in {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC}:
-                return None
+                return None, brokers
             raise self._place.down(KafkaException(found.error))
-        return [len(partition.replicas) for partition in found.partitions.values()]
+        return [len(partition.replicas) for partition in found.partitions.values()], brokers
 
     def ensure(self, topic: str, partitions: int = 0, config: dict[str, str] | None = None) -> int:
-        """Make a topic if it is missing. Return its number of partitions.
-
-        Raises: TargetDownError; UsageError, it has another number than the bridge expects, or fewer
-            replicas.
-        """
+        """Make a topic if it is missing. Return its number of partitions. Raises: as `check`."""
         from confluent_kafka import KafkaError, KafkaException  # noqa: PLC0415 - an optional package
         from confluent_kafka.admin import NewTopic  # noqa: PLC0415
 
         if topic in self._known:
             return self._known[topic]
-        check_topic_name(topic)
         wanted = partitions or self._wanted
-        replicas = self.replicas(topic)
-        if replicas is None:
+        if not self.check(topic, partitions):
             made = NewTopic(topic, wanted, self._replicas or -1, config=config or {})
             answer_s = self._place.answer_s
             try:
@@ -130,16 +156,6 @@ class KafkaTopics:
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise self._place.down(error) from error
-        elif (found := len(replicas)) != wanted:
-            raise UsageError(
-                f"topic {topic} of Kafka has {found} partitions, and --partitions is {wanted}: "
-                f"give --partitions {found}, or carry to a topic with {wanted}"
-            )
-        elif min(replicas) < self._replicas:
-            raise UsageError(
-                f"topic {topic} of Kafka has a replication factor of {min(replicas)}, and --replicas is "
-                f"{self._replicas}: leave out --replicas, or give the topic more (kafka-reassign-partitions.sh)"
-            )
         self._known[topic] = wanted
         return wanted
 
