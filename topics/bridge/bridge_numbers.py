@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 
+from topics.common.values.arguments import is_decimal
 from topics.errors import UsageError
 
+_PORT_DIGITS = 5
 _SECONDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30)
 
 
@@ -36,9 +38,12 @@ class BridgeNumbers:
     def serve(self, address: str) -> None:
         """Show the metrics at HOST:PORT, in a thread. Raises: UsageError, OSError."""
         host, _, port = address.rpartition(":")
-        if not (port.isascii() and port.isdigit() and int(port) < 1 << 16):
-            raise UsageError(f"--metrics is {address!r}: use HOST:PORT, such as 127.0.0.1:9310")
+        if not (is_decimal(port, _PORT_DIGITS) and int(port) < 1 << 16):
+            raise UsageError(f"--metrics is {address[:200]!r}: use HOST:PORT, such as 127.0.0.1:9310")
         try:
             start_http_server(int(port), host or "127.0.0.1", self.registry)
-        except OSError as error:
-            raise UsageError(f"--metrics {address} cannot be listened on ({error.strerror}): use another") from None
+        except (OSError, UnicodeError) as error:  # the latter: no host can have the name
+            why = getattr(error, "strerror", None) or "no host has such a name"
+            raise UsageError(
+                f"--metrics is {address[:200]!r}, which cannot be listened on ({why}): use another"
+            ) from None

@@ -52,6 +52,11 @@ from tests.long.bridge.bridge_rate import bridge_options
         (["--to", "nats://h", "--set", "token"], "--set is 'token': use NAME=VALUE"),
         (["--to", "nats://h", "--oversize", "cut"], "--oversize is 'cut': use stop or skip"),
         (["--to", "nats://h", "--metrics", "here"], "--metrics is 'here': use HOST:PORT, such as 127.0.0.1:9310"),
+        (["--to", "nats://h", "--metrics", f"h:{'9' * 5000}"], "--metrics is 'h:999"),
+        (
+            ["--to", "nats://h", "--metrics", f"{'x' * 80}.:1"],
+            f"--metrics is '{'x' * 80}.:1', which cannot be listened on (",
+        ),
         (["--to", "nats://h", "--stream", "a.b"], "--stream is 'a.b': use a name without blanks and without . * > / "),
         (["--to", "nats://h", "--stream", ""], "--stream is '': use a name without"),
         (["--to", "nats://h", "--prefix", "*."], "--prefix is '*.': use parts that each end with a dot, such as"),
