@@ -41,6 +41,11 @@ def test_it_is_json_and_its_references_lead_somewhere() -> None:
         assert name in DOCUMENT["components"]["schemas"]
 
 
+def test_requests_go_to_the_server_that_is_described() -> None:
+    """A generated client that names none asks the one that it has the description of."""
+    assert [server["url"] for server in DOCUMENT["servers"]] == ["/"]
+
+
 def test_names_are_used_once_and_path_parameters_are_declared() -> None:
     seen = [operation["operationId"] for _, _, operation in operations()]
     assert len(seen) == len(set(seen)) == len(ROUTES)

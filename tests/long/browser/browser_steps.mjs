@@ -65,6 +65,44 @@ for (const scheme of ["light", "dark"]) {
   }
 }
 
+// Lists, the graph and the charts show what the server has.
+{
+  const page = await open();
+  const cells = async (name) => {
+    const row = page.locator("tbody tr").filter({ has: page.locator(".name", { hasText: new RegExp(`^${name}$`) }) }).first();
+    return (await row.locator("th, td").allInnerTexts()).map((text) => text.trim());
+  };
+  await look(page, given.plain, "routers");
+  const boxes = await page.locator(".graph a").evaluateAll((all) => all.map((one) => one.getAttribute("aria-label")));
+  const edges = await page.locator(".graph path.edge title").evaluateAll((all) => all.map((one) => one.textContent));
+  const ask = async (path) => (await fetch(`${given.plain}/v0/${path}`)).json();
+  await look(page, given.plain, "queues");
+  let [jobs, queue] = [[], []];
+  for (let tries = 0; tries < 120 && (!tries || jobs.join() !== queue.join()); tries += 1) { // leases end meanwhile
+    const { queue: held } = await ask("topics/jobs?touch=false");
+    queue = ["jobs", held.ready, held.in_flight, held.delayed ?? 0, held.dead_lettered, "jobs.dead"].map(String);
+    await page.waitForTimeout(500);
+    jobs = await cells("jobs");
+  }
+  await look(page, given.plain, "all-readers");
+  const reader = await cells("billing");
+  const { readers } = await ask("topics/orders/readers");
+  await look(page, given.plain, "overview");
+  await page.waitForFunction(() => document.querySelectorAll(".chart svg[aria-label]").length >= 5);
+  const charts = await page.locator(".chart figcaption").allInnerTexts();
+  await look(page, given.plain, "topics");
+  await page.fill("#filter", "orders");
+  await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 3 && document.querySelector("tbody").innerText.includes("fsync"));
+  const topic = await cells("orders");
+  const state = await ask("topics/orders?touch=false");
+  await fetch(`${given.plain}/v0/topics/orders`, {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ records: [{ data: { sku: "rate" } }] }),
+  });
+  await page.waitForSelector("tbody tr.busy:has-text('/s')");
+  say("lists", { boxes, edges, jobs, queue, reader, readers, charts, topic, state, noted: page.noted });
+  await page.close();
+}
+
 // A record that another client writes shows in the tail, and a gap as a row of its own.
 {
   const page = await open();

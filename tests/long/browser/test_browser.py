@@ -126,6 +126,31 @@ def test_no_page_writes_to_the_console_or_is_wider_than_its_window(steps: list[d
     assert [(step["name"], step["size"]) for step in views if step["wide"] > 0] == []
 
 
+def test_lists_the_graph_and_the_charts_show_what_the_server_has(steps: list[dict[str, Any]]) -> None:
+    found = only(steps, "lists")
+    assert sorted(found["boxes"]) == ["audit", "orders", "orders-eu", "orders-us"]
+    forwarded = {"audit": 150, "orders-eu": 150, "orders-us": 150}
+    assert {edge.partition(",")[0] for edge in found["edges"]} == {
+        f"{router}: {count} forwarded" for router, count in forwarded.items()
+    }
+    assert found["jobs"] == found["queue"]
+    assert found["queue"][3:] == ["0", "6", "jobs.dead"]
+    (billing,) = (reader for reader in found["readers"] if reader["reader"] == "billing")
+    assert found["reader"][:3] == ["billing", "orders", str(billing["lag_records"])]
+    assert [title.split("\n")[0] for title in found["charts"]] == [
+        "Frames logged", "Bytes logged", "Time of a sync", "Waiting for a commit", "Requests", "Pressure",
+    ]  # fmt: skip
+    state, (name, durability, count, size, rate, head) = found["state"], found["topic"]
+    assert (name, durability, count, rate, head) == (
+        "orders",
+        "fsync",
+        str(state["count"]),
+        "·",
+        str(state["head_seq"]),
+    )
+    assert size
+
+
 def test_the_tail_shows_a_record_within_a_second_and_a_gap_as_a_row(steps: list[dict[str, Any]]) -> None:
     found = only(steps, "tail")
     print(f"a record shows after {[round(ms) for ms in found['took_ms']]} ms")
