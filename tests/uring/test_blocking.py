@@ -36,6 +36,24 @@ def test_a_lock_ends_with_its_release_although_a_child_has_a_copy_of_the_descrip
     os.close(copy)
 
 
+def test_a_pipe_a_socket_and_a_device_have_no_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To open the first, or to read the last, may never end."""
+    monkeypatch.chdir(tmp_path)  # a path of a socket has 107 bytes at most
+    os.mkfifo("pipe")
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind("socket")
+    for path in ("pipe", "socket", "/dev/null"):
+        with pytest.raises(OSError, match=f"it is no regular file: move it away: '{path}'") as caught:
+            BlockingCalls().file_size(path)
+        assert caught.value.errno == errno.EINVAL
+
+
+def test_a_lock_that_is_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    calls, path = BlockingCalls(), str(tmp_path / "lock")
+    os.mkfifo(path)
+    calls.unlock(calls.lock(path, shared=True))
+
+
 def test_a_message_without_a_descriptor_is_told_from_one_whose_descriptor_found_no_place(tmp_path: Path) -> None:
     calls, path = BlockingCalls(), str(tmp_path / "mailbox")
     mailbox = calls.open_mailbox(path)

@@ -267,7 +267,10 @@ class Ring(Protocol):
         """Return the names of the entries, sorted. Raises FileNotFoundError."""
 
     def file_size(self, path: str) -> int:
-        """Return the size of a file in bytes. Raises: FileNotFoundError; OSError, it is a pipe."""
+        """Return the size of a file in bytes.
+
+        Raises: FileNotFoundError; OSError, with EINVAL of a pipe, a socket or a device.
+        """
 
     def lstat(self, path: str) -> os.stat_result:
         """Return the lstat(2) of a path: kind, permissions, owner, identity, size, times.

@@ -21,6 +21,8 @@ SMALLEST_DIRECT_BYTES = 4096
 """The physical block of current disks: a torn write leaves whole blocks of this size."""
 LARGEST_DIRECT_BYTES = 65_536
 _PROBES = 4
+_OPENED = frozenset({stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK})
+"""Kinds of paths that an open does not wait for; it refuses a link."""
 _INT = struct.Struct("=i")
 """A descriptor in a datagram."""
 _locked_by: dict[int, int] = {}
@@ -176,8 +178,8 @@ class BlockingCalls:
 
     def file_size(self, path: str) -> int:
         seen = os.lstat(path)
-        if stat.S_ISFIFO(seen.st_mode):  # to open it may never end
-            raise OSError(errno.EINVAL, "it is no regular file", path)
+        if stat.S_IFMT(seen.st_mode) not in _OPENED:  # to open a pipe, or to read a device, may never end
+            raise OSError(errno.EINVAL, "it is no regular file: move it away", path)
         return seen.st_size
 
     def lstat(self, path: str) -> os.stat_result:
@@ -185,7 +187,7 @@ class BlockingCalls:
 
     def lock(self, path: str, *, shared: bool = False) -> int:
         """Take an flock. It ends with this process and with children that have its descriptor."""
-        flags = os.O_RDONLY if shared else os.O_CREAT | os.O_RDWR
+        flags = os.O_NONBLOCK | (os.O_RDONLY if shared else os.O_CREAT | os.O_RDWR)  # a pipe is not waited for
         fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)

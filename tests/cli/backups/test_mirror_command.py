@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -357,6 +358,16 @@ def test_a_damaged_status_names_what_writes_it_again(tmp_path: Path) -> None:
     ran = run(["mirror", "--status", "--to", str(tmp_path)], tmp_path)
     assert ran.code == 1
     assert ran.err.endswith(": `topics mirror` writes it again when it runs\n"), ran
+
+
+def test_a_pipe_in_a_mirror_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "status.json")
+    shown = run(["mirror", "--status", "--to", str(tmp_path)], tmp_path)
+    said = "is damaged: it is no regular file: `topics mirror` writes it again when it runs"
+    assert (shown.code, shown.err) == (1, f"topics: {tmp_path}/status.json {said}\n")
+    os.mkfifo(tmp_path / "mirror.json")
+    ran = run(["mirror", "http://127.0.0.1:9", "--to", str(tmp_path)], tmp_path)
+    assert (ran.code, ran.err) == (1, f"topics: {tmp_path}/mirror.json: it is no regular file: move it away\n")
 
 
 def test_a_mirror_without_a_status_is_one_all_the_same(tmp_path: Path) -> None:

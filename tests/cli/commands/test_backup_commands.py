@@ -7,7 +7,9 @@ import json
 import os
 import re
 import shutil
+import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -110,10 +112,46 @@ def test_a_pipe_in_a_backup_is_damage(backups: Path, tmp_path: Path) -> None:
     assert f"topics: {said}" in restored.err
     manifest.unlink()
     os.mkfifo(manifest)
-    for command, code in ((verifying, 2), (restoring, 1)):
+    for command in (verifying, restoring):
         ran = run(command, tmp_path)
-        assert ran.code == code
-        assert ran.err == f"topics: {manifest}: it is no regular file\n"
+        said = f"topics: {manifest} is no regular file. Use another backup; `topics verify` shows all damage\n"
+        assert (ran.code, ran.err) == (1, said)
+
+
+def put_socket(path: Path) -> None:
+    above = os.open(path.parent, os.O_PATH)
+    with socket.socket(socket.AF_UNIX) as made:
+        made.bind(f"/proc/self/fd/{above}/{path.name}")  # the path of a socket has 107 bytes at most
+    os.close(above)
+
+
+@pytest.mark.parametrize("put", [os.mkfifo, put_socket])
+def test_a_pipe_or_a_socket_in_an_archive_is_damage(put: Callable[[Path], None], tmp_path: Path) -> None:
+    """A verification ended there without a remedy, and a restore as well."""
+    archive = tmp_path / "archive"
+    with topics.open(tmp_path / "log", archive_dir=str(archive), archive_every_ms=10) as log:
+        while not list(archive.glob("*/bases/*Z")):
+            log.topics()
+        log.append("t", [1])
+    ((timeline,), (file, *_)) = archive.glob("*Z-*"), sorted(archive.glob("*/log/*/wal-*"))
+    verifying = ["verify", str(archive)]
+    restoring = ["restore", "--from", str(archive), "--to", str(tmp_path / "new")]
+    (base,) = archive.glob("*/bases/*Z")
+    for path, remedy, refusal in (
+        (file, "", f"{file}: the log after the base begins in this file, and it is damaged. Restore to an earlier"),
+        (timeline / "archive.json", ". Name another timeline", f"{timeline}/archive.json is no regular file. Name"),
+        (base / "backup.json", ". Use another backup", f"{timeline} is the newest, and its bases are damaged: "),
+    ):
+        kept = path.rename(tmp_path / "kept")
+        put(path)
+        verified, restored = run(verifying, tmp_path), run(restoring, tmp_path)
+        assert (verified.code, restored.code) == (1, 1), (verified, restored)
+        assert f"damage: {path} is no regular file{remedy}" in verified.out
+        assert refusal in restored.err
+        assert "`topics verify` shows all damage" in restored.err
+        path.unlink()
+        kept.rename(path)
+    assert run(verifying, tmp_path).code == 0
 
 
 @pytest.mark.parametrize(

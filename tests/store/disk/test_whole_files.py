@@ -68,4 +68,4 @@ def test_a_description_that_is_replaced_by_a_longer_one_while_it_is_read_is_whol
 
     for longer in (b"longer than before", b"x" * 1000, b"less"):
         monkeypatch.setattr(files, "file_size", size_and_replace)
-        assert world.run(read_slow_file(files, path)) == longer
+        assert world.run(read_slow_file(files, path, "")) == longer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from typing import Any
 
@@ -11,6 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from topics.cli.output.printer import bytes_text, count_text
 from topics.common.values.time_texts import time_text
+from topics.config import read_regular_file
 from topics.errors import CorruptError, StorageError, TopicsError, UsageError
 from topics.loop.loop import Loop
 from topics.store.backup.free_places import FOLLOWED_NAME
@@ -20,6 +22,8 @@ from topics.store.disk.whole_files import FileCalls, write_new_file
 STATUS_NAME = "status.json"
 _BLOCK_BYTES = 4096
 """Blanks fill the file up to whole blocks, so that it can be written again on a full disk."""
+_BYTES_MAX = 1 << 20
+"""Bytes that are read of it at most."""
 
 
 class MirrorStatus(msgspec.Struct):
@@ -78,8 +82,7 @@ def read_status(mirror: str) -> MirrorStatus:
     """Return the status of a mirror. Raises: UsageError, there is no mirror; StorageError."""
     path = f"{mirror}/{STATUS_NAME}"
     try:
-        with open(path, "rb") as file:
-            return msgspec.json.decode(file.read(), type=MirrorStatus)
+        return msgspec.json.decode(read_regular_file(path, _BYTES_MAX)[0], type=MirrorStatus)
     except (FileNotFoundError, NotADirectoryError):
         if os.path.lexists(f"{mirror}/{FOLLOWED_NAME}"):
             raise StorageError(
@@ -88,10 +91,16 @@ def read_status(mirror: str) -> MirrorStatus:
         raise UsageError(
             f"--to is {mirror!r}, and there is no mirror in it: name the directory of `topics mirror URL --to`"
         ) from None
-    except msgspec.DecodeError as error:
-        raise CorruptError(
-            f"{path} is damaged: {error}: `topics mirror` writes it again when it runs", {"path": path}
-        ) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _damaged(path, str(error)) from None
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        raise _damaged(path, str(error.strerror)) from None
+
+
+def _damaged(path: str, why: str) -> CorruptError:
+    return CorruptError(f"{path} is damaged: {why}: `topics mirror` writes it again when it runs", {"path": path})
 
 
 def last_status(mirror: str) -> MirrorStatus | None:

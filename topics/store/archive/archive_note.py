@@ -181,7 +181,7 @@ async def read_note(files: FileCalls, timeline: str) -> ArchiveNote | None:
     """
     path = f"{timeline}/{NOTE_NAME}"
     try:
-        return unpack_note(await read_slow_file(files, path), path)
+        return unpack_note(await read_slow_file(files, path, _REMEDY), path)
     except FileNotFoundError:
         return None
 

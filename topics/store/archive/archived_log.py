@@ -8,7 +8,7 @@ from collections.abc import Callable
 from topics.errors import CorruptError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import LOG
-from topics.store.disk.whole_files import list_if_there
+from topics.store.disk.whole_files import list_if_there, regular_size
 from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import (
     BATCH_ALIGN,
@@ -69,7 +69,7 @@ async def survey(
         if number is None or number < first_no:
             continue
         try:
-            size = await loop.files.to_thread(loop.files.file_size, path) & -BLOCK_BYTES
+            size = await loop.files.to_thread(regular_size, loop.files, path, REMEDY) & -BLOCK_BYTES
             file = await used_file(reader, path, number, size) if size else None
             if file is not None:
                 used.append(file)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from topics.errors import UsageError
+from topics.errors import CorruptError, UsageError
 from topics.store.backup.backup_manifest import backup_names
 from topics.store.disk.directory_format import Marker
 from topics.store.disk.whole_files import FileCalls, read_slow_file
@@ -44,8 +44,8 @@ async def check_one_log(files: FileCalls, root: str) -> None:
 async def _log_of(files: FileCalls, backup: str) -> str:
     """Return the id of the log that a backup is of; "": it states none, or is damaged."""
     try:
-        return log_id_in(await read_slow_file(files, f"{backup}/{MARKER_NAME}"))
-    except (FileNotFoundError, NotADirectoryError):
+        return log_id_in(await read_slow_file(files, f"{backup}/{MARKER_NAME}", ""))
+    except (CorruptError, FileNotFoundError, NotADirectoryError):
         return ""
 
 

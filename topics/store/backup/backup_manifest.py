@@ -158,7 +158,7 @@ async def read_manifest(files: FileCalls, directory: str) -> BackupManifest:
     Raises: FileNotFoundError; CorruptError; FormatError, it is of a newer build; OSError.
     """
     path = f"{directory}/{MANIFEST_NAME}"
-    return unpack_manifest(await read_slow_file(files, path), path)
+    return unpack_manifest(await read_slow_file(files, path, _REMEDY), path)
 
 
 def unpack_manifest(data: bytes, path: str, remedy: str = _REMEDY) -> BackupManifest:

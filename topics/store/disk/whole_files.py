@@ -54,10 +54,10 @@ async def read_view(files: ReadCalls, path: str, size: int | None = None) -> mem
 
     Raises OSError; CorruptError, it is larger than the memory.
     """
+    found = files.file_size(path)  # which refuses a pipe: an open would wait for one
     fd = await files.open(path, os.O_RDONLY)
     try:
-        size = files.file_size(path) if size is None else size
-        buffer = _room_for(path, size)
+        buffer = _room_for(path, found if size is None else size)
         count = await files.read_into(fd, buffer, 0)
     finally:
         await files.close(fd)
@@ -75,9 +75,10 @@ async def read_pieces(files: ReadCalls, path: str, on_piece: Callable[[memoryvie
     on_piece: gets the pieces in their order, each once it is read.
     Raises: as `read_view`.
     """
+    size = files.file_size(path)  # before the open, see `read_view`
     fd = await files.open(path, os.O_RDONLY)
     try:
-        view = _room_for(path, files.file_size(path))
+        view = _room_for(path, size)
         count, is_whole = 0, False
         while not is_whole:
             piece = view[count : count + PIECE_BYTES]
@@ -97,13 +98,27 @@ def _room_for(path: str, size: int) -> memoryview:
         raise CorruptError(f"{path}: {size} bytes are more than there is memory for", {"path": path}) from None
 
 
-async def read_slow_file(files: FileCalls, path: str) -> bytes:
+def regular_size(files: FileCalls, path: str, remedy: str) -> int:
+    """Return the size of a file of a directory in which others may have put anything.
+
+    remedy: the end of the message.
+    Raises: CorruptError, a pipe, a socket or a device has its name; OSError.
+    """
+    try:
+        return files.file_size(path)
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        raise CorruptError(f"{path} is no regular file. {remedy}", {"path": path}) from error
+
+
+async def read_slow_file(files: FileCalls, path: str, remedy: str) -> bytes:
     """Return a whole file of a file system that may not answer.
 
     Another process may replace the file meanwhile, also by a longer one: it is read to its end.
-    Raises: as `read_view`.
+    remedy, Raises: as `regular_size` and `read_view`.
     """
-    size = await files.to_thread(files.file_size, path)
+    size = await files.to_thread(regular_size, files, path, remedy)
     fd = await files.open(path, os.O_RDONLY)
     try:
         while True:
