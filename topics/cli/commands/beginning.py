@@ -78,4 +78,5 @@ def time_of(text: str, clock: Clock, option: str = "--since") -> int:
         when = datetime.fromisoformat(text)
         return max(0, round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1000))
     except (ValueError, OverflowError):
-        raise UsageError(f"{option} is {text!r}: use 30s, 10m, 2h or 3d, 2026-01-31T12:00, or ms since 1970") from None
+        forms = "use 30s, 10m, 2h or 3d, 2026-01-31T12:00, or ms since 1970"
+        raise UsageError(f"{option} is {text[:200]!r}: {forms}") from None
