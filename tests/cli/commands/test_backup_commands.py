@@ -481,7 +481,7 @@ def test_a_restore_names_the_option_that_is_wrong(tmp_path: Path) -> None:
         ("--at", "99999999d"),
         ("--at", "4102444800000"),
         ("--at", "1"),
-        ("--seq", "t=99"),
+        ("--seq", f"t={1 << 40}"),
     ):
         said = run(["restore", "--from", str(archive), "--to", str(tmp_path / "new"), option, value], tmp_path)
         assert said.code == USAGE, said
