@@ -579,7 +579,8 @@ def _check_directory(name: str, path: str) -> None:
 
 def is_in(path: str, directory: str) -> bool:
     """Return whether a path is a directory or in it, links followed."""
-    return f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(directory)}/")
+    above = os.path.realpath(directory).rstrip("/")  # nothing of the root
+    return f"{os.path.realpath(path)}/".startswith(f"{above}/")
 
 
 def read_regular_file(path: str, most: int) -> tuple[bytes, int]:

@@ -126,6 +126,26 @@ def test_a_file_that_is_none_is_refused_with_its_name(tmp_path: Path) -> None:
         config_of({"TOPICS_CONFIG": path})
 
 
+def test_lists_in_lists_without_an_end_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text("allowed_hosts = " + "[" * 3000)
+    with pytest.raises(UsageError, match=f"^TOPICS_CONFIG {path} has lists in each other without an end: name a file"):
+        config_of({"TOPICS_CONFIG": str(path)})
+
+
+def test_a_directory_that_serve_refuses_is_refused_beside_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was shown as settings with which a server starts."""
+    monkeypatch.setenv("TOPICS_DATA_DIR", str(tmp_path / "data"))
+    for above in (tmp_path, Path("/")):
+        monkeypatch.setenv("TOPICS_ARCHIVE_DIR", str(above))
+        with pytest.raises(typer.Exit) as ended:
+            show()
+        said = f"TOPICS_ARCHIVE_DIR is '{above}', and the data directory '{tmp_path}/data' is in it: name a directory"
+        assert (ended.value.exit_code, said in capsys.readouterr().err) == (1, True)
+
+
 def test_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
     """R-CONF-2."""
     os.mkfifo(tmp_path / "pipe")

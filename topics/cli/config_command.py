@@ -35,6 +35,7 @@ def show(
     so is the reason, and the exit code is 1.
     """
     from topics.server.startup import check_config  # noqa: PLC0415 - `topics --help` should not load the server
+    from topics.store.backup.free_places import check_places  # noqa: PLC0415 - as above
 
     given = as_variables({"CONFIG": config})
     found = settled(os.environ, given)
@@ -44,6 +45,7 @@ def show(
         print(f"topics: {sentence}", file=sys.stderr)
     with start_or_refusal(), options_named(found.origins):
         check_config(found.config)
+        check_places(found.config)
 
 
 def lines(found: Settled, *, origin: bool) -> list[str]:

@@ -44,6 +44,8 @@ def read_config_file(path: str, named_by: str = CONFIG_VARIABLE) -> dict[str, ob
         ) from None
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{where} is no TOML: {error}: write lines such as port = 4000, texts in quotes") from None
+    except RecursionError:
+        raise UsageError(f"{where} has lists in each other without an end: name a file of settings") from None
     values = {name: _value(where, name, value) for name, value in given.items()}
     secret = [name for name in SECRET if values.get(name)]
     if secret and mode & 0o007:
