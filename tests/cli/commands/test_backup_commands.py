@@ -234,7 +234,9 @@ def test_a_backup_of_a_directory_says_where_it_is(tmp_path: Path) -> None:
     assert made.out.startswith(f"{tmp_path}/backups/20")
     nowhere = run(["backup", "--data-dir", data], tmp_path)
     assert nowhere.code == 2
-    assert "no directory for backups is named" in nowhere.err
+    assert nowhere.err == "topics: no directory for backups is named: give --to, or set TOPICS_BACKUP_DIR\n"
+    to_file = run(["backup", "--data-dir", data, "--to", "/dev/null"], tmp_path)
+    assert (to_file.code, to_file.err) == (2, "topics: --to is '/dev/null', which is no directory: name a directory\n")
 
 
 def test_a_backup_of_a_directory_without_a_log_makes_none_there(tmp_path: Path) -> None:

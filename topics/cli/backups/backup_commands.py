@@ -63,6 +63,8 @@ def backup(
         raise UsageError("--staging is for a backup to a bucket: leave it out, or give --to s3://BUCKET/PREFIX")
     if url is None:
         check_no_effect(options, "on a backup to a directory")
+        if to is not None and call.place.is_directory:
+            check_directory_path("--to", to)
     else:
         directory = call.place.data_dir.rstrip("/") if call.place.is_directory else ""
         check_for_backup(url, options, directory)
@@ -79,6 +81,8 @@ def backup(
             said = f"{option} {said}" if said != error.message else f"{option} is {to!r}: {said}"
             raise RequestError(error.code, said, error.detail) from None
         except UsageError as error:
+            if to is None:
+                raise UsageError("no directory for backups is named: give --to, or set TOPICS_BACKUP_DIR") from None
             raise error if error.argument else UsageError(f"{option} is {to!r}: {error}") from None
     shared = f", {count_text(made.linked_files, 'file')} shared with the backup before" if made.linked_files else ""
     call.printer.said(
