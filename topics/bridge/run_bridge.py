@@ -76,7 +76,11 @@ class BridgeOptions:
     """How values of messages become data: see `incoming.VALUES`."""
     adopts: bool = False
     patience_s: float = 30.0
-    """With `is_once`: how long a side that does not answer is asked again."""
+    """With `is_once`: how long a side that does not answer is asked again; of a look, how long an
+    answer is waited for.
+    """
+    is_look: bool = False
+    """Whether nothing is carried."""
 
     def __post_init__(self) -> None:
         """Raises: UsageError, the positions cannot have that id, the other side has no such URL, or
@@ -151,7 +155,7 @@ def _retries(options: BridgeOptions, numbers: BridgeNumbers, clock: Clock, stop:
 
 
 def _patience_s(options: BridgeOptions) -> float:
-    return options.patience_s if options.is_once else math.inf
+    return options.patience_s if options.is_once or options.is_look else math.inf
 
 
 def _opened(options: BridgeOptions, clock: Clock, numbers: BridgeNumbers) -> Opened:

@@ -58,7 +58,9 @@ class KafkaPlace(NamedTuple):
         try:
             place.admin()
         except Exception as error:
-            raise UsageError(f"--set has a setting that librdkafka refuses ({error}): mend it") from None
+            raise UsageError(
+                f"--set has a setting that librdkafka refuses ({text_of(error).strip()}): mend it"
+            ) from None
         return place
 
     def config(self, **own: object) -> dict[str, Any]:

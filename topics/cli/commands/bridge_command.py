@@ -72,6 +72,7 @@ def bridge(  # noqa: PLR0917 - typer makes options of them
         partitions=partitions,
         replicas=replicas,
         is_once=once,
+        is_look=dry_run,
         skips_oversize=oversize == "skip",
         batch_records=batch_records,
         memory_bytes=memory_mb << 20,
