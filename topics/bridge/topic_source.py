@@ -51,7 +51,7 @@ class TopicMatch(Protocol):
 
     @property
     def names(self) -> frozenset[str]:
-        """Those that are given whole."""
+        """The names that are given whole."""
         ...
 
     def match(self, topic: str) -> bool: ...

@@ -22,7 +22,7 @@ SMALLEST_DIRECT_BYTES = 4096
 LARGEST_DIRECT_BYTES = 65_536
 _PROBES = 4
 _OPENED = frozenset({stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK})
-"""Kinds of paths that an open does not wait for; it refuses a link."""
+"""Kinds of paths that an open does not wait for: it would for a pipe, and refuses a link."""
 _INT = struct.Struct("=i")
 """A descriptor in a datagram."""
 _locked_by: dict[int, int] = {}
@@ -178,7 +178,7 @@ class BlockingCalls:
 
     def file_size(self, path: str) -> int:
         seen = os.lstat(path)
-        if stat.S_IFMT(seen.st_mode) not in _OPENED:  # to open a pipe, or to read a device, may never end
+        if stat.S_IFMT(seen.st_mode) not in _OPENED:
             raise OSError(errno.EINVAL, "it is no regular file: move it away", path)
         return seen.st_size
 
@@ -187,7 +187,8 @@ class BlockingCalls:
 
     def lock(self, path: str, *, shared: bool = False) -> int:
         """Take an flock. It ends with this process and with children that have its descriptor."""
-        flags = os.O_NONBLOCK | (os.O_RDONLY if shared else os.O_CREAT | os.O_RDWR)  # a pipe is not waited for
+        # A pipe of that name is not waited for.
+        flags = os.O_NONBLOCK | (os.O_RDONLY if shared else os.O_CREAT | os.O_RDWR)
         fd = os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)

@@ -72,7 +72,7 @@ class SeenPositions:
         self._positions = positions
 
     def position(self, topic: str) -> BridgePosition | None:
-        """Raises: TargetDownError; UsageError, the topic cannot be made, or is none for the bridge."""
+        """Raises: TargetDownError; UsageError, the topic is refused, see `KafkaTopics.check`."""
         self._topics.check(topic)
         return self._positions.get(topic)
 

@@ -118,7 +118,7 @@ class LogCopy:
         """Compare with the archived file of this number, if there is one. Raises: OtherLogError."""
         files, path = self._files, f"{self.timeline}/{archived_name(source.shard, source.number)}"
         try:
-            await files.to_thread(files.file_size, path)  # it refuses a pipe, which an open would wait for
+            await files.to_thread(files.file_size, path)  # which refuses a pipe
             fd = await files.open(path, os.O_RDONLY)
         except FileNotFoundError:
             return

@@ -187,7 +187,7 @@ class LogPull:
         """Return the verified end of what is there already. Raises: CorruptError, OSError."""
         path = f"{self._root}/{self._timeline}/{archived_name(shard, end.file)}"
         chain, at = FileChain(path, end.file), 0
-        await self._files.to_thread(self._files.file_size, path)  # it refuses a pipe, which an open would wait for
+        await self._files.to_thread(self._files.file_size, path)  # which refuses a pipe
         fd = await self._files.open(path, os.O_RDONLY)
         try:
             while at < end.bytes:
