@@ -129,10 +129,8 @@ def test_no_page_writes_to_the_console_or_is_wider_than_its_window(steps: list[d
 def test_lists_the_graph_and_the_charts_show_what_the_server_has(steps: list[dict[str, Any]]) -> None:
     found = only(steps, "lists")
     assert sorted(found["boxes"]) == ["audit", "orders", "orders-eu", "orders-us"]
-    forwarded = {"audit": 150, "orders-eu": 150, "orders-us": 150}
-    assert {edge.partition(",")[0] for edge in found["edges"]} == {
-        f"{router}: {count} forwarded" for router, count in forwarded.items()
-    }
+    edges = sorted(edge.partition(",")[0] for edge in found["edges"])
+    assert edges == [f"{router}: 300 forwarded" for router in ("audit", "orders-eu", "orders-us")]
     assert found["jobs"] == found["queue"]
     assert found["queue"][3:] == ["0", "6", "jobs.dead"]
     (billing,) = (reader for reader in found["readers"] if reader["reader"] == "billing")
