@@ -2592,15 +2592,15 @@ MUTANTS = (
     _one(
         "a hole reported again by the read after it",
         "engine/state/tombstones.py",
-        "    ahead = bisect_right(floors.gaps, cursor, key=_last)\n",
-        "    ahead = bisect_right(floors.gaps, cursor - 1, key=_last)\n",
+        "        hole = floors.hole_after(cursor, next_live)\n",
+        "        hole = floors.hole_after(cursor - 1, next_live)\n",
         _TTLS,
     ),
     _one(
         "neighbouring holes reported one by one",
         "store/format/floors.py",
-        "        while end < len(gaps) and gaps[end].reason == TTL and",
-        "        while end == at and gaps[end].reason == TTL and",
+        "        while at < len(gaps) and _is_below(gaps[at], live):\n            at += 1\n        if at == start",
+        "        while at == start and _is_below(gaps[at], live):\n            at += 1\n        if at == start",
         "tests/engine/state/test_tombstones.py",
     ),
     _one(

@@ -15,7 +15,7 @@ from topics.files.live_rows import LiveRows
 from topics.files.newest_snapshot import SnapshotContents, TopicEntry, load_newest
 from topics.files.piece import Kind, Location, Loss, Piece
 from topics.files.piece_files import PieceSource, VanishedError, reading
-from topics.store.format.floors import Floors, Gap
+from topics.store.format.floors import Floors, Gap, Gaps
 from topics.store.format.segment_format import HOT, pack_path, segment_path
 
 _TRIES = 16
@@ -48,7 +48,7 @@ class TopicFiles:
         """`ephemeral`, `memory`, `disk` or `fsync`. Ephemeral records are in no file."""
         self._floors = Floors()
         self._floors.raise_to(**image.get("floors", {}))
-        self._floors.gaps = [Gap(*gap) for gap in image.get("gaps", [])]
+        self._floors.gaps = Gaps([Gap(*gap) for gap in image.get("gaps", [])])
         self.seen_head: int = image.get("head", 0)
         """The highest seq assigned when the snapshot was taken.
 
@@ -82,7 +82,7 @@ class TopicFiles:
     @property
     def gaps(self) -> list[Gap]:
         """Ranges of lost seqs above live records, ascending."""
-        return self.floors.gaps
+        return list(self.floors.gaps)
 
     @property
     def first_kept(self) -> int:

@@ -14,7 +14,7 @@ from topics.engine.state import leases
 from topics.engine.state.leases import Leases
 from topics.engine.values import job
 from topics.engine.values.job import BLOCK_SEQS
-from topics.store.format.floors import Gap
+from topics.store.format.floors import Gap, Gaps
 from topics.store.format.rows import RowRecord, pack_rows
 
 HOLES = 30_000
@@ -72,7 +72,7 @@ def test_each_step_tells_of_a_bounded_share_of_the_holes() -> None:
     h = Harness()
     h.append(1)
     topic = h.engine._core.registry.by_name["t"]
-    topic.floors.gaps = [Gap(2 * number, 2 * number, "ttl") for number in range(5, HOLES)]
+    topic.floors.gaps = Gaps([Gap(2 * number, 2 * number, "ttl") for number in range(5, HOLES)])
     checkpoints = h.catalog.checkpoints
     described = list(checkpoints.describe(topic.id))
     assert sum(not piece for piece in described) >= HOLES / topic_snapshot._GAPS_A_STEP - 1, "a step each"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from topics.engine.state.tombstones import enter
 from topics.engine.values.results import Tombstone
-from topics.store.format.floors import CRASH, TRIM, TTL, Floors, Gap
+from topics.store.format.floors import CRASH, GAPS_A_BLOCK, TRIM, TTL, Floors, Gap, Gaps
 
 
 def nothing_lives(_seq: int) -> int:
@@ -80,7 +80,7 @@ def test_the_reason_names_what_reaches_into_the_gap(floors: Floors) -> None:
 def test_gaps_that_adjoin_are_one_and_known_ones_are_not_added_again(floors: Floors) -> None:
     floors.add_gap(Gap(11, 12, CRASH))
     floors.add_gap(Gap(9, 12, CRASH))
-    assert floors.gaps == [Gap(8, 12, CRASH)]
+    assert list(floors.gaps) == [Gap(8, 12, CRASH)]
     floors.add_gap(Gap(15, 16, TRIM))
     assert len(floors.gaps) == 2
 
@@ -132,7 +132,8 @@ def test_very_many_holes_that_settle_raise_each_mark_once(monkeypatch: pytest.Mo
     for first in range(10, 10_000, 10):
         floors.add_gap(Gap(first, first + 1, CRASH if first < 30 else TRIM if first < 5000 else TTL))
     settled = floors.settle_gaps(9000)
-    assert (len(settled), len(floors.gaps)) == (900, 99)
+    assert (sum(map(len, settled)), len(floors.gaps)) == (900, 99)
+    assert max(map(len, settled)) <= GAPS_A_BLOCK
     assert len(raised) == 3
     assert (floors.crash, floors.trim, floors.ttl, floors.lost) == (21, 4991, 9001, 9001)
     assert floors.settle_gaps(9000) == []
@@ -156,9 +157,17 @@ def lives(draw: st.DrawFn) -> Life:
     return Life(gone, others)
 
 
-@given(lives())
-def test_holes_are_told_as_a_list_of_all_seqs_says(life: Life) -> None:
+@given(lives(), st.sampled_from((2, 4, GAPS_A_BLOCK)), st.booleans())
+def test_holes_are_told_as_a_list_of_all_seqs_says(life: Life, a_block: int, sweeps: bool) -> None:
     """R-RTTL-4, R-RTTL-5: whatever dies in which order, and however often a frame is replayed."""
+    with pytest.MonkeyPatch.context() as small:
+        small.setattr("topics.store.format.floors.GAPS_A_BLOCK", a_block)
+        if sweeps:
+            small.setattr("topics.store.format.floors._SWEPT_MOST", 2)
+        _check_holes(life)
+
+
+def _check_holes(life: Life) -> None:
     floors, alive, expired = Floors(), set(range(1, 41)) - set(life.others), set[int]()
 
     def next_live(seq: int) -> int:
@@ -198,14 +207,99 @@ def test_a_replay_raises_the_mark_for_what_expired_below_a_delete() -> None:
     floors = Floors()
     floors.raise_to(deleted=10)
     floors.open_holes([2, 4, 12, 13], lambda seq: max(seq, 11) if seq < 12 else 14)
-    assert (floors.ttl, floors.lost, floors.gaps) == (4, 4, [Gap(12, 13, TTL)])
+    assert (floors.ttl, floors.lost, list(floors.gaps)) == (4, 4, [Gap(12, 13, TTL)])
 
 
 def test_gaps_above_a_seq_are_told_once_though_they_grew_into_one() -> None:
     floors = Floors()
     for gap in (Gap(2, 2, TTL), Gap(4, 6, TTL), Gap(8, 9, CRASH)):
         floors.add_gap(gap)
-    assert floors.gaps_after(0, 2) == [Gap(2, 2, TTL), Gap(4, 6, TTL)]
-    assert floors.gaps_after(4, 9) == [Gap(5, 6, TTL), Gap(8, 9, CRASH)]
-    assert floors.gaps_after(6, 9) == [Gap(8, 9, CRASH)]
-    assert floors.gaps_after(9, 9) == []
+    assert floors.gaps.ending_above(0, 2) == [Gap(2, 2, TTL), Gap(4, 6, TTL)]
+    assert floors.gaps.ending_above(4, 9) == [Gap(5, 6, TTL), Gap(8, 9, CRASH)]
+    assert floors.gaps.ending_above(6, 9) == [Gap(8, 9, CRASH)]
+    assert floors.gaps.ending_above(9, 9) == []
+
+
+class Looks:
+    """Counts the questions for the next live record; the odd seqs live."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def next_live(self, seq: int) -> int:
+        self.count += 1
+        return seq | 1
+
+
+@pytest.mark.parametrize("holes", [3000, 100_000])
+def test_an_expiry_copies_no_more_gaps_of_a_topic_with_very_many(holes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its holes are spread over all of them, and each block is a list of its own."""
+    floors, rng, copied, looks = Floors(), random.Random(holes), 0, Looks()
+    floors.gaps = Gaps([Gap(4 * number, 4 * number, TTL) for number in range(1, holes)])
+    replace = Gaps._replace
+
+    def counting(gaps: Gaps, start: int, end: int, some: list[Gap]) -> None:
+        nonlocal copied
+        copied += len(some)
+        replace(gaps, start, end, some)
+
+    monkeypatch.setattr(Gaps, "_replace", counting)
+    seqs = sorted(4 * number + 2 for number in rng.sample(range(holes), 1024))
+    floors.open_holes(seqs, looks.next_live)
+    assert len(floors.gaps) == holes - 1 + 1024
+    assert [gap.first for gap in floors.gaps] == sorted([*seqs, *range(4, 4 * holes, 4)])
+    assert copied <= 4 * GAPS_A_BLOCK, "blocks that were divided, and gaps that are examined"
+    assert looks.count <= 5 * 1024
+
+
+def test_holes_of_very_many_blocks_become_one_and_are_freed_by_the_block() -> None:
+    floors = Floors()
+    floors.gaps = Gaps([Gap(2 * number, 2 * number, TTL) for number in range(1, 50_000)])
+    floors.add_gap(Gap(100_000, 100_001, CRASH))
+    assert floors.hole_after(100, lambda seq: 0 if seq > 90_001 else max(seq, 90_001)) == 90_000
+    first, second = floors.gaps.ending_above(100, 2)
+    assert (first, second) == (Gap(102, 90_000, TTL), Gap(90_002, 90_002, TTL))
+    assert len(floors.gaps) == 50 + 1 + 4999 + 1 == len(list(floors.gaps))
+    assert floors.hole_after(200, nothing_lives) == 99_998
+    assert list(floors.gaps)[50:] == [Gap(102, 99_998, TTL), Gap(100_000, 100_001, CRASH)]
+    freed = floors.settle_gaps(0)
+    assert max(map(len, freed)) <= GAPS_A_BLOCK
+    assert sum(map(len, freed)) >= 49_000
+
+
+class Known(NamedTuple):
+    """Gaps as a plain list, and questions about them."""
+
+    gaps: list[Gap]
+    seqs: list[int]
+
+
+@st.composite
+def knowns(draw: st.DrawFn) -> Known:
+    gaps, seq = list[Gap](), 0
+    for _ in range(draw(st.integers(0, 30))):
+        first = seq + draw(st.integers(1, 4))
+        seq = first + draw(st.integers(0, 3))
+        gaps.append(Gap(first, seq, draw(st.sampled_from((TTL, TTL, CRASH)))))
+    return Known(gaps, draw(st.lists(st.integers(0, seq + 3), min_size=2, max_size=2).map(sorted)))
+
+
+@given(knowns(), st.integers(0, 40))
+def test_gaps_in_blocks_are_found_as_in_one_list(known: Known, most: int) -> None:
+    with pytest.MonkeyPatch.context() as small:
+        small.setattr("topics.store.format.floors.GAPS_A_BLOCK", 4)
+        after, last = known.seqs
+        gaps = Gaps(known.gaps)
+        assert list(gaps) == known.gaps
+        assert len(gaps) == len(known.gaps)
+        assert gaps.last == (known.gaps[-1] if known.gaps else None)
+        above = [Gap(max(gap.first, after + 1), gap.last, gap.reason) for gap in known.gaps if gap.last > after]
+        assert gaps.ending_above(after, most) == above[:most]
+        assert gaps.count_between(after, last) == sum(gap.first <= last for gap in above) * (last > after)
+        for seq in range(last + 2):
+            assert gaps.at(seq) == next((gap for gap in known.gaps if gap.first <= seq <= gap.last), None)
+        begun = [gap for gap in known.gaps if gap.first <= last]
+        assert gaps.take_beginning_through(last) == {gap.reason: gap.last for gap in begun}
+        assert list(gaps) == known.gaps[len(begun) :]
+        assert len(gaps) == len(known.gaps) - len(begun)
+        assert [gap for some in gaps.give_gone() for gap in some] == begun

@@ -26,7 +26,7 @@ from topics.engine.state.leases import Leases
 from topics.engine.state.topic import Topic
 from topics.engine.values.topic_config import make_config
 from topics.store.disk.whole_files import joined
-from topics.store.format.floors import Gap
+from topics.store.format.floors import Gap, Gaps
 from topics.store.format.rows import RowRecord, pack_rows
 from topics.store.format.segment_format import DescriptionPieces, SegmentHeader
 
@@ -296,7 +296,7 @@ def holes(jobs: int, *, header: bool) -> float:
     h, steps = Harness(), Steps()
     h.append(1)
     topic = h.engine._core.registry.by_name["t"]
-    topic.floors.gaps = [Gap(2 * number, 2 * number, "ttl") for number in range(5, jobs)]
+    topic.floors.gaps = Gaps([Gap(2 * number, 2 * number, "ttl") for number in range(5, jobs)])
     pieces = h.catalog.checkpoints.describe(topic.id)
     if not header:
         steps.all(pieces)

@@ -190,4 +190,5 @@ def _next_end_ms(topic: Topic, seq: int) -> int | None:
 def _has_lost(topic: Topic, cursor: int) -> bool:
     """Return whether records above the cursor were lost: a floor, or a gap."""
     floors = topic.floors
-    return floors.lost > cursor or bool(floors.gaps and floors.gaps[-1].last > cursor)
+    last = floors.gaps.last
+    return floors.lost > cursor or (last is not None and last.last > cursor)

@@ -53,7 +53,7 @@ from topics.engine.write.delete import delete_now
 from topics.engine.write.retention import lose_records
 from topics.store.format.catalog import SEQ_MAX, PackRows, RowColumns
 from topics.store.format.file_table import FileTable
-from topics.store.format.floors import CRASH, TTL, Gap, add_gap
+from topics.store.format.floors import CRASH, TTL, Gap, Gaps, add_gap
 from topics.store.format.log_format import ORDERED_TYPES, FrameType, ProducerPart, StagedPiece
 
 _ANY_AGE_MS = 1 << 64
@@ -473,7 +473,7 @@ class EngineCatalog:
                 if topic.producers is not None:
                     topic.producers.clear()
                 topic.keys_forgotten = topic.head
-            floors.gaps = self._gaps_of(topic)
+            floors.gaps = Gaps(self._gaps_of(topic))
             floors.open_holes(sorted(self._expired.get(topic.id, ())), index.next_live)
             reserved = self._reserved.get(topic.id, 0)
             given_out = max(known, reserved if power_lost or self._skipped_seqs else 0)
@@ -535,7 +535,7 @@ class EngineCatalog:
         if not len(seqs):
             return False
         topic.index.kill_seqs(seqs)
-        gaps, topic.floors.gaps = topic.floors.gaps, []
+        gaps, topic.floors.gaps = topic.floors.gaps, Gaps()
         for gap in sorted([*gaps, *(Gap(first, last, CRASH) for first, last in seq_runs(seqs))]):
             topic.floors.add_gap(gap)
         return True

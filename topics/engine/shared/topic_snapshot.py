@@ -340,7 +340,7 @@ class LongImage:
             yield
 
     def _next(self) -> list[Gap]:
-        return self._topic.floors.gaps_after(self._through, _GAPS_A_STEP + 1)
+        return self._topic.floors.gaps.ending_above(self._through, _GAPS_A_STEP + 1)
 
     def end(self) -> list[bytes]:
         """Encode the rest, of this instant, and return all pieces."""

@@ -5,11 +5,10 @@ Source: R-FLOOR, R-TOMB, R-REC, R-TRIM, R-DUR-6.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from typing import NamedTuple
 
 from topics.engine.values.results import Tombstone
-from topics.store.format.floors import TTL, Floors, Gap, NextLive
+from topics.store.format.floors import TTL, Floors, NextLive
 
 
 class ReadEntry(NamedTuple):
@@ -34,14 +33,14 @@ def enter(floors: Floors, from_seq: int, head: int, earliest: int, next_live: Ne
         tombstone = _lost(from_seq, floors.lost, floors.reason(from_seq + 1), head)
         cursor = floors.lost
     stop = head
-    ahead = bisect_right(floors.gaps, cursor, key=_last)
-    if tombstone is None and ahead < len(floors.gaps) and floors.gaps[ahead].reason == TTL:
-        hole = floors.hole_at(ahead, cursor, next_live)
+    if not floors.gaps:
+        return ReadEntry(tombstone, cursor, stop)
+    if tombstone is None:
+        hole = floors.hole_after(cursor, next_live)
         if hole:
             tombstone, cursor = _lost(cursor, hole, TTL, head), hole
-            ahead += 1
     # The gap that is reported, if any, and the gap that ends the read.
-    for gap in floors.gaps[ahead : ahead + 2]:
+    for gap in floors.gaps.ending_above(cursor, 2):
         if gap.first - 1 <= cursor < gap.last and tombstone is None:
             tombstone = _lost(cursor, gap.last, gap.reason, head)
             cursor = gap.last
@@ -49,10 +48,6 @@ def enter(floors: Floors, from_seq: int, head: int, earliest: int, next_live: Ne
             stop = gap.first - 1
             break
     return ReadEntry(tombstone, cursor, stop)
-
-
-def _last(gap: Gap) -> int:
-    return gap.last
 
 
 def _lost(cursor: int, upto: int, reason: str, head: int) -> Tombstone:

@@ -25,8 +25,8 @@ from topics.engine.values.topic_config import TopicConfig
 from topics.errors import TopicsError
 from topics.store.format.floors import Floors, Gap
 
-_FREED_A_STEP = 1 << 14
-"""Gaps that became floors and that one step frees: a millisecond or two."""
+_FREED_A_STEP = 16
+"""Blocks of gaps that became floors and that one step frees: a millisecond at most."""
 _FAILED_MOST = 100
 """Most jobs with attempts that a state shows (R-Q-34)."""
 STAGING = " staged"
@@ -298,9 +298,9 @@ class Topic(TopicNumbers):
 
     def settle_gaps(self) -> None:
         """Turn gaps with no live record below them into floors."""
-        settled = self.floors.settle_gaps(self.earliest)
-        if len(settled) > _FREED_A_STEP:
-            self.index.usage.reclaim.run(_freed(settled))
+        gone = self.floors.settle_gaps(self.earliest)
+        if len(gone) > _FREED_A_STEP:
+            self.index.usage.reclaim.run(_freed(gone))
 
     def key_store(self) -> KeyStore:
         if self.keys is None:
@@ -345,9 +345,9 @@ class Topic(TopicNumbers):
         )
 
 
-def _freed(gaps: list[Gap]) -> Iterator[None]:
-    while gaps:
-        del gaps[-_FREED_A_STEP:]
+def _freed(gone: list[list[Gap]]) -> Iterator[None]:
+    while gone:
+        del gone[-_FREED_A_STEP:]
         yield
 
 

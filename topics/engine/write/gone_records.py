@@ -14,7 +14,6 @@ config is in the log, a start removes all rows of the topic, as without these fr
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
@@ -28,7 +27,7 @@ from topics.engine.state.control_frames import RemovalPayload, encode
 from topics.engine.state.staged_operations import Notice, OperationCore
 from topics.engine.state.topic import Life, Topic
 from topics.errors import TopicsError
-from topics.store.format.floors import TTL, Gap
+from topics.store.format.floors import TTL
 from topics.store.format.log_format import FrameType
 
 _ROWS_A_STEP = 16_384
@@ -156,13 +155,8 @@ class GoneRecords:
     def _rows_of(self, part: _Unstated) -> int:
         """Return how many rows the work of stating these seqs is like."""
         if part.chunk is None:
-            return len(self._holes_of(part))
+            return self._topic.floors.gaps.count_between(part.after, part.last)
         return _ROWS_IN_MEMORY if self._in_memory(part.chunk) else part.chunk.count
-
-    def _holes_of(self, part: _Unstated) -> range:
-        """Return the positions of the holes among these seqs, for whatever reason they are."""
-        gaps = self._topic.floors.gaps
-        return range(bisect_right(gaps, part.after, key=_last), bisect_right(gaps, part.last, key=_first))
 
     def _in_memory(self, chunk: Chunk) -> bool:
         return all(map(self._core.usage.is_memory, chunk.files or (chunk.file_id,)))
@@ -187,7 +181,7 @@ class GoneRecords:
         """State seqs that are in no chunk. too_many: so many of their holes are left for later."""
         last, first = part.last, part.last + 1
         if too_many > 0:
-            last = self._topic.floors.gaps[self._holes_of(part)[-1 - too_many]].last
+            last = self._topic.floors.gaps.ending_above(part.after, self._rows_of(part) - too_many)[-1].last
         self._add(payload, part.after, last, np.empty(0, np.uint64))
         since, through = self._stated_between.get(first, (part.after, part.after))
         self._stated_between[first] = (since if through == part.after else part.after), last
@@ -207,11 +201,11 @@ class GoneRecords:
         seqs = np.concatenate((np.array([after], np.uint64), kept, np.array([last + 1], np.uint64)))
         before = np.flatnonzero(np.diff(seqs) > 1)
         part.seqs += np.column_stack((seqs[before] + _ONE, seqs[before + 1] - _ONE)).ravel().tolist()
-        gaps, at = self._topic.floors.gaps, self._holes_of(_Unstated(None, after, last))
-        here = gaps[at.start : at.stop]
+        gaps = self._topic.floors.gaps
+        here = gaps.ending_above(after, gaps.count_between(after, last))
         holes = [bound for first, upto, reason in here if reason == TTL for bound in (first, upto)]
         if holes:
-            holes[0], holes[-1] = max(holes[0], after + 1), min(holes[-1], last)
+            holes[-1] = min(holes[-1], last)
             part.holes += holes
 
     def _stage(self, part: RemovalPayload, now_ms: int) -> None:
@@ -221,11 +215,3 @@ class GoneRecords:
 
 def _state_of(chunk: Chunk) -> tuple[int, int, int]:
     return chunk.first, chunk.end, chunk.live
-
-
-def _first(gap: Gap) -> int:
-    return gap.first
-
-
-def _last(gap: Gap) -> int:
-    return gap.last
