@@ -70,8 +70,10 @@ def one_pass(h: Harness) -> None:
     h.loop.advance_ms(0)
 
 
-def queue_of(jobs: int, size: int = 1, tags: str = "a", **config: Any) -> Harness:
-    h = Harness()
+def queue_of(
+    jobs: int, size: int = 1, tags: str = "a", settings: dict[str, int] | None = None, **config: Any
+) -> Harness:
+    h = Harness(**settings or {})
     h.put("q", type="queue", **config)
     for first in range(0, jobs, 1000):
         count = min(1000, jobs - first)
@@ -316,6 +318,22 @@ def test_a_claim_looks_at_some_of_very_many_runs_of_delayed_jobs_a_pass() -> Non
     check(h)
 
 
+# --- large answers at once --------------------------------------------------------------------------------------------
+def test_claims_of_megabytes_wait_until_there_is_room_for_their_answers() -> None:
+    """Each of them rendered a part at a time, so all were held at once."""
+    h = queue_of(97, 100_000, settings={"pass_read_bytes": MEGABYTE, "max_client_bytes": 16 * 5 * MEGABYTE})
+    held = h.engine._core.turns
+    most = 0
+    answers = [start_claim(h, 16) for _ in range(6)]
+    for _ in range(100):
+        one_pass(h)
+        most = max(most, held.held)
+    assert [answer.get().count for answer in answers] == [16] * 6
+    assert 16 * 100_000 < most <= 5 * MEGABYTE
+    assert held.held == 0
+    check(h)
+
+
 # --- whatever comes between turns -------------------------------------------------------------------------------------
 @pytest.mark.parametrize("seed", seeds(40))
 def test_whatever_comes_between_turns_a_job_has_one_holder_and_none_is_lost(
@@ -325,7 +343,8 @@ def test_whatever_comes_between_turns_a_job_has_one_holder_and_none_is_lost(
     monkeypatch.setattr("topics.engine.queue.claim._DEALT", 2)
     monkeypatch.setattr("topics.engine.queue.fetch._TURN_BYTES", 300)
     random = Random(seed)
-    h = Harness(pass_read_bytes=20_000, max_claim_bytes=random.choice([0, 400, 1 << 20]))
+    room = random.choice([0, 16, 16 * 500])
+    h = Harness(pass_read_bytes=20_000, max_claim_bytes=random.choice([0, 400, 1 << 20]), max_client_bytes=room)
     poison = {"max_deliveries": 3, "dead_letter": "dead"} if random.random() < 0.3 else {}
     cap = random.choice([0, 10])
     h.put("q", type="queue", claim_jitter_ms=5, leases_durable=random.random() < 0.5, cap_records=cap, **poison)

@@ -128,6 +128,83 @@ def test_what_goes_during_a_long_read_is_left_out_or_ends_it(loss: bool, monkeyp
     assert result.next_from_seq == seqs[-1]
 
 
+def _in_progress(h: Harness, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note the bytes of answers under way, whenever some are rendered: those that have begun and are not given."""
+    begun: dict[int, JsonRenderer] = {}
+    under_way = list[int]()
+    add, records_of = JsonRenderer.add, JsonRenderer.records
+
+    def adding(renderer: JsonRenderer, *columns: Any) -> int:
+        begun[id(renderer)] = renderer
+        result = add(renderer, *columns)
+        under_way.append(sum(each.size for each in begun.values()))
+        return result
+
+    def giving(renderer: JsonRenderer) -> bytes:
+        begun.pop(id(renderer), None)
+        return records_of(renderer)
+
+    monkeypatch.setattr(JsonRenderer, "add", adding)
+    monkeypatch.setattr(JsonRenderer, "records", giving)
+    return under_way
+
+
+@pytest.mark.parametrize("query", [{}, {"nodes": [b"me"]}])
+def test_long_reads_wait_until_there_is_room_for_their_answers(
+    query: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """400 long polls of 7 MB, each with a cursor of its own, were all rendered a part at a time: 2.4 GB."""
+    h = Harness(pass_read_bytes=1 << 20, max_batch_bytes=8 << 20, max_client_bytes=16 * (20 << 20))
+    h.append(*("x" * 300_000 for _ in range(30)), node=b"other")
+    under_way = _in_progress(h, monkeypatch)
+    waiting = [h.start_diff(at % 4, max_batch_bytes=(8 << 20) - at, **query) for at in range(20)]
+    small = h.start_diff(limit=1)
+    given_up = h.start_diff(max_batch_bytes=8 << 20)
+    h.cancel()
+    passes = 0
+    while not all(answer.given for answer in waiting):
+        h.engine.flush()
+        passes += 1
+        assert passes < 1000
+        if passes == 40 and not query:
+            assert small.given, "others read meanwhile"
+            assert sum(answer.given for answer in waiting) < 10
+    assert max(under_way) <= 20 << 20
+    assert {answer.get().count for answer in waiting} == {27}
+    assert not given_up.given
+    while h.engine._core.turns:
+        h.engine.flush()
+    assert h.engine._core.turns.held == 0
+
+
+def test_who_gives_up_a_read_without_room_leaves_it_to_others() -> None:
+    h = Harness(pass_read_bytes=1 << 20, max_batch_bytes=8 << 20, max_client_bytes=16)
+    h.append(*("x" * 300_000 for _ in range(24)))
+    first = h.start_diff(max_batch_bytes=8 << 20)
+    given_up = h.start_diff(1, max_batch_bytes=8 << 20)
+    for _ in range(4):
+        h.engine.flush()
+    h.cancel()
+    other = h.start_diff(2, max_batch_bytes=8 << 20)
+    for _ in range(40):
+        h.engine.flush()
+    assert [answer.given for answer in (first, given_up, other)] == [True, False, True]
+    assert h.engine._core.turns.held == 0
+
+
+def test_what_reads_without_room_wait_for_is_as_it_is_once_they_begin() -> None:
+    h = Harness(pass_read_bytes=1 << 20, max_batch_bytes=8 << 20, max_client_bytes=16)
+    h.append(*("x" * 300_000 for _ in range(24)))
+    first, second, third = (h.start_diff(at, max_batch_bytes=8 << 20) for at in range(3))
+    h.delete(before_seq=23)
+    for _ in range(40):
+        h.engine.flush()
+    assert first.get().next_from_seq == 24
+    assert [(answer.get().count, answer.get().next_from_seq) for answer in (second, third)] == [(2, 24)] * 2
+    h.engine.delete_topic("t", if_empty=False, done=Answer())
+    assert h.engine._core.turns.held == 0
+
+
 def test_no_read_begins_while_what_was_dropped_is_not_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     """600 long polls of 8 MB, with nodes of their own and never taken, made 1.7 GB of 1 GiB."""
     monkeypatch.setattr(memory, "_growth", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -69,6 +70,8 @@ class JobsRead:
         """Number of jobs that are rendered."""
         self._upto = 0
         """Their number after this turn."""
+        self._held = 0
+        """The bytes of the answer, if it is read in several turns (`ReadTurns.hold`)."""
         self._rendered: list[bytes] = []
         self._renderer = JsonRenderer(
             topic.id, limit=len(jobs), budget=_NO_BUDGET, include_tags=True, bytes_apart=payloads is not None
@@ -96,7 +99,29 @@ class JobsRead:
         return read
 
     def begin(self) -> None:
-        """Read what is planned."""
+        """Read what is planned, once there is room for all."""
+        if self._upto < len(self._jobs):
+            size = self._size()
+            if not self._core.turns.hold(size, partial(self._on_room, size)):
+                return
+            self._held = size
+        self._read()
+
+    def _size(self) -> int:
+        rows = self._topic.index.at(np.array([job.seq for job in self._jobs], np.uint64))
+        return int(rows.lengths.sum(dtype=np.uint64))
+
+    def _on_room(self, size: int) -> None:
+        self._held = size
+        self._go_on()
+
+    def _end(self, result: list[bytes] | StorageError) -> None:
+        held, self._held = self._held, 0
+        if held:
+            self._core.turns.let_go(held)
+        self._then(result)
+
+    def _read(self) -> None:
         read = self.planned
         a_job = _BYTES_A_SINGLE if self._singly else _BYTES_A_JOB
         self._core.turns.spend(
@@ -110,19 +135,19 @@ class JobsRead:
         self._topic.queue.apply_time(self._core.clock.now_ms())
         left = np.array([job.seq for job in self._jobs[self._at :]], np.uint64)
         if self._topic.life is Life.GONE or not self._topic.index.alive(left).all():
-            self._then([])
+            self._end([])
         else:
             self.planned = self._plan()
-            self.begin()
+            self._read()
 
     def _on_read(self, read: FrameRead | StorageError) -> None:
         if isinstance(read, StorageError):
-            self._then(read)
+            self._end(read)
             return
         try:
             self._render(read)
         except CorruptError as error:
-            self._then(with_topic(self._topic, error, read))
+            self._end(with_topic(self._topic, error, read))
             return
         if self._at < len(self._jobs):
             self._core.turns.take_later(self._go_on)
@@ -131,7 +156,7 @@ class JobsRead:
             self._rendered.append(self._renderer.records())
             if self._payloads is not None:
                 self._payloads.extend(self._renderer.payloads)
-        self._then(self._rendered)
+        self._end(self._rendered)
 
     def _render(self, read: FrameRead) -> None:
         if self._singly:

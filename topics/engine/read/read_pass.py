@@ -10,6 +10,7 @@ change.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -116,6 +117,8 @@ class ReadPass:
         """Files of the cold directory that were read."""
         self._in_round = False
         self._more = False
+        self._held = 0
+        """The bytes of the answer, if it is read in several turns (`ReadTurns.hold`)."""
 
     def into(self, renderer: Renderer) -> ReadPass:
         """Collect the records, as columns for instance, instead of rendering JSON.
@@ -142,9 +145,16 @@ class ReadPass:
     def cancel(self) -> None:
         """Give up the result."""
         self._done = None
+        self._let_go()
+
+    def _let_go(self) -> None:
+        held, self._held = self._held, 0
+        if held:
+            self._core.turns.let_go(held)
 
     def _answer(self, result: DiffResult | TopicsError) -> None:
         done, self._done = self._done, None
+        self._let_go()
         if done is not None:
             done(result)
 
@@ -219,8 +229,28 @@ class ReadPass:
         if not query.nodes and query.match is None and (is_first or isinstance(self._renderer, JsonRenderer)):
             rows = self._cut(rows, fitting(rows.lengths, _LONG_BYTES))
         if is_first:
+            if not self._has_room(query.max_batch_bytes if filtered else int(whole.lengths.sum(dtype=np.uint64))):
+                return
             self._renderer = self._json(query.nodes if filtered else NO_NODES, whole)
         self._fetch(rows, filtered or len(rows.seqs) < len(whole.seqs))
+
+    def _has_room(self, size: int) -> bool:
+        """Return whether a read whose answer has so many bytes may go on; else it begins later."""
+        if size <= _LONG_BYTES or self._held:
+            return True
+        if not self._core.turns.hold(size, partial(self._on_room, size)):
+            return False
+        self._held = size
+        return True
+
+    def _on_room(self, size: int) -> None:
+        """Begin anew: much may have changed meanwhile."""
+        self._held = size
+        if self._done is None:
+            self._let_go()
+        else:
+            self._scanned, self._room = 0, self._core.config.max_filter_records
+            self.begin()
 
     @property
     def _delivered(self) -> tuple[int, int]:

@@ -24,6 +24,8 @@ from topics.engine.values.ports import FormatPort, LogPort, LoopPort, ReaderPort
 from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.step_queue import StepQueue
 
+_READS_OF_MEMORY = 16
+"""Answers that are read in several turns each may have this part of the memory for clients."""
 _PARTED_A_PASS = 4096
 """Subscriptions, leases or parts of waits of clients that have left that a pass ends: 3 ms."""
 
@@ -79,7 +81,7 @@ class Core:
         """Topics whose batch takes no more rows after the end of the pass."""
         self.routed: dict[Topic, None] = {}
         """Topics with routers and staged records, of which the batch may carry a step."""
-        self.turns = ReadTurns(loop, config.pass_read_bytes)
+        self.turns = ReadTurns(loop, config.pass_read_bytes, config.max_client_bytes // _READS_OF_MEMORY)
         self.expiring = ExpiryTurns(loop, A_LOOK)
         self.searches = StepQueue(loop, config.pass_search_steps or 1 << 62)
         """Searches for records that are to be deleted."""

@@ -22,14 +22,22 @@ class ReadTurns:
     read that exceeds it is completed, at the expense of the next passes. No read begins while the
     memory for clients is used up. The budget is counted in bytes instead of time, so that a run of
     the simulator takes the same turns as a server under load.
+
+    most_held: bytes of the answers that are being read in several turns each, 0 = unlimited. One
+    that exceeds it waits until others are answered, whose bytes are held for a client then.
     """
 
-    def __init__(self, loop: TimersPort, budget: int) -> None:
+    def __init__(self, loop: TimersPort, budget: int, most_held: int = 0) -> None:
         self._loop = loop
         self._budget = budget or 1 << 62
         self._left = self._budget
         self._waiting: deque[Callable[[], None]] = deque()
         self._is_memory_short: Callable[[], bool] = _never
+        self._most_held = most_held or 1 << 62
+        self.held = 0
+        """Bytes of the answers that are being read in several turns each."""
+        self._without_room: deque[tuple[int, Callable[[], None]]] = deque()
+        """Reads that wait until there is room for their answers."""
 
     def hold_while(self, is_memory_short: Callable[[], bool]) -> None:
         """Begin no read in a pass at whose beginning the memory for clients is used up."""
@@ -73,6 +81,29 @@ class ReadTurns:
     def spend(self, size: int) -> None:
         """Count bytes that a read is about to render or send."""
         self._left -= size
+
+    def hold(self, size: int, begin: Callable[[], None]) -> bool:
+        """Count the bytes of an answer that is about to be read in several turns.
+
+        Returns: whether there is room. Otherwise `begin` is called in a later turn, and they count
+        by then. `let_go` follows in both cases, also if the answer is not wanted any more.
+        """
+        if self._without_room or not self._fits(size):
+            self._without_room.append((size, begin))
+            return False
+        self.held += size
+        return True
+
+    def _fits(self, size: int) -> bool:
+        return not self.held or self.held + size <= self._most_held
+
+    def let_go(self, size: int) -> None:
+        """Count the bytes of an answer no more: it was read, or given up."""
+        self.held -= size
+        while self._without_room and self._fits(self._without_room[0][0]):
+            size, begin = self._without_room.popleft()
+            self.held += size
+            self.take_later(begin)
 
     def next_pass(self) -> None:
         """End the pass: continue the waiting reads with the budget of the next one."""
