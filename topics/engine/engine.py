@@ -539,6 +539,8 @@ class Engine:
         core.turns.next_pass()
         if core.searches.has_begun:
             core.searches.next_pass()
+        if core.notices.has_begun:
+            core.notices.next_pass()
         if core.partings.has_begun:
             core.partings.next_pass()
         if core.usage.reclaim.has_begun:

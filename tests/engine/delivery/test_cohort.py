@@ -241,3 +241,66 @@ def test_a_reader_at_the_head_joins_no_cohort_whose_read_is_in_progress(monkeypa
     first.reading = True
     another()
     assert (len(waiters), len(first.members)) == (5, MOST - 1)
+
+
+APART = 600
+
+
+def _apart() -> tuple[Harness, list[Reader]]:
+    """Very many equal readers that share no sends."""
+    h = Harness()
+    h.put()
+    readers = [Reader(h).follow() for _ in range(APART)]
+    for _ in range(2 * APART):
+        _pass(h)
+    assert all(reader.take() == [("t", "caught up", 0)] for reader in readers)
+    return h, readers
+
+
+def test_very_many_readers_that_share_no_sends_get_a_write_some_a_pass() -> None:
+    """1,024 in one pass took 20 to 31 ms."""
+    h, readers = _apart()
+    _publish(h, "a")
+    got = [0]
+    while got[-1] < APART:
+        _pass(h)
+        got.append(sum(bool(reader.told) for reader in readers))
+        assert got[-2] < got[-1] <= got[-2] + 2 * 128
+        if len(got) == 2:
+            _publish(h, "b")
+    for _ in range(20):
+        _pass(h)
+    told = [("t", 0, 1, 1, [1]), ("t", "caught up", 1), ("t", 1, 2, 2, [2]), ("t", "caught up", 2)]
+    assert all(reader.take() == told for reader in readers)
+    (waiter,) = h.engine._core.registry.by_name["t"].waiters
+    assert isinstance(waiter, cohort.Cohort), "they are one cohort still"
+    assert len(waiter.members) == APART
+
+
+def test_what_readers_do_before_their_turn_to_be_sent_to_costs_them_no_record() -> None:
+    h, readers = _apart()
+    _publish(h, "a")
+    _pass(h)
+    first, full, again, gone, buggy = readers[0], readers[-1], readers[-2], readers[-3], readers[-4]
+    assert first.told
+    assert not any(reader.told for reader in (full, again, gone, buggy))
+    full.feed.pause()
+    (stale,) = again.feed.subscriptions.values()
+    assert stale.cohort is not None
+    stale.cohort.remove(stale)
+    assert (stale.cursor, stale.reported_caught_up, stale.sent) == (0, True, (0, stale.sent[1]))
+    again.feed.fall_behind(stale)
+    again.feed.read_on()
+    gone.feed.close()
+    buggy.raises = True
+    late = Reader(h).follow(from_seq=1)
+    for _ in range(20):
+        _pass(h)
+    full.feed.resume()
+    _publish(h, "b")
+    for _ in range(20):
+        _pass(h)
+    told = [("t", 0, 1, 1, [1]), ("t", "caught up", 1), ("t", 1, 2, 2, [2]), ("t", "caught up", 2)]
+    assert [reader.take() for reader in (first, full, again, gone, buggy)] == [told, told, told, [], []]
+    assert late.take() == [("t", "caught up", 1), ("t", 1, 2, 2, [2]), ("t", "caught up", 2)]
+    assert len(buggy.errors) == 1

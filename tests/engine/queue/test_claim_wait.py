@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.engine.harness import Answer, Harness, records
-from tests.engine.queue.queue_calls import claim, jobs_of, start_ack
+from tests.engine.queue.queue_calls import claim, counters, jobs_of, start_ack
 from topics.engine.queue import push
 from topics.engine.queue.queue_results import ClaimRequest
 from topics.engine.shared import core
@@ -94,6 +94,37 @@ def test_streams_of_jobs_that_one_write_wakes_get_them_some_a_pass() -> None:
         got.append(sum(len(sink.jobs) for sink in sinks))
         assert got[-1] - got[-2] <= 2 * 5
     assert [sink.jobs for sink in sinks] == [[seq] for seq in range(2, 32)]
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_stream_gets_very_many_jobs_of_a_window_in_turns(leaves: bool) -> None:
+    """A thousand jobs were written to the connection in one pass."""
+    h = queue(56)
+    h.put("q", type="queue", claim_jitter_ms=5)
+    write(h, 1500)
+    sink = Sink()
+    stream = h.engine.open_push(ClaimRequest("q", "w", 1000, None), sink)
+    stream.open()
+    h.advance_ms(5)
+    got = [len(sink.jobs)]
+    while len(sink.jobs) < 1000:
+        h.engine.flush()
+        h.store.log.commit(None)
+        h.advance_ms(0)
+        got.append(len(sink.jobs))
+        assert got[-1] - got[-2] <= 2 * 128
+        if leaves and got[-1] > 300:
+            stream.close()
+            break
+    for _ in range(100):
+        h.engine.flush()
+        h.advance_ms(5)
+    if leaves:
+        assert len(sink.jobs) == got[-1]
+        assert counters(h)[2] == 0
+    else:
+        assert sink.jobs == list(range(2, 1002))
+        assert counters(h)[2] == 1000
 
 
 def test_those_who_leave_or_whose_time_or_queue_ends_before_their_turn_get_nothing() -> None:

@@ -26,6 +26,10 @@ _BYTES_A_MEMBER_OF_MANY = 2048
 """Part of it in each of several cohorts: one write may have 10,000 readers, for some 6 us each."""
 _BYTES_APART = 1024
 """More of it for a member that is not sent to with the others, but by its sink."""
+_APART_AT_ONCE = 128
+"""Members that are sent to by their sinks, 20 us each, before other reads have their turn."""
+_BYTES_A_LATE = 8192
+"""Part of it that each of the others takes."""
 _LOOKED_AT = 64
 """Waiters of a topic among which a reader looks for a cohort with room."""
 _MANY = 2
@@ -45,6 +49,9 @@ class Cohort:
     __slots__ = (
         "_bytes_a_member",
         "_cohorts",
+        "_late",
+        "_late_burst",
+        "_late_place",
         "_more",
         "_rows",
         "_running",
@@ -74,6 +81,11 @@ class Cohort:
         """The last burst that all members have got."""
         self._rows: list[AudienceRow] | None = None
         """The members by audience; None: not known since a change of them."""
+        self._late: dict[Subscription, None] = {}
+        """Members that get the last burst in a later turn. The next pass follows after them."""
+        self._late_burst: Burst | None = None
+        self._late_place = 0, True
+        """Their cursor, and whether the last frame that they got was a caught-up frame."""
         self._more = False
         """Whether another pass is due."""
         self._running = False
@@ -109,12 +121,12 @@ class Cohort:
         count = len(self.members)
         if not self._deliver_apart():
             self.look_again()
-        return len(self.members) == count and self.topic.head == self.cursor
+        return len(self.members) == count and self.topic.head == self.cursor and not self._late
 
     def _deliver_apart(self) -> bool:
         """Make a pass by itself, with a plain result up to the head. False: nothing was done."""
         cohorts, topic, cursor = self._cohorts, self.topic, self.cursor
-        if self._running or self.reading or self.waits_for_turn or len(topic.waiters) > 1:
+        if self._running or self.is_busy or self.waits_for_turn or len(topic.waiters) > 1:
             return False
         result = cohorts.reads.read_apart(topic, make_tuple(DiffQuery, (cursor, *self.query[1:])))
         if result is None or result.next_from_seq != topic.head:
@@ -149,7 +161,12 @@ class Cohort:
     # --- members -----------------------------------------------------------------------------------------------------
     def takes(self, query: DiffQuery) -> bool:
         """Return whether a reader at the head with this query may be a member."""
-        return self.query == query and self.cursor == self.topic.head and not self.reading
+        return self.query == query and self.cursor == self.topic.head and not self.is_busy
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a pass is in progress, or its burst was not sent to all members yet."""
+        return self.reading or bool(self._late)
 
     def note_full(self) -> None:
         """Take a larger part of the budget, because there are others with the same readers."""
@@ -169,8 +186,11 @@ class Cohort:
         self._rows = None
         subscription.own_sent = subscription.sent
         subscription.cohort = None
-        subscription.cursor = self.cursor
-        subscription.reported_caught_up = self.reported_caught_up
+        place = self.cursor, self.reported_caught_up
+        if self._late and subscription in self._late:
+            place = self._late_place
+            del self._late[subscription]
+        subscription.cursor, subscription.reported_caught_up = place
         if not self.members:
             self.topic.waiters.pop(self, None)
             self._cohorts.forget(self)
@@ -191,7 +211,7 @@ class Cohort:
             return
         self._running = True
         try:
-            while self._more and not self.reading:
+            while self._more and not self.is_busy:
                 self._more = False
                 self.reading = True
                 self._cohorts.catch_up(self.topic, self._read_now)
@@ -221,21 +241,49 @@ class Cohort:
         self._run()
 
     def _deliver(self, burst: Burst) -> None:
-        left = self._send_to_many(burst)
-        self._cohorts.reads.turns.spend(self._bytes_a_member * len(self.members) + _BYTES_APART * len(left))
-        for subscription in left:
-            feed = subscription.feed
-            if feed.paused:
-                if subscription.cohort is self:
-                    self.remove(subscription)
-                    feed.fall_behind(subscription)
-            elif subscription.cohort is self:
-                try:
-                    if not feed.sink.deliver(subscription, burst):
-                        feed.paused = True
-                except Exception as error:
-                    feed.give_up(subscription, error)
-        self.sent = burst.cursor, burst.at_ns
+        left, turns, sent = self._send_to_many(burst), self._cohorts.reads.turns, (burst.cursor, burst.at_ns)
+        late = left[_APART_AT_ONCE:]
+        turns.spend(self._bytes_a_member * len(self.members) + _BYTES_APART * (len(left) - len(late)))
+        for subscription in late:
+            subscription.own_sent, subscription.joined_after = subscription.sent, sent
+        if late:
+            self._late, self._late_burst = dict.fromkeys(late), burst
+            self._late_place = self.cursor, self.reported_caught_up
+            turns.take_later(self._deliver_late)
+        for subscription in left[:_APART_AT_ONCE]:
+            self._send_to(subscription, burst)
+        self.sent = sent
+
+    def _send_to(self, subscription: Subscription, burst: Burst) -> None:
+        """Send to one member by its sink. One whose sink is full reads by itself."""
+        feed = subscription.feed
+        if subscription.cohort is not self:
+            return
+        if feed.paused:
+            self.remove(subscription)
+            feed.fall_behind(subscription)
+            return
+        try:
+            if not feed.sink.deliver(subscription, burst):
+                feed.paused = True
+        except Exception as error:
+            feed.give_up(subscription, error)
+
+    def _deliver_late(self) -> None:
+        """Send the last burst to some of those who have not got it; the next pass comes after."""
+        turns, burst = self._cohorts.reads.turns, self._late_burst
+        assert burst is not None, "there are members that have not got it"
+        while self._late:
+            if turns.left <= 0:
+                turns.take(self._deliver_late)
+                return
+            for subscription in list(islice(self._late, _ENDS_AT_ONCE)):
+                turns.spend(_BYTES_A_LATE)
+                self._send_to(subscription, burst)
+                if self._late.pop(subscription, self) is None:
+                    subscription.own_sent = self.sent
+        self._late_burst = None
+        self._run()
 
     def _send_to_many(self, burst: Burst) -> list[Subscription]:
         """Send to the members of each audience by one call. Return the members that remain."""
@@ -267,7 +315,7 @@ class Cohorts:
         """Add a subscription that is at the topic's head and has sent its reader a caught-up."""
         key = topic, subscription.query
         cohort = self._open.get(key)
-        if cohort is None or cohort.reading or cohort.cursor != topic.head:
+        if cohort is None or cohort.is_busy or cohort.cursor != topic.head:
             cohort = self._open[key] = Cohort(self, topic, subscription.query)
         elif len(cohort.members) >= _MOST_MEMBERS:
             cohort.note_full()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Iterator
 from itertools import islice
 from typing import Protocol
@@ -24,6 +25,10 @@ from topics.errors import CorruptError, RequestError, TopicsError
 
 _BITE = 16
 """Jobs claimed at once: few, for stalled clients hold them, and streams share them."""
+_DELIVERED_AT_ONCE, _BYTES_A_JOB = 128, 4096
+"""Jobs of one claim that the connection gets in a turn, and the part of the pass's budget for reads
+that each takes: a claim of a window may have a thousand.
+"""
 _RELEASED_AT_ONCE = 128
 """Jobs of a stream that has ended which are released together, with one frame in the log."""
 _BYTES_AN_END = 8192
@@ -74,6 +79,8 @@ class PushStream:
         """Jobs leased on this connection."""
         self._claim: Claim | None = None
         """Claim in progress."""
+        self._undelivered: deque[tuple[int, bytes]] = deque()
+        """Jobs of the last claim that the connection gets in later turns, before the next claim."""
         self._told = False
         """Whether a change came during that claim, which it may have missed."""
         self._waits_for_turn = False
@@ -175,8 +182,8 @@ class PushStream:
 
         Without a window to wait for, it claims a few at a time, so that streams take turns.
         """
-        self._told = self._claim is not None
-        if not self._is_open or self._paused or self._claim is not None:
+        self._told = self._claim is not None or bool(self._undelivered)
+        if not self._is_open or self._paused or self._told:
             return
         core, topic = self._core, self._topic
         free = self._most - len(self._held)
@@ -199,12 +206,24 @@ class PushStream:
         elif isinstance(result, TopicsError):
             self.close()
             self._sink.on_error(result)
+        elif result.count or self._told:
+            self._undelivered.extend(result.each)
+            self._deliver_some()
+
+    def _deliver_some(self) -> None:
+        """Give the connection jobs of the last claim, some in a turn."""
+        jobs, turns = self._undelivered, self._core.turns
+        for _ in range(min(len(jobs), _DELIVERED_AT_ONCE)):
+            if not self._is_open:
+                jobs.clear()
+                return
+            if not self._sink.deliver(*jobs.popleft()):
+                self._paused = True
+        if jobs:
+            turns.spend(_DELIVERED_AT_ONCE * _BYTES_A_JOB)
+            turns.take_later(self._deliver_some)
         else:
-            for seq, job in result.each:
-                if not self._sink.deliver(seq, job):
-                    self._paused = True
-            if result.count or self._told:
-                wake(self._core, self._topic)  # more slots, or more jobs
+            wake(self._core, self._topic)  # more slots, or more jobs
 
 
 def open_push(claims: Claims, partings: StepQueue, request: ClaimRequest, sink: PushSink) -> PushStream:

@@ -235,7 +235,7 @@ class ReadPass:
         self._fetch(rows, filtered or len(rows.seqs) < len(whole.seqs))
 
     def _has_room(self, size: int) -> bool:
-        """Return whether a read whose answer has so many bytes may go on; else it begins later."""
+        """Return whether there is room for an answer of so many bytes; else it begins later."""
         if size <= _LONG_BYTES or self._held:
             return True
         if not self._core.turns.hold(size, partial(self._on_room, size)):

@@ -19,13 +19,15 @@ from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.state.topic import Topic
 from topics.engine.state.waiters import EndsAtShutdown
-from topics.engine.state.wakes import CreationWaiter, PrefixWaits
+from topics.engine.state.wakes import NOTICES_A_STEP, CreationWaiter, PrefixWaits
 from topics.engine.values.ports import FormatPort, LogPort, LoopPort, ReaderPort, RequestedPort, StorePort
 from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.step_queue import StepQueue
 
 _READS_OF_MEMORY = 16
 """Answers that are read in several turns each may have this part of the memory for clients."""
+_NOTICES_A_PASS = 2048
+"""Waits by prefix that are notified in a pass, each once for each topic: 2 to 3 ms."""
 _PARTED_A_PASS = 4096
 """Subscriptions, leases or parts of waits of clients that have left that a pass ends: 3 ms."""
 
@@ -85,6 +87,7 @@ class Core:
         self.expiring = ExpiryTurns(loop, A_LOOK)
         self.searches = StepQueue(loop, config.pass_search_steps or 1 << 62)
         """Searches for records that are to be deleted."""
+        self.notices = StepQueue(loop, _NOTICES_A_PASS // NOTICES_A_STEP)
         self.partings = StepQueue(loop, _PARTED_A_PASS, 2 * _PARTED_A_PASS)
         # --- waits
         self.held_appends = HeldAppends()
@@ -95,7 +98,5 @@ class Core:
         """Waits for the creation of any topic whose name begins with a prefix."""
         self.checkpoint_waits: dict[EndsAtShutdown, None] = {}
         """Requests that wait for a checkpoint to end."""
-        self.waits = 0
-        """The number of parked requests: waits (wait.py), and those for a checkpoint."""
-        self.waited_topics = 0
-        """The number of topic names in all parked waits."""
+        self.waits = self.waited_topics = 0
+        """The numbers of parked requests, for a checkpoint, too, and of topics that they name."""

@@ -67,7 +67,7 @@ class _Block:
     def __init__(self, gaps: list[Gap]) -> None:
         self.gaps = gaps
         self.reasons = {gap.reason for gap in gaps}
-        """Those of the gaps, and perhaps of some that are gone."""
+        """Reasons of the gaps, and perhaps of some that are gone."""
 
 
 class Gaps:
@@ -104,7 +104,7 @@ class Gaps:
         return self._blocks[-1].gaps[-1] if self._blocks else None
 
     def ending_above(self, seq: int, most: int) -> list[Gap]:
-        """Return the first `most` gaps that end above a seq; one that has the seq begins after it."""
+        """Return the first `most` gaps that end above a seq; one with the seq begins after it."""
         number, at = self._place(seq)
         found: list[Gap] = []
         while number < len(self._blocks) and len(found) < most:
@@ -198,7 +198,7 @@ class Gaps:
         return last
 
     def give_gone(self) -> list[list[Gap]]:
-        """Return the gaps that were taken out, perhaps very many, for the caller to free in steps."""
+        """Return the gaps that were taken out, often very many, for the caller to free in steps."""
         gone, self._gone = self._gone, []
         return gone
 
