@@ -389,6 +389,27 @@ def test_a_server_that_closes_a_connection_ends_the_run_with_a_sentence() -> Non
         run(port, LoadGroup("w", 1, (WRITE,)))
 
 
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: -5", "an answer without Content-Length"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: two", "an answer without Content-Length"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 2 3", "an answer without Content-Length"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999", "an answer without Content-Length"),
+        (b"HTTP/1.1 200 OK\r\nX-Content-Length: 2", "an answer without Content-Length"),
+        (b"HTTP/1.1 200 OK\r\n\r\ncontent-length: 2", "an answer without Content-Length"),
+        (b"220 mail.example 2.0\r\nContent-Length: 2", "an answer that is no HTTP"),
+    ],
+)
+def test_an_answer_whose_head_is_wrong_ends_the_run_with_a_sentence(head: bytes, said: str) -> None:
+    """After a negative length the client looked for the end of the head for ever; others counted as answers."""
+    with (
+        scripted_server(lambda data: head + b"\r\n\r\n{}{}") as port,
+        pytest.raises(LoadError, match=f"the load client stopped: {said}: "),
+    ):
+        run(port, LoadGroup("w", 1, (WRITE,)))
+
+
 def test_a_port_without_a_server_is_named() -> None:
     with scripted_server(lambda data: b"") as port:
         pass

@@ -455,6 +455,20 @@ static int takes(const struct conn *c)
     return 0;
 }
 
+/* The length of the body that a head states; -1: none, or no number. end: of its last field. */
+static int64_t stated_length(const char *head, const char *end)
+{
+    static const char name[] = "\r\ncontent-length:";
+    const char *at = strcasestr(head, name);
+    if (!at || at >= end) return -1;
+    at += sizeof name - 1;
+    at += strspn(at, " \t");
+    char *after;
+    errno = 0;
+    int64_t length = *at >= '0' && *at <= '9' ? strtoll(at, &after, 10) : -1;
+    return length < 0 || errno || after[strspn(after, " \t")] != '\r' ? -1 : length;
+}
+
 static int consume_http(struct run *run, struct conn *c, const char *data, size_t len)
 {
     while (len > 0 && !run->failed) {
@@ -468,9 +482,9 @@ static int consume_http(struct run *run, struct conn *c, const char *data, size_
             char *end = strstr(c->head, "\r\n\r\n");
             if (!end && c->head_len == HEAD_ROOM - 1) return fail(run, "the head of an answer is too long");
             if (!end) return 0;
-            char *length = strcasestr(c->head, "content-length:");
-            if (!length || length > end) return fail(run, "an answer without Content-Length: %.200s", c->head);
-            c->left = atoll(length + 15);
+            if (strncmp(c->head, "HTTP/1.", 7) || c->head[8] != ' ') return fail(run, "an answer that is no HTTP: %.200s", c->head);
+            c->left = stated_length(c->head, end);
+            if (c->left < 0) return fail(run, "an answer without Content-Length: %.200s", c->head);
             used = (size_t)(end - c->head) + 4 - before;
         } else {
             if ((int64_t)used > c->left) used = (size_t)c->left;
