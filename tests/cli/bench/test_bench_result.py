@@ -54,6 +54,7 @@ ROUND = "cases[0].sides[0].rounds[0]"
         (f"{ROUND}.loads", {}, f"{ROUND}.loads is empty"),
         (f"{ROUND}.loads.write.rate", "x", f"{ROUND}.loads.write.rate is 'x', and not a number"),
         (f"{ROUND}.loads.write.rate", math.nan, f"{ROUND}.loads.write.rate is nan, and not a number"),
+        (f"{ROUND}.loads.write.rate", 10**400, f"rate is 1{'0' * 39}..., and not a number"),
         (f"{ROUND}.loads.write.latencies.answer.p50_ns", "", "latencies.answer.p50_ns is '', and not a number"),
         (f"{ROUND}.seconds", 0, f"{ROUND}.seconds is 0, and not a number above 0"),
         (f"{ROUND}.server.usage", [[1, 2]], f"{ROUND}.server.usage has a row without time, CPU and memory"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from typing import Any
 
 NUMBER, MAYBE_NUMBER, ABOVE_0 = "a number", "a number or null", "a number above 0"
@@ -77,8 +77,10 @@ def _is(value: Any, kind: str) -> bool:
         return isinstance(value, bool)
     if value is None:
         return kind == MAYBE_NUMBER
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return is_number and (kind != ABOVE_0 or value > 0)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    # an int may be larger than any float
+    return abs(value) <= sys.float_info.max and (kind != ABOVE_0 or value > 0)
 
 
 def _short(value: Any) -> str:
