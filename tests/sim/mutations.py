@@ -1981,6 +1981,13 @@ MUTANTS = (
         _CARRIED,
     ),
     _one(
+        "a step of a router that reserves no seqs of its destination ahead",
+        "engine/routers/forward.py",
+        "        reserve_ahead(core.log, topic, seqs, now_ms)\n",
+        "        pass\n",
+        _CARRIED,
+    ),
+    _one(
         "a copy of class `fsync` carried by a write that is not synced",
         "engine/routers/carried_step.py",
         '        and (dest.stage_class != "fsync" or source.stage_class == "fsync")\n',

@@ -218,6 +218,23 @@ def test_a_step_is_carried_past_no_record_that_waits_for_its_own() -> None:
     assert [row["data"] for row in world.everything()][4:] == [3, 4]
 
 
+def test_a_step_of_its_own_reserves_ahead_so_that_the_next_writes_carry_theirs() -> None:
+    """No step reserved seqs before the last one was used, and until then, for a third of all seqs, none was carried."""
+    world = Routed()
+    world.write(records(*range(2, 40)))
+    assert len(world.everything()) == 42
+    dest = world.engine._core.registry.by_name["dest"]
+    dest.reserve(dest.next_seq + 5)
+    assert dest.is_short(dest.next_seq)
+    for value, is_carried in ((40, False), (41, True), (42, True)):
+        poll, head = world.poll(), world.head
+        assert world.write(records(value)) is not None
+        assert (world.head > head) is is_carried
+        assert world.wait(poll).count == 1
+    world.advance_ms(2000)
+    assert dest.ample > dest.next_seq + 5
+
+
 def test_what_a_reader_at_the_next_destination_waits_for_comes_with_a_step_of_its_own() -> None:
     world = Routed()
     world.put("further")

@@ -21,7 +21,7 @@ from topics.engine.values.results import AppendResult
 from topics.engine.write.admission import LogRoomCore, check_log
 from topics.engine.write.append import Append, AppendCore, notify
 from topics.engine.write.evictions import EvictionCore, log_evictions
-from topics.engine.write.reservations import reserve_beyond
+from topics.engine.write.reservations import reserve_ahead, reserve_beyond
 from topics.errors import TopicsError
 from topics.store.commits.write_batch import Commit
 from topics.store.format.catalog import NO_TAG
@@ -207,6 +207,8 @@ def stage_forward(owner: StepOwner, core: ForwardCore, router: Router, step: For
             payload.sizes = sizes[:1] if min(sizes) == max(sizes) else sizes
     seqs = step.holes + step.copies
     reserved = reserve_beyond(core.log, topic, first + seqs - 1, step.copies, now_ms) if topic.lacks(seqs) else 0
+    if not reserved and topic.is_short(first):  # a write that has to reserve carries no step
+        reserve_ahead(core.log, topic, seqs, now_ms)
     core.log.stage_control(topic.id, FrameType.FORWARD, first, ts, encode(payload), counted=False)
     forward = Forward(owner, core, router, step, fsync=fsync)
     forward.runs = runs
