@@ -1591,6 +1591,22 @@ MUTANTS = (
         _QUICK,
     ),
     _one(
+        "a write of a streak answered before the commit's verdict",
+        "engine/write/write_streak.py",
+        "        written = self._write(at, used, count, checksum)\n        if written is None:\n",
+        "        written = self._write(at, used, count, checksum)\n"
+        "        if written is None:\n"
+        "            on_committed(make_tuple(AppendResult, (first, first, first, count, False, False, 0, 0)))\n",
+        "tests/engine/write/test_write_streak.py",
+    ),
+    _one(
+        "a write of a streak not synced",
+        "engine/write/write_streak.py",
+        '        fsync = topic.stage_class == "fsync"\n        found = core.log.next_place',
+        "        fsync = False\n        found = core.log.next_place",
+        "tests/engine/write/test_write_streak.py",
+    ),
+    _one(
         "a streak past the reserved seqs",
         "engine/write/write_streak.py",
         "topic.next_seq, topic.ample, topic.last_ts",
@@ -1963,6 +1979,13 @@ MUTANTS = (
         "engine/routers/carried_step.py",
         "        notify(core, dest)\n",
         "",
+        _CARRIED,
+    ),
+    _one(
+        "a reader at the source not woken by a write that carries a step",
+        "engine/write/appender.py",
+        "        if step is not None:\n            wake(core, topic)\n",
+        "        if step is not None:\n            pass\n",
         _CARRIED,
     ),
     _one(

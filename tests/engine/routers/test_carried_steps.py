@@ -218,6 +218,14 @@ def test_a_step_is_carried_past_no_record_that_waits_for_its_own() -> None:
     assert [row["data"] for row in world.everything()][4:] == [3, 4]
 
 
+def test_a_reader_that_waits_at_the_source_is_woken_by_a_write_that_carries_a_step() -> None:
+    world = Routed()
+    polls = world.poll(), world.start_diff(world.state("source").head_seq, "source", wait_ms=WAITS_MS)
+    assert world.write(records(2)) is not None
+    world.real_loop.run_pass(0)
+    assert [poll.get().count for poll in polls] == [1, 1]
+
+
 def test_a_step_of_its_own_reserves_ahead_so_that_the_next_writes_carry_theirs() -> None:
     """No step reserved seqs before the last one was used, and until then, for a third of all seqs, none was carried."""
     world = Routed()
