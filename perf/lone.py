@@ -214,9 +214,9 @@ def measure(row: str, effort: Effort) -> Figures:
 
 
 @contextmanager
-def served(directory: str, durability: str) -> Iterator[tuple[Loop, Server]]:
+def served(directory: str, durability: str, **settings: Any) -> Iterator[tuple[Loop, Server]]:
     """Yield a loop and a server in this process that has the topic `bench` of a class."""
-    config = Config(data_dir=directory, port=0, host="127.0.0.1", spin_us="0")
+    config = Config(data_dir=directory, port=0, host="127.0.0.1", spin_us="0", **settings)
     with open_loop(config) as loop:
         server = Server(config, loop, StoredEngine.open)
         server.start()

@@ -14,6 +14,7 @@ import pytest
         "lone",
         "live",
         "grouped",
+        "routed_records",
         "strict",
         "file_batches",
         "producers",
