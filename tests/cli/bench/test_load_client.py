@@ -140,7 +140,7 @@ def test_a_latency_counts_from_when_the_request_was_due_and_not_from_when_it_was
         return http_answer(b"{}")
 
     with scripted_server(answer) as port:
-        figures = run(port, LoadGroup("w", 1, (WRITE,), rate=1000, samples=1000))
+        figures = run(port, LoadGroup("w", 1, (WRITE,), rate=1000, samples=1000, most_requests=60), seconds=60)
     due, sent, answered = figures.groups[0].samples.T
     assert np.all(np.diff(due) == 1_000_000), "the schedule does not move with the answers"
     assert np.all(sent >= due)

@@ -9,9 +9,11 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from topics.bench.bench_run import with_run
+from topics.bench.load.load_client import LoadFigures
 from topics.bench.load.load_plan import numbered_json
 from topics.bench.outcome import RoundOutcome
 from topics.bench.peers import in_process, stores_in_process
@@ -19,6 +21,7 @@ from topics.bench.peers import known_peers as known
 from topics.bench.peers.in_process import Calls, InProcessSide
 from topics.bench.peers.known_peers import AUTO, NONE, chosen_peers, known_peers
 from topics.bench.peers.library_side import library_settings
+from topics.bench.peers.network_peer import stored_check
 from topics.bench.peers.redis_peer import command
 from topics.bench.peers.stores_in_process import BareFile, SqliteStore
 from topics.bench.sides import Side
@@ -267,6 +270,12 @@ def test_the_table_of_sqlite_costs_no_second_one(tmp_path: Path) -> None:
 def test_a_store_that_lost_a_record_fails_its_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("topics.bench.peers.stores_in_process._insert", lambda db, rows: None)
     assert measured(SqliteStore(), APPEND + "batch = 3\n", tmp_path).failed
+
+
+@pytest.mark.parametrize("found", [0, 1, 2, 3])
+def test_a_peer_with_other_records_than_it_acknowledged_fails_its_check(found: int) -> None:
+    acked, stalls = np.array([1, 0, 1], np.uint8), np.zeros((0, 2), np.uint64)
+    assert stored_check(found, LoadFigures([], 1.0, 0.1, 0.0, 0.0, acked, stalls, "")).ok is (found == 2)
 
 
 @pytest.mark.slow
