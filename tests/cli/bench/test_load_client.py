@@ -356,6 +356,21 @@ def test_a_reader_that_hears_a_record_twice_or_misses_one_is_found() -> None:
         assert figures.groups[0].all_deliveries == times * figures.groups[0].all_requests
 
 
+def test_a_reader_that_hears_a_record_twice_instead_of_another_is_found() -> None:
+    """It hears as many as were written."""
+    heard: list[bytes] = []
+
+    def answer(data: bytes) -> bytes:
+        """Each second answer has the record of the one before it."""
+        heard.append(heard[-1] if len(heard) % 2 else re.findall(rb'"n":\d+,"t":\d+', data)[0])
+        return http_answer(b"{" + heard[-1] + b"}")
+
+    with scripted_server(answer) as port:
+        figures = run(port, LoadGroup("w", 1, (WRITE,), hears=True, most_requests=10), seconds=60)
+    (group,) = figures.groups
+    assert (group.all_requests, group.all_deliveries, group.wrong) == (10, 10, 1)
+
+
 def test_an_answer_with_other_records_than_were_asked_for_is_found() -> None:
     """A server that answered each of 64 places with the page of the first passed every check."""
     spec = LoadSpec("r", "read", limit=3)
