@@ -81,7 +81,8 @@ def pack_description(description: Versioned) -> bytes:
 def unpack_description(data: bytes, path: str, kind: type[D], version: int, remedy: str) -> D:
     """Return a description, decoded.
 
-    path: for messages. remedy: the end of the message if it is damaged.
+    path: for messages. version: the highest that is known. remedy: the end of the message if it is
+    damaged.
 
     Raises: CorruptError; FormatError, it is of a newer build.
     """
@@ -92,7 +93,7 @@ def unpack_description(data: bytes, path: str, kind: type[D], version: int, reme
         found = msgspec.json.decode(text + b"}", type=kind)
     except (msgspec.DecodeError, ValueError) as error:  # ValueError: its text is not UTF-8
         raise CorruptError(f"{path} is damaged: {error}. {remedy}", {"path": path}) from error
-    if found.version != version:
+    if not 1 <= found.version <= version:
         raise FormatError(f"{path} has version {found.version}, and this build knows {version}")
     return found
 

@@ -7,6 +7,10 @@ A backup is a directory, named by its time, below the directory of all backups:
     <backups>/2026-11-28T12-13-14Z.partial/        one that is being written, or was not completed
                                    lock            held by the process that writes it
 
+A backup of a directory of several cores has one such data directory for each, `core-00/` and so on,
+and what they share: `topics.json`, `slot-map` and its copy. Its manifest has another version, so
+that older builds do not take it for damage.
+
 A file that has not changed since the newest backup before is there under both names, as one file
 (link(2)). So each backup is whole by itself, and any of them may be removed.
 """
@@ -21,6 +25,7 @@ import msgspec
 
 from topics.errors import CorruptError
 from topics.store.backup.backup_files import UnixMs, time_name, time_of_name, unpack_description
+from topics.store.disk.directory_format import SLOT_MAP_NAME
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_slow_file
 from topics.store.format.log_format import wal_file_no
 from topics.store.format.segment_format import (
@@ -35,12 +40,16 @@ LOCK_NAME = "lock"
 PARTIAL = ".partial"
 """Suffix of the name of an incomplete backup."""
 MANIFEST_VERSION = 1
+MANIFEST_OF_CORES = 2
+"""The version of the manifest of a backup of several cores, whose fields are the same."""
 _REMEDY = "Use another backup; `topics verify` shows all damage"
 _PATH = re.compile(
     rf"{re.escape(MARKER_NAME)}|({SNAPSHOT_DIRECTORY}|wal|{TOPICS_DIRECTORY}|{PACK_DIRECTORY})(/[a-z0-9][a-z0-9._-]*)+",
     re.ASCII,
 )
 """The paths of the files of a data directory: none leads out of it."""
+_BELOW_CORE = re.compile(r"core-\d{2,4}/", re.ASCII)
+"""How the path of a file of one of several cores begins."""
 _XXH3 = re.compile(r"[0-9a-f]{16}", re.ASCII)
 _NAME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}Z(-\d+)?", re.ASCII)
 
@@ -75,6 +84,16 @@ class BackupManifest(msgspec.Struct, forbid_unknown_fields=True):
     def size(self) -> int:
         """Bytes of all files."""
         return sum(file.bytes for file in self.files)
+
+    @property
+    def is_of_cores(self) -> bool:
+        """Whether it is a backup of a directory of several cores."""
+        return self.version == MANIFEST_OF_CORES
+
+    @property
+    def logs(self) -> list[str]:
+        """The core directories of a backup, each with a slash at its end; [""] for one core."""
+        return sorted({_below(file.path) for file in self.files} - {""}) or [""]
 
     @property
     def first_log_files(self) -> dict[int, int]:
@@ -166,7 +185,7 @@ def unpack_manifest(data: bytes, path: str, remedy: str = _REMEDY) -> BackupMani
 
     Raises: CorruptError; FormatError, it is of a newer build.
     """
-    manifest = unpack_description(data, path, BackupManifest, MANIFEST_VERSION, remedy)
+    manifest = unpack_description(data, path, BackupManifest, MANIFEST_OF_CORES, remedy)
     if flaw := _flaw(manifest):
         raise CorruptError(f"{path} {flaw}. {remedy}", {"path": path})
     return manifest
@@ -178,13 +197,22 @@ def _flaw(manifest: BackupManifest) -> str:
     A checksum does not prove that, because a program that changes a manifest can compute one.
     """
     for file in manifest.files:
-        if not _PATH.fullmatch(file.path):
+        if not _PATH.fullmatch(file.path.removeprefix(_below(file.path))) and file.path != SLOT_MAP_NAME:
             return f"lists {file.path[:200]!r}, which is no file of a backup"
         if file.bytes < 0 or not _XXH3.fullmatch(file.xxh3):
             return f"lists {file.path} with {file.bytes} bytes and the checksum {file.xxh3[:40]!r}"
     paths = {file.path for file in manifest.files}
     if len(paths) < len(manifest.files):
         return "lists a file twice"
-    if MARKER_NAME not in paths or not any(path.startswith(f"{SNAPSHOT_DIRECTORY}/") for path in paths):
-        return "lists no snapshot of a log"
+    if not manifest.is_of_cores == (SLOT_MAP_NAME in paths) == (manifest.logs != [""]):
+        return f"has version {manifest.version}, and not the files of such a backup"
+    for log in manifest.logs:
+        if log + MARKER_NAME not in paths or not any(path.startswith(f"{log}{SNAPSHOT_DIRECTORY}/") for path in paths):
+            return "lists no snapshot of a log"
     return ""
+
+
+def _below(path: str) -> str:
+    """Return the core directory with which the path of a file begins; "": it is in none."""
+    found = _BELOW_CORE.match(path)
+    return found[0] if found else ""

@@ -6,18 +6,20 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 
 from topics.common.values.backup_result import BackupProgress, BackupResult
 from topics.config import Config, is_in
 from topics.errors import DiskFullError, RequestError, StorageError, TopicsError, UsageError
 from topics.loop.loop import Loop
+from topics.loop.ring import Ring
 from topics.loop.tasks import Future
 from topics.store.backup.backup_counters import BackupCounters
 from topics.store.backup.backup_logs import check_log
 from topics.store.backup.backup_manifest import backup_ms, backup_names, read_manifest
 from topics.store.backup.backup_mounts import check_mounted, note_mount
 from topics.store.backup.free_places import BACKUPS, taken
-from topics.store.backup.write_backup import BackupWriter
+from topics.store.backup.write_backup import BackupWriter, Captured
 from topics.store.checkpoint.capture import Capture
 from topics.store.checkpoint.checkpointer import Checkpointer
 from topics.store.disk.directory_format import DirectoryFormat
@@ -86,8 +88,8 @@ class Backups:
         """
         if self._last is None:
             return None
-        real = await self._loop.files.to_thread(self._real_root, root, True)
-        return await BackupWriter(self._loop, self._last, real, lambda: False, self._format.log_id).write()
+        real = await self._loop.files.to_thread(partial(self._real_place, root, is_base=True))
+        return await BackupWriter(self._loop, [self._all_of(self._last)], real, lambda: False).write()
 
     def leave(self) -> None:
         """Release the capture that was taken, if there is one."""
@@ -116,12 +118,12 @@ class Backups:
         outcome: BackupResult | TopicsError
         try:
             try:
-                root = await self._loop.files.to_thread(self._real_root, root, is_base, within)
+                root = await self._loop.files.to_thread(partial(self._real_place, root, is_base=is_base, within=within))
                 outcome = await (self._write_base(root) if is_base else self._write_asked(root))
             except (StorageError, UsageError) as error:
                 outcome = error
             except Exception as error:
-                outcome = _failure(root, error)
+                outcome = failure_of(root, error)
             if not is_base:
                 self._note(outcome)
         finally:
@@ -157,48 +159,24 @@ class Backups:
             self._progress = self.progress._replace(state="failed", error=str(outcome))
             counters.failed += 1
 
-    def _real_root(self, root: str, is_base: bool, within: str = "") -> str:
-        """Return the directory that backups are made in, as files in it are opened: without links.
-
-        Raises: UsageError, no backup can be there.
-        """
-        if within and not is_in(root, within):
-            raise UsageError(f"{root} leads out of {within} by a link: name a directory without one")
-        for mine in filter(None, (self._config.data_dir, self._config.cold_dir)):
-            if is_in(root, mine):
-                raise UsageError(f"backups cannot be in {mine}, which they are to replace: name a directory elsewhere")
-        archive = self._config.archive_dir
-        if archive and not is_base and is_in(root, archive):
-            raise UsageError(f"backups cannot be in {archive}, which is the archive: name a directory elsewhere")
-        if (real := os.path.realpath(root)) != os.path.abspath(root):
-            root = real
-        if not is_base and (found := taken(root, BACKUPS, self._is_there, self._loop.ring.list_directory)):
-            raise UsageError(f"backups cannot be {found}: name a directory elsewhere")
-        return root
-
-    def _is_there(self, path: str) -> bool:
-        try:
-            self._loop.ring.lstat(path)
-        except OSError:
-            return False
-        return True
+    def _real_place(self, root: str, *, is_base: bool, within: str = "") -> str:
+        return real_place(self._loop.ring, self._config, root, is_base=is_base, within=within)
 
     async def _write_base(self, root: str) -> BackupResult:
-        log_id = await self._named()
+        await self._named()
         capture = await self._capture()
         try:
-            return await BackupWriter(self._loop, capture, root, lambda: self._stopped, log_id).write()
+            return await BackupWriter(self._loop, [self._all_of(capture)], root, lambda: self._stopped).write()
         finally:
             capture.release()
 
     async def _write_asked(self, root: str) -> BackupResult:
         files, lstat, data_dir = self._loop.files, self._loop.ring.lstat, self._config.data_dir
         await check_mounted(files, lstat, data_dir, root)
-        log_id = await self._named()
-        await check_log(files, root, log_id)
+        await check_log(files, root, await self._named())
         capture = await self._capture()
         try:
-            self._writer = BackupWriter(self._loop, capture, root, lambda: self._stopped, log_id)
+            self._writer = BackupWriter(self._loop, [self._all_of(capture)], root, lambda: self._stopped)
             made = await self._writer.write()
         finally:
             capture.release()
@@ -210,6 +188,9 @@ class Backups:
         if self._stopped:
             raise _closing()
         return await self._format.name_log()
+
+    def _all_of(self, capture: Capture) -> Captured:
+        return Captured.of_one_core(capture, self._format.log_id)
 
     async def _capture(self) -> Capture:
         """Return a capture of the end of the next checkpoint."""
@@ -232,11 +213,40 @@ class Backups:
         return await taken
 
 
+def real_place(ring: Ring, config: Config, root: str, *, is_base: bool = False, within: str = "") -> str:
+    """Return the directory that backups are made in, as files in it are opened: without links.
+
+    is_base: of an archive. within: a directory that it has to be in; "": any.
+    Raises: UsageError, no backup can be there.
+    """
+    if within and not is_in(root, within):
+        raise UsageError(f"{root} leads out of {within} by a link: name a directory without one")
+    for mine in filter(None, (config.data_dir, config.cold_dir)):
+        if is_in(root, mine):
+            raise UsageError(f"backups cannot be in {mine}, which they are to replace: name a directory elsewhere")
+    archive = config.archive_dir
+    if archive and not is_base and is_in(root, archive):
+        raise UsageError(f"backups cannot be in {archive}, which is the archive: name a directory elsewhere")
+    if (real := os.path.realpath(root)) != os.path.abspath(root):
+        root = real
+
+    def is_there(path: str) -> bool:
+        try:
+            ring.lstat(path)
+        except OSError:
+            return False
+        return True
+
+    if not is_base and (found := taken(root, BACKUPS, is_there, ring.list_directory)):
+        raise UsageError(f"backups cannot be {found}: name a directory elsewhere")
+    return root
+
+
 def _closing() -> StorageError:
     return StorageError("the log is being closed: there is no backup of it")
 
 
-def _failure(root: str, error: Exception) -> StorageError:
+def failure_of(root: str, error: Exception) -> StorageError:
     """Return the error of a backup that failed for any reason: its caller waits for an answer."""
     if not isinstance(error, OSError):
         log.error("a backup in %s failed", root, exc_info=error)

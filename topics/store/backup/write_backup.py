@@ -1,4 +1,4 @@
-"""Writes a capture as a backup. Source: docs/backup.md.
+"""Writes captures as a backup. Source: docs/backup.md.
 
 The log is copied first, because what a writer of a busy log waits for is its files. Then come the
 segments and packs: a file that has not changed since the newest backup before is linked. A backup
@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 import xxhash
@@ -23,6 +24,7 @@ from topics.store.backup.backup_files import NewTree, Original, copy_in_turns, p
 from topics.store.backup.backup_manifest import (
     LOCK_NAME,
     MANIFEST_NAME,
+    MANIFEST_OF_CORES,
     MANIFEST_VERSION,
     PARTIAL,
     BackupFile,
@@ -34,7 +36,7 @@ from topics.store.backup.backup_manifest import (
 )
 from topics.store.checkpoint.capture import Capture, HeldFile
 from topics.store.disk.data_directory import make_with_parents, sync_parents
-from topics.store.disk.directory_format import Marker
+from topics.store.disk.directory_format import CORES, Marker
 from topics.store.disk.time_slices import a_step_a_pass
 from topics.store.disk.uncached_reads import UncachedReads
 from topics.store.disk.whole_files import list_if_there, write_new_file
@@ -46,22 +48,43 @@ _SETTLED_NS = 2_000_000_000
 """A file that changed less than this before a backup may change again at the same time stamp."""
 
 
+class Captured(NamedTuple):
+    """A capture with its place in a backup: all of it, or the directory of one of several cores."""
+
+    capture: Capture
+    marker: Marker
+    """The marker of the directory of its copy."""
+    below: str = ""
+    """That directory in the backup, with a slash at its end; "": the backup itself."""
+
+    @classmethod
+    def of_one_core(cls, capture: Capture, log_id: str = "") -> Captured:
+        """Return all of a backup. log_id: as in the marker of the data directory."""
+        return cls(capture, Marker(capture.format_number, CORES, log=log_id))
+
+
 class BackupWriter:
-    """Writes one capture below `root`."""
+    """Writes captures of one instant below `root`."""
 
     def __init__(
-        self, loop: Loop, capture: Capture, root: str, is_stopped: Callable[[], bool], log_id: str = ""
+        self,
+        loop: Loop,
+        logs: Sequence[Captured],
+        root: str,
+        is_stopped: Callable[[], bool],
+        shared: Mapping[str, bytes] | None = None,
     ) -> None:
         """is_stopped: asked between pieces; True ends the backup with a StorageError.
 
-        log_id: as in the marker of the data directory.
+        shared: by their names, the files that several cores share; None: it is of one core.
         """
         self._loop = loop
         self._files = loop.files
-        self._capture = capture
+        self._logs = logs
         self._root = root
         self._is_stopped = is_stopped
-        self._log_id = log_id
+        self._shared = shared
+        self._taken_ms = max(log.capture.taken_ms for log in logs)
         self._boot = loop.ring.boot_id()
         self._path = ""
         self._tree = NewTree(loop.files, "")
@@ -91,7 +114,7 @@ class BackupWriter:
             await sync_parents(self._loop, root, made_in)
         await self._remove_interrupted()
         names = await self._on_target(list_if_there, self._files, root)
-        self._path = f"{root}/{backup_name(self._capture.taken_ms, names)}"
+        self._path = f"{root}/{backup_name(self._taken_ms, names)}"
         self._tree = NewTree(self._files, f"{self._path}{PARTIAL}")
         await self._on_target(ring.make_directory, self._tree.root)
         lock = await self._lock(self._tree.root)
@@ -129,20 +152,22 @@ class BackupWriter:
                         await self._on_target(self._loop.ring.unlock, lock)
 
     async def _write_locked(self) -> BackupResult:
-        files, capture = self._files, self._capture
+        files = self._files
         try:
             await self._find_before()
-            await self._copy_log()
-            await self._write_snapshots()
-            for held in capture.sealed:
-                await self._add_sealed(held)
+            for log in self._logs:
+                await self._copy_log(log)
+            for log in self._logs:
+                await self._write_snapshots(log)
+                for held in log.capture.sealed:
+                    await self._add_sealed(log, held)
             await self._complete()
         except BaseException:
             with contextlib.suppress(OSError):
                 await remove_tree(files, self._tree.root)
             raise
         size = sum(file.bytes for file in self._listed)
-        return BackupResult(self._path, capture.taken_ms, self.file_count, size, self.copied_bytes, self._linked_files)
+        return BackupResult(self._path, self._taken_ms, self.file_count, size, self.copied_bytes, self._linked_files)
 
     async def _find_before(self) -> None:
         """Find the newest backup whose files may be linked."""
@@ -157,32 +182,33 @@ class BackupWriter:
                 self._known = {file.path: file for file in manifest.files if file.source}
 
     # --- files -------------------------------------------------------------------------------------------------------
-    async def _copy_log(self) -> None:
+    async def _copy_log(self, log: Captured) -> None:
         """Copy the log up to the instant, bypassing the page cache where its writes do."""
         uncached = UncachedReads(self._files)
-        for held in self._capture.log:
+        for held in log.capture.log:
             reads, fd = uncached.of_log(held.stored, held.size)
             padding = -held.size % BLOCK_BYTES  # a log file is made of whole blocks
             source = Original(reads, fd, held.path, held.size)
-            self._listed.append(await self._copied(source, held.name, padding))
-        self._capture.release_log()
+            self._listed.append(await self._copied(log.capture, source, log.below + held.name, padding))
+        log.capture.release_log()
 
-    async def _write_snapshots(self) -> None:
-        capture = self._capture
+    async def _write_snapshots(self, log: Captured) -> None:
+        capture = log.capture
         body_sum = await a_step_a_pass(self._loop.next_pass, sum_in_steps(capture.store, capture.catalog))
         for number in range(capture.snapshot_number, capture.snapshot_number + COPIES):
             pieces = pack_snapshot(number, capture.taken_ms, capture.store, capture.catalog, body_sum)
-            await self._write(snapshot_path(number), pieces)
+            await self._write(log.below + snapshot_path(number), pieces)
         capture.store = capture.catalog = ()
 
-    async def _add_sealed(self, held: HeldFile) -> None:
-        await self._add(held.path, held.name, held.size, may_link=held.is_sealed)
+    async def _add_sealed(self, log: Captured, held: HeldFile) -> None:
+        name = log.below + held.name
+        await self._add(log.capture, held.path, name, held.size, may_link=held.is_sealed)
         if held.is_sealed and held.has_index:
             with contextlib.suppress(FileNotFoundError):  # it is derived from the data again
-                await self._add(index_path(held.path), index_path(held.name), -1, may_link=True)
+                await self._add(log.capture, index_path(held.path), index_path(name), -1, may_link=True)
 
-    async def _add(self, path: str, name: str, size: int, *, may_link: bool) -> None:
-        source = self._identity(path) if may_link else ""
+    async def _add(self, capture: Capture, path: str, name: str, size: int, *, may_link: bool) -> None:
+        source = self._identity(capture, path) if may_link else ""
         known = self._known.get(name)
         if source and known is not None and known.source == source and await self._is_linked(name):
             self._linked_files += 1
@@ -191,15 +217,15 @@ class BackupWriter:
         fd = await self._files.open(path, os.O_RDONLY)
         try:
             size = self._files.file_size(path) if size < 0 else size
-            file = await self._copied(Original(self._files, fd, path, size), name)
+            file = await self._copied(capture, Original(self._files, fd, path, size), name)
         finally:
             await self._files.close(fd)
         file.source = source
         self._listed.append(file)
 
-    def _identity(self, path: str) -> str:
+    def _identity(self, capture: Capture, path: str) -> str:
         """Return the identity of a file as it was at the instant; "" if that is not certain."""
-        if self._capture.has_changed(path):
+        if capture.has_changed(path):
             return ""
         seen = self._loop.ring.lstat(path)
         if seen.st_mtime_ns > self._loop.clock.now_ms() * 1_000_000 - _SETTLED_NS:
@@ -216,13 +242,13 @@ class BackupWriter:
             return False
         return True
 
-    async def _copied(self, source: Original, name: str, padding: int = 0) -> BackupFile:
+    async def _copied(self, capture: Capture, source: Original, name: str, padding: int = 0) -> BackupFile:
         """Copy a file as it was at the instant, with zeros after it, synced."""
         files, digest = self._files, xxhash.xxh3_64()
 
         def on_piece(piece: memoryview, offset: int) -> None:
             self._check_stopped()
-            self._capture.put_back(source.path, piece, offset)
+            capture.put_back(source.path, piece, offset)
             digest.update(piece)
             self.copied_bytes += len(piece)
 
@@ -253,10 +279,15 @@ class BackupWriter:
 
     # --- the end -----------------------------------------------------------------------------------------------------
     async def _complete(self) -> None:
-        """Write the marker and the manifest, sync all names, and give the backup its name."""
-        files, capture = self._files, self._capture
-        await self._write(MARKER_NAME, [msgspec.json.encode(Marker(capture.format_number, 1, log=self._log_id))])
-        manifest = BackupManifest(MANIFEST_VERSION, capture.taken_ms, capture.format_number, self._boot, self._listed)
+        """Write markers and the manifest, sync all names, and give the backup its name."""
+        files = self._files
+        for log in self._logs:
+            await self._write(log.below + MARKER_NAME, [msgspec.json.encode(log.marker)])
+        for name, data in (self._shared or {}).items():
+            await self._write(name, [data])
+        version = MANIFEST_VERSION if self._shared is None else MANIFEST_OF_CORES
+        number = max(log.capture.format_number for log in self._logs)
+        manifest = BackupManifest(version, self._taken_ms, number, self._boot, self._listed)
         await write_new_file(files, await self._tree.place(MANIFEST_NAME), pack_description(manifest))
         await self._tree.sync()
         await files.rename(self._tree.root, self._path)
