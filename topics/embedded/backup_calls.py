@@ -8,7 +8,7 @@ from typing import NamedTuple
 from topics.common.values import arguments
 from topics.config import Config
 from topics.embedded.own_loop import own_loop
-from topics.errors import UsageError
+from topics.errors import StorageError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.timelines import Timeline, damaged_timelines, end_of
 from topics.store.archive.unbroken_log import restorable_ranges
@@ -17,6 +17,7 @@ from topics.store.backup.backup_files import is_timeline_name
 from topics.store.backup.backup_logs import check_one_log
 from topics.store.backup.backup_manifest import BackupManifest, is_backup_name, read_manifest
 from topics.store.backup.restore_backup import check_backup, find_backup, has_only_files
+from topics.store.cores.core_directories import core_directory, layout_faults, whole_map
 from topics.store.repair.verify_directory import verify
 
 
@@ -117,5 +118,24 @@ async def _verify_log(loop: Loop, backup: str, manifest: BackupManifest) -> tupl
     """Verify a backup as a data directory; return its records, and the damage, a sentence each."""
     if not has_only_files(loop, backup, manifest):
         return 0, []  # which is damage that was found
+    if manifest.is_of_cores:
+        return await _verify_cores(loop, backup)
     report = await verify(loop, backup, "")
     return report.records, [report.describe(each) for each in report.findings]
+
+
+async def _verify_cores(loop: Loop, backup: str) -> tuple[int, list[str]]:
+    """Verify a backup of several cores as `_verify_log` does one of one core."""
+    try:
+        found = await whole_map(loop.files, backup)
+    except StorageError as error:
+        return 0, [str(error)]
+    assert found is not None, "its manifest lists a slot map"
+    faults = await layout_faults(loop.files, backup, found.stored)
+    records, findings = 0, [*found.damage, *(fault.sentence for fault in faults)]
+    for core in sorted({*range(found.stored.slots.cores)} - {fault.core for fault in faults}):
+        path, number = core_directory(backup, core), found.stored.numbers[core]
+        report = await verify(loop, path, core=core, number=number)
+        records += report.records
+        findings += [report.describe(each) for each in report.findings]
+    return records, findings

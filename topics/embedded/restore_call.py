@@ -40,7 +40,9 @@ from topics.store.backup.backup_files import remove_tree
 from topics.store.backup.backup_logs import check_one_log
 from topics.store.backup.free_places import NEW_DATA, taken
 from topics.store.backup.restore_backup import copy_backup
-from topics.store.disk.data_directory import lock_to_read, make_with_parents
+from topics.store.cores.core_directories import core_config
+from topics.store.cores.new_id import draw_new_id
+from topics.store.disk.data_directory import LockedDirectory, lock_directory, lock_to_read, make_with_parents
 from topics.store.disk.disk_space import lacks_space
 
 _RESTORING = ".restoring"
@@ -198,7 +200,10 @@ def _restore_backup(source: str, target: str, skipped_seqs: int) -> Restored:
     with _making(target) as (loop, made):
         found = named_backup(loop, source)
         manifest = loop.run_task(copy_backup(loop, found, made))
-        topics, records = loop.run_task(_settle(loop, made, target, skipped_seqs, KnownSeqs()))
+        if manifest.is_of_cores:
+            topics, records = _settle_cores(loop, made, target, skipped_seqs)
+        else:
+            topics, records = loop.run_task(_settle(loop, made, target, skipped_seqs, KnownSeqs()))
     return Restored(target, found, manifest.taken_ms, topics, records, skipped_seqs)
 
 
@@ -316,15 +321,43 @@ async def _settle(loop: Loop, made: str, target: str, skipped_seqs: int, known: 
 
     Return the number of its topics and that of its live records.
     """
-    config = replace(Config(), data_dir=made)
-    stored = await StoredEngine.open(loop, config, skipped_seqs=skipped_seqs, known_seq=known.of)
+    numbers = await _leave_out(loop, replace(Config(), data_dir=made), None, skipped_seqs, known)
+    await _name(loop, made, target)
+    return numbers
+
+
+def _settle_cores(loop: Loop, made: str, target: str, skipped_seqs: int) -> tuple[int, int]:
+    """Do with each core what `_settle` does with a directory of one core."""
+    cores = loop.run_task(draw_new_id(loop, made))
+    topics = records = 0
+    for core in range(cores.slots.cores):
+        config = core_config(replace(Config(), data_dir=made), core)
+        with own_loop(config) as own:
+            directory = lock_directory(own.ring, config, core=core, number=cores.number_of(core))
+            of_core = own.run_task(_leave_out(own, config, directory, skipped_seqs, KnownSeqs()))
+        topics, records = topics + of_core[0], records + of_core[1]
+    loop.run_task(_name(loop, made, target))
+    return topics, records
+
+
+async def _leave_out(
+    loop: Loop, config: Config, directory: LockedDirectory | None, skipped_seqs: int, known: KnownSeqs
+) -> tuple[int, int]:
+    """Open a log with its seqs left out, and close it.
+
+    Return the number of its topics and that of its live records.
+    """
+    stored = await StoredEngine.open(loop, config, directory=directory, skipped_seqs=skipped_seqs, known_seq=known.of)
     numbers = stored.engine.stats()
     await stored.close()
+    return numbers.topics, numbers.records_live
+
+
+async def _name(loop: Loop, made: str, target: str) -> None:
     if os.path.lexists(target):
         raise _exists(target)  # another restore was quicker
     await loop.files.rename(made, target)
     await loop.files.sync_directory(os.path.dirname(target) or ".")
-    return numbers.topics, numbers.records_live
 
 
 def _heads(base: str) -> dict[str, IdAndHead]:

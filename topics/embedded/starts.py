@@ -391,9 +391,7 @@ class Starts:
         return lambda done: self._engine.checkpoint(wait_ms, done)
 
     def backing_up(self, to: object) -> Start[BackupResult]:
-        if to is None and not self._config.backup_dir:
-            raise UsageError("no directory for backups is named: give `to`, or set backup_dir")
-        root = arguments.new_path(self._config.backup_dir if to is None else to, "to")
+        root = root_of_backups(self._config, to)
         return lambda done: self._engine.backups.begin(root, done)
 
     def flushing(
@@ -483,6 +481,13 @@ class Starts:
         topic = arguments.text("topic", topic)
         name = arguments.text("name", name)
         return lambda done: self._engine.readers.delete(topic, name, done)
+
+
+def root_of_backups(config: Config, to: object) -> str:
+    """Return where a backup is made. to: None for the setting. Raises: UsageError."""
+    if to is None and not config.backup_dir:
+        raise UsageError("no directory for backups is named: give `to`, or set backup_dir")
+    return arguments.new_path(config.backup_dir if to is None else to, "to")
 
 
 def _anything(_name: str) -> bool:

@@ -187,14 +187,22 @@ class StoredEngine:
         await self.store.close(checkpoint=True)
 
 
+async def recover_store(loop: Loop, config: Config, directory: LockedDirectory) -> Store:
+    """Recover a directory without an engine: nothing in it changes but by checkpoints.
+
+    Raises: as `Store.open`.
+    """
+    catalog = EngineCatalog(loop, StoredState(loop, config, directory.number))
+    return await Store.open(loop, config, catalog, directory=directory)
+
+
 async def recover_and_close(loop: Loop, config: Config, directory: LockedDirectory) -> None:
     """Recover a directory and close it, without an engine: its log has nothing that its files lack.
 
     Raises: as `Store.open`; OSError or StorageError, everything is closed, and something may be
     only in the log.
     """
-    catalog = EngineCatalog(loop, StoredState(loop, config, directory.number))
-    store = await Store.open(loop, config, catalog, directory=directory)
+    store = await recover_store(loop, config, directory)
     try:
         await store.checkpointer.run(moves=False, whole=True)
     finally:

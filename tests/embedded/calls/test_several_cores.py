@@ -107,7 +107,7 @@ def test_doctor_names_it_beside_what_it_measures(data: Path) -> None:
     ("command", "code", "sentence"),
     [
         (("get", "orders", "--data-dir"), 1, SENTENCE),
-        (("backup", "--data-dir"), 1, SENTENCE),
+        (("backup", "--data-dir"), 2, "no directory for backups is named"),
         (("verify",), 2, "there is no backup in"),
         (("serve", "--port", "0", "--io", "portable", "--data-dir"), 1, SENTENCE),
     ],

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -21,9 +23,10 @@ from topics.cli.commands.beginning import time_of
 from topics.cli.commands.cli_call import CliCall, on_topics
 from topics.cli.exit_codes import looking, options_named, undone_if_terminated
 from topics.cli.output.printer import bytes_text, count_text, left_out_text
+from topics.cli.places.place import stopped
 from topics.clock import SystemClock
 from topics.common.values.arguments import is_decimal
-from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
+from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX, BackupResult
 from topics.common.values.time_texts import LATEST_MS, time_text
 from topics.embedded.bucket.bucket import BucketOptions, is_bucket_url
 from topics.embedded.bucket.copied_tree import log_id_at
@@ -70,20 +73,7 @@ def backup(
         check_for_backup(url, options, directory)
         to = staging or (f"{directory}{BACKUPS}" if directory else None)
     option = "--to" if url is None else "--staging"
-    with call.log(writes=True, makes=False) as log:
-        try:
-            with options_named({"to": option}):
-                made = log.backup(to)
-        except RequestError as error:
-            if to is None or error.code != "invalid_request":
-                raise
-            said = error.message.removeprefix("to ")  # the server names the field
-            said = f"{option} {said}" if said != error.message else f"{option} is {to!r}: {said}"
-            raise RequestError(error.code, said, error.detail) from None
-        except UsageError as error:
-            if to is None:
-                raise UsageError("no directory for backups is named: give --to, or set TOPICS_BACKUP_DIR") from None
-            raise error if error.argument else UsageError(f"{option} is {to!r}: {error}") from None
+    made = _made(call, to, option)
     shared = f", {count_text(made.linked_files, 'file')} shared with the backup before" if made.linked_files else ""
     call.printer.said(
         made._asdict(),
@@ -99,6 +89,36 @@ def backup(
         )
     call.printer.flush()
     send_once(made.path, url, options)
+
+
+def _made(call: CliCall, to: str | None, option: str) -> BackupResult:
+    """Make a backup below `to`, which the option names; None: below the one of the settings."""
+    if call.place.is_directory:
+        from topics.embedded.stopped_cores import backed_up_cores  # noqa: PLC0415 - help should not load the engine
+
+        with stopped(call.place, os.environ) as config, _named(option, to):
+            if (made := backed_up_cores(config, to)) is not None:
+                return made
+    with call.log(writes=True, makes=False) as log, _named(option, to):
+        return log.backup(to)
+
+
+@contextmanager
+def _named(option: str, to: str | None) -> Iterator[None]:
+    """Have an error about the directory for backups name the option that it is from."""
+    try:
+        with options_named({"to": option}):
+            yield
+    except RequestError as error:
+        if to is None or error.code != "invalid_request":
+            raise
+        said = error.message.removeprefix("to ")  # the server names the field
+        said = f"{option} {said}" if said != error.message else f"{option} is {to!r}: {said}"
+        raise RequestError(error.code, said, error.detail) from None
+    except UsageError as error:
+        if to is None:
+            raise UsageError("no directory for backups is named: give --to, or set TOPICS_BACKUP_DIR") from None
+        raise error if error.argument else UsageError(f"{option} is {to!r}: {error}") from None
 
 
 @with_bucket_to_read

@@ -124,13 +124,8 @@ def opened(
             except RequestError as error:
                 raise _with_remedy(error, client, place.key) from None
         return
-    if not os.path.isdir(place.data_dir):
-        raise UsageError(f"--data-dir is {place.data_dir!r}: name a directory that exists")
-    if not os.access(place.data_dir, os.R_OK | os.X_OK):
-        remedy = "run this as the user of the server"
-        raise UsageError(f"--data-dir is {place.data_dir!r}, which this user may not read: {remedy}")
-    if not (writes and makes) and not os.path.exists(os.path.join(place.data_dir, "topics.json")):
-        raise UsageError(f"--data-dir is {place.data_dir!r}, which has no log: name the data directory of a server")
+    _check_directory(place.data_dir, makes=writes and makes)
+    _check_one_core(place.data_dir)
     settings, origins = _settings(env)
     if writes:
         _check_no_hole(place.data_dir, replace(Config(), **settings))
@@ -141,6 +136,37 @@ def opened(
             yield log
         except RequestError as error:
             raise _with_remedy(error, log, "") from None
+
+
+@contextmanager
+def stopped(place: LogPlace, env: Mapping[str, str]) -> Iterator[Config]:
+    """Yield the settings for a command that works on the data directory of a stopped server."""
+    _check_directory(place.data_dir, makes=False)
+    settings, origins = _settings(env)
+    with options_named(origins):
+        yield replace(Config(), data_dir=place.data_dir, **settings)
+
+
+def _check_directory(path: str, *, makes: bool) -> None:
+    """makes: whether the command makes a log where there is none. Raises: UsageError."""
+    if not os.path.isdir(path):
+        raise UsageError(f"--data-dir is {path!r}: name a directory that exists")
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise UsageError(f"--data-dir is {path!r}, which this user may not read: run this as the user of the server")
+    if not makes and not os.path.exists(os.path.join(path, "topics.json")):
+        raise UsageError(f"--data-dir is {path!r}, which has no log: name the data directory of a server")
+
+
+def _check_one_core(path: str) -> None:
+    """Raises: UsageError, it is a backup of several cores, which no command reads as it is."""
+    from topics.store.backup.backup_manifest import MANIFEST_NAME  # noqa: PLC0415 - as in `_check_no_hole`
+    from topics.store.disk.directory_format import SLOT_MAP_NAME  # noqa: PLC0415
+
+    if all(os.path.exists(os.path.join(path, name)) for name in (MANIFEST_NAME, SLOT_MAP_NAME)):
+        raise UsageError(
+            f"--data-dir is {path!r}, a backup of several cores: make a data directory of it by `topics restore --from "
+            f"{path} --to NEW`, and serve that"
+        )
 
 
 def _check_no_hole(data_dir: str, config: Config) -> None:
