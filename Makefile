@@ -17,7 +17,7 @@ JOBS ?= 2
 # Tests start many processes: without compiled modules each of them takes half a second of CPU more.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help buckets packages wheels pages tutorial perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt client-faults bridge pyright ui packaging api-clients mirror variants many
+.PHONY: help buckets packages wheels pages tutorial perf-smoke sanitize serve test spark spark-cluster spark-packages model bench-peers bench-goals fuzz-lane test-packages sim again powercut soak api-fuzz autobahn check venv build format clean sweeps mutants rot exports fuzz limits hunt client-faults bridge pyright ui packaging api-clients mirror variants cores-contract many
 
 help: ## this list
 	@sed -nE 's/^([a-z][a-z-]*):.*## (.*)/  \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -47,6 +47,11 @@ serve: $(VENV)/.base ## a server on this machine; ARGS="--port 4001"
 variants: venv test-packages ## the contract's tests over HTTP/2, with h11, in the lane, and relayed between cores
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "slow or not slow" \
 		tests/contract/requests/test_over_http2.py tests/contract/requests/test_over_h11.py tests/contract/requests/test_in_the_lane.py tests/contract/requests/test_relayed.py $(ARGS)
+
+# tests/contract/several_cores.py has the tests that are left out, each with its reason.
+CORES ?= 2
+cores-contract: venv test-packages ## the contract's tests over servers of several cores, each a process; CORES=n
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal tests/contract --live --cores $(CORES) $(ARGS)
 
 # TOPICS_TEST_TIMES=n takes n times as many (tests/amount.py).
 many: venv test-packages ## tests of many seeds, examples and places with all of these; `make test` takes a quarter

@@ -1,6 +1,6 @@
 """The worlds tests run in: simulated, or with `pytest tests/contract --live` (or TOPICS_TEST_LIVE=1) processes.
 
-With --cores N live servers have several cores, and requests that span them are among the tests.
+With --cores N live servers have several cores, without the tests of `several_cores.py`.
 With --http2 (or TOPICS_TEST_HTTP2=1) requests go over HTTP/2; a test of HTTP/1 itself is marked `http1` and left out.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.contract.several_cores import why_left_out
 from tests.contract.world.http2_bytes import Http2Connection
 from tests.contract.world.live_world import ExecutedWorld, LiveWorld
 from tests.contract.world.sim_world import SimWorld
@@ -34,6 +35,17 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
     if isinstance(item, pytest.Function) and item.function.__module__ in getattr(item.module, "LATER", ()):
         item.add_marker(pytest.mark.slow)  # a part of a variant that only `make variants` runs
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not is_live(config):
+        return
+    again = [item for item in items if isinstance(item, pytest.Function) and hasattr(item.module, "variant")]
+    config.hook.pytest_deselected(items=again)  # live servers have none of their settings
+    items[:] = [item for item in items if item not in again]
+    for item in items:
+        if isinstance(item, pytest.Function) and live_options(config) and (reason := why_left_out(item)):
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -92,12 +104,12 @@ def make_world(
 ) -> Iterator[MakeWorld]:
     """Starts a server with settings (fields of Config) of its own."""
     made: list[World] = []
-    live = is_live(request.config)
+    live = is_live(request.config) or "cores" in variant
 
     def make(**settings: Any) -> World:
         world: World
         if live:
-            world = LiveWorld(tmp_path, **(live_options(request.config) | settings))
+            world = LiveWorld(tmp_path, **(live_options(request.config) | variant | settings))
         else:
             world = SimWorld(**(sim_options() | variant | settings))
         world.connection_type = connection_type
@@ -115,8 +127,8 @@ def world(
     request: pytest.FixtureRequest, connection_type: type[Connection], variant: dict[str, Any]
 ) -> Iterator[World]:
     """A ready server with default settings and no topics."""
-    if is_live(request.config):
-        live: LiveWorld = request.getfixturevalue("shared_live_world")()
+    if is_live(request.config) or "cores" in variant:
+        live: LiveWorld = request.getfixturevalue("shared_live_world")(**live_options(request.config) | variant)
         live.connection_type = connection_type
         yield live
         live.connection_type = Connection
@@ -129,17 +141,16 @@ def world(
 
 
 @pytest.fixture(scope="session")
-def shared_live_world(
-    pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[], LiveWorld]]:
-    """Gives one process to test after test, and a new one after a test that ended it."""
+def shared_live_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., LiveWorld]]:
+    """Gives one server of some settings to test after test, and a new one after a test that ended it."""
     current: list[LiveWorld] = []
 
-    def take() -> LiveWorld:
-        if current and not current[0].clear():
+    def take(**settings: Any) -> LiveWorld:
+        same = bool(current) and current[0].settings.get("cores") == settings.get("cores")
+        if current and not (same and current[0].clear()):
             current.pop().close()
         if not current:
-            current.append(LiveWorld(tmp_path_factory.mktemp("live"), **live_options(pytestconfig)))
+            current.append(LiveWorld(tmp_path_factory.mktemp("live"), **settings))
             current[0].start()
         return current[0]
 

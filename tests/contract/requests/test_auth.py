@@ -506,7 +506,7 @@ def change_keys(world: World, file: Path, text: str) -> None:
         assert world.process is not None
         before = world.stderr().count("read again")
         world.process.send_signal(signal.SIGHUP)
-        world._until(lambda: world.stderr().count("read again") > before, 10)
+        world._until(lambda: world.stderr().count("read again") >= before + world.cores, 10)
     else:
         assert isinstance(world, SimWorld)
         assert world.server is not None

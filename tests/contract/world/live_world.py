@@ -19,6 +19,8 @@ from typing import Any, ClassVar
 import pytest
 
 from tests.cli.forked import Forked, without_settings
+from tests.contract.several_cores import why_refused
+from tests.contract.world.answer import Answer
 from tests.contract.world.world import Connection, World
 
 _QUIET_S = 0.05
@@ -114,6 +116,11 @@ class LiveWorld(World):
         self.stopping = False
         self._streams: list[SocketStream] = []
 
+    @property
+    def cores(self) -> int:
+        """How many cores its server has."""
+        return int(self.settings.get("cores", 1))
+
     # --- life --------------------------------------------------------------------------------------------------------
     def start(self, *, ready: bool = True, **settings: Any) -> None:
         self.settings.update(settings)
@@ -126,7 +133,12 @@ class LiveWorld(World):
         host, _, port = self.port_file.read_text().rpartition(":")
         self.address = (host.strip("[]"), int(port))
         if ready:
-            self._until(lambda: self.request("GET", "/readyz").status == 200, _START_S)
+            self._until(lambda: self.request("GET", "/readyz").status in self._ready_statuses, _START_S)
+
+    @property
+    def _ready_statuses(self) -> tuple[int, ...]:
+        """Statuses of a server that is ready: it may want a key first, also for that."""
+        return (200, 401) if self.settings.get("probe_auth") else (200,)
 
     def spawn(self, **extra: Any) -> subprocess.Popen[bytes] | Forked:
         """A server process with the settings, not waited for."""
@@ -243,6 +255,10 @@ class LiveWorld(World):
 
     advance_ms = advance_to_ms = step_clock_ms = power_cut = _simulated_only
     fail_storage = heal_storage = fill_disk = free_disk = _simulated_only
+
+    def look_at(self, answer: Answer) -> None:
+        if self.cores > 1 and (reason := why_refused(answer)):
+            pytest.skip(reason)
 
     # --- network -----------------------------------------------------------------------------------------------------
     def connect(self) -> Connection:

@@ -64,6 +64,7 @@ class Connection:
 
         self._world.wait_until(arrived, within_ms)
         assert found, f"the connection ended or stayed silent; it said {bytes(self._received[:300])!r}"
+        self._world.look_at(found[0])
         return found[0]
 
     def head(self, within_ms: int = 5000) -> Answer:
@@ -235,6 +236,9 @@ class World:
     def raw(self, data: bytes) -> bytes:
         """Sends bytes on a connection of their own; what comes back until the server falls silent."""
         return self.connect().send(data).receive()
+
+    def look_at(self, answer: Answer) -> None:
+        """Look at an answer that a test is about to get."""
 
     # --- shorthands; each fails unless the answer is 200 or 201 ------------------------------------------------------
     def put(self, topic: str, **config: Any) -> Any:

@@ -1,0 +1,61 @@
+"""The tests of the contract that are not for a server of several cores, each with the rule that says why.
+
+`pytest tests/contract --live --cores N` leaves them out (`make cores-contract CORES=N`). What a test says of the order
+or of the limits of several topics may hold by chance, if they have one core, so those that pass at times are here, too.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.contract.world.answer import Answer
+
+BETWEEN = "R-CORE-4: a router or a dead letter between topics of two cores is refused"
+"""A test ends with the first refusal, because which topics share a core depends on the number of cores."""
+SHARES = "R-CORE-7: each core refuses at its share of a limit, and its `max` is the share"
+PLACES = "R-CORE-10: each core takes in topics of its own, up to its share of the places"
+STOPS = "R-CORE-5: while a core stops, a wait is not_ready"
+ARRIVAL = "no rule orders requests of two connections, each of which may come to another core"
+
+LEFT_OUT = {
+    "test_auth.test_a_client_that_leaves_frees_its_place": SHARES,
+    "test_auth.test_requests_in_flight_of_a_key_have_a_cap": SHARES,
+    "test_gauges.test_all_streams_together_have_a_cap": SHARES,
+    "test_hostile_clients.test_a_key_that_leaves_in_every_way_has_no_request_in_flight": SHARES,
+    "test_prefixes.test_a_connection_takes_in_as_many_as_a_session": PLACES,
+    "test_prefixes.test_a_free_place_is_for_the_first_that_was_left_out": PLACES,
+    "test_prefixes.test_a_name_that_leaves_its_place_lets_another_topic_in": PLACES,
+    "test_prefixes.test_named_topics_take_no_place_of_those_with_a_prefix": PLACES,
+    "test_prefixes.test_what_is_beyond_the_limit_is_reported": PLACES,
+    "test_producers.test_a_known_part_is_answered_under_a_full_quota": SHARES,
+    "test_producers.test_the_limit_of_known_parts_is_over_all_topics": SHARES,
+    "test_producers.test_what_is_staged_has_bounds": SHARES,
+    "test_producers.test_writes_on_their_way_count_for_the_limits": SHARES,
+    "test_responses.test_throttled_names_the_limit_and_when_to_retry": SHARES,
+    "test_routers.test_a_router_needs_room_for_both_of_its_topics": SHARES,
+    "test_routers.test_the_checks_of_a_router_come_in_their_order": SHARES,
+    "test_routers.test_the_quota_holds_routers_back_like_a_full_destination": SHARES,
+    "test_topics.test_a_full_server_still_updates_what_it_has": SHARES,
+    "test_topics.test_a_patch_of_a_topic_that_is_being_deleted_finds_none": ARRIVAL,
+    "test_topics.test_concurrent_creations_never_pass_the_cap": SHARES,
+    "test_topics.test_the_checks_of_put_come_in_order": SHARES,
+    "test_wait.test_a_stopping_server_answers_at_once": STOPS,
+    "test_watch.test_names_that_sessions_keep_are_bounded_together": SHARES,
+    "test_watch.test_one_key_cannot_take_the_sessions_of_others": SHARES,
+    "test_watch.test_sessions_are_capped_and_the_cap_frees": SHARES,
+    "test_watch.test_streams_are_capped_and_give_their_place_back": SHARES,
+    "test_websocket.test_connections_are_counted_and_freed": SHARES,
+}
+"""By the names of the module and of the test."""
+
+
+def why_left_out(item: pytest.Function) -> str:
+    """Return why a test is none of several cores; "": it is one."""
+    module = item.function.__module__.rpartition(".")[2]
+    return LEFT_OUT.get(f"{module}.{item.function.__name__}", "")
+
+
+def why_refused(answer: Answer) -> str:
+    """Return why several cores may refuse what one core does; "": the answer is another one."""
+    is_between = answer.status == 400 and "are on two cores of the server, between which nothing is" in answer.text
+    return BETWEEN if is_between else ""
