@@ -109,7 +109,9 @@ def make_world(
     def make(**settings: Any) -> World:
         world: World
         if live:
-            world = LiveWorld(tmp_path, **(live_options(request.config) | variant | settings))
+            directory = tmp_path / f"{len(made)}" if made else tmp_path  # two servers share none
+            directory.mkdir(exist_ok=True)
+            world = LiveWorld(directory, **(live_options(request.config) | variant | settings))
         else:
             world = SimWorld(**(sim_options() | variant | settings))
         world.connection_type = connection_type

@@ -14,6 +14,7 @@ BETWEEN = "R-CORE-4: a router or a dead letter between topics of two cores is re
 """A test ends with the first refusal, because which topics share a core depends on the number of cores."""
 SHARES = "R-CORE-7: each core refuses at its share of a limit, and its `max` is the share"
 PLACES = "R-CORE-10: each core takes in topics of its own, up to its share of the places"
+ORDER = "R-CORE-8: topics of two cores have no order among themselves"
 STOPS = "R-CORE-5: while a core stops, a wait is not_ready"
 ARRIVAL = "no rule orders requests of two connections, each of which may come to another core"
 
@@ -24,7 +25,9 @@ LEFT_OUT = {
     "test_hostile_clients.test_a_key_that_leaves_in_every_way_has_no_request_in_flight": SHARES,
     "test_prefixes.test_a_connection_takes_in_as_many_as_a_session": PLACES,
     "test_prefixes.test_a_free_place_is_for_the_first_that_was_left_out": PLACES,
+    "test_prefixes.test_a_name_that_is_left_makes_room_for_a_topic_with_a_prefix": PLACES,
     "test_prefixes.test_a_name_that_leaves_its_place_lets_another_topic_in": PLACES,
+    "test_prefixes.test_a_session_takes_in_the_topics_that_are_there": ORDER,
     "test_prefixes.test_named_topics_take_no_place_of_those_with_a_prefix": PLACES,
     "test_prefixes.test_what_is_beyond_the_limit_is_reported": PLACES,
     "test_producers.test_a_known_part_is_answered_under_a_full_quota": SHARES,
@@ -40,10 +43,13 @@ LEFT_OUT = {
     "test_topics.test_concurrent_creations_never_pass_the_cap": SHARES,
     "test_topics.test_the_checks_of_put_come_in_order": SHARES,
     "test_wait.test_a_stopping_server_answers_at_once": STOPS,
+    "test_watch.test_a_session_may_begin_elsewhere": ORDER,
     "test_watch.test_names_that_sessions_keep_are_bounded_together": SHARES,
     "test_watch.test_one_key_cannot_take_the_sessions_of_others": SHARES,
     "test_watch.test_sessions_are_capped_and_the_cap_frees": SHARES,
     "test_watch.test_streams_are_capped_and_give_their_place_back": SHARES,
+    "test_websocket.test_a_subscription_may_begin_elsewhere": ORDER,
+    "test_websocket.test_a_tail_begins_at_the_head": ORDER,
     "test_websocket.test_connections_are_counted_and_freed": SHARES,
 }
 """By the names of the module and of the test."""
