@@ -133,12 +133,10 @@ class LiveWorld(World):
         host, _, port = self.port_file.read_text().rpartition(":")
         self.address = (host.strip("[]"), int(port))
         if ready:
-            self._until(lambda: self.request("GET", "/readyz").status in self._ready_statuses, _START_S)
-
-    @property
-    def _ready_statuses(self) -> tuple[int, ...]:
-        """Statuses of a server that is ready: it may want a key first, also for that."""
-        return (200, 401) if self.settings.get("probe_auth") else (200,)
+            # with its first key, which a server may want for that, too
+            key = str(self.settings.get("api_keys", "")).partition(",")[0].partition(":")[0]
+            keyed = {"Authorization": f"Bearer {key}"} if self.settings.get("probe_auth") and key else None
+            self._until(lambda: self.request("GET", "/readyz", headers=keyed).status == 200, _START_S)
 
     def spawn(self, **extra: Any) -> subprocess.Popen[bytes] | Forked:
         """A server process with the settings, not waited for."""
