@@ -68,7 +68,7 @@ def test_a_gap_names_only_options_that_the_command_has(tmp_path: Path) -> None:
         (["put", "t", "1", "--ttl", "inf"], "--ttl is inf: use a number of seconds"),
         (["put", "t", "1", "--ttl", "1e308"], "--ttl is 1e+308: use a number of seconds, 1e+15 at most"),
         (["put", "t", "[" * 3000 + "]" * 3000], "is nested too deeply: use a flatter value, or add --as text"),
-        (["get", "t", "--since", "9" * 5000 + "d"], "9d': use 30s, 10m, 2h or 3d"),
+        (["get", "t", "--since", "9" * 5000 + "d"], "9': use 30s, 10m, 2h or 3d"),
         (["set", "t", "ttl_ms=" + "9" * 5000], "ttl_ms is a number of 5000 digits: use a smaller one"),
         (["set", "t", "ttl_ms=" + "9" * 5000 + "d"], "use a number of ms, or a time as 1500ms, 30s, 10m, 2h or 3d"),
         (["queue", "ack", "q", "9" * 5000], "is no seq: use 17, or 17:lease_2a"),
