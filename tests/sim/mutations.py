@@ -703,10 +703,10 @@ MUTANTS = (
         _CLAIM_TURNS,
     ),
     _one(
-        "jobs of a claim's later turns with the leases of its first ones",
+        "the first jobs of a claim read again in its later turns",
         "engine/queue/fetch.py",
-        "begin, end = self._at * LEASE.size, (self._at + len(rows.seqs)) * LEASE.size",
-        "begin, end = 0, len(rows.seqs) * LEASE.size",
+        "        jobs = self._jobs[self._at :] if self._at else self._jobs\n",
+        "        jobs = self._jobs\n",
         "queues",
     ),
     _one(
