@@ -16,6 +16,7 @@ _WAITING = "tests/sim/whole/scenarios/test_waiting_readers.py"
 _FULL_DISKS = "tests/sim/whole/scenarios/test_full_disks.py"
 _RECOVERY = "tests/store/recovery/test_recovery.py"
 _CRASHES = "tests/store/recovery/test_crash_points.py"
+_PLAIN = "tests/engine/write/test_plain_appends.py"
 _ECHO = "tests/sim/world/test_echo.py"
 _LANE = "tests/server/test_lane.py"
 _FILES = "tests/files/test_beside_checkpoints.py"
@@ -921,6 +922,13 @@ MUTANTS = (
         f"{_DELETES}::test_a_delete_takes_what_was_written_before_it_though_not_yet_answered",
     ),
     _one(
+        "columns of class ephemeral that pass what is queued for their topic",
+        "engine/write/plain_appends.py",
+        "topic.writable and not topic.pending",
+        "topic.writable",
+        f"{_PLAIN}::test_topics_of_class_ephemeral_are_columns_that_are_published_at_once",
+    ),
+    _one(
         "records of a time in another class shown by an ephemeral topic",
         "engine/recovery/engine_catalog.py",
         "                index.kill_through(topic.head)\n",
@@ -1239,7 +1247,7 @@ MUTANTS = (
         "engine/write/plain_appends.py",
         "        parts = 1 + len(topics) // _TOPICS_A_PART\n",
         "        parts = 1\n",
-        "tests/engine/write/test_plain_appends.py",
+        _PLAIN,
     ),
     _one(
         "what callbacks of a commit stage left to the next pass, which may not come",

@@ -296,8 +296,8 @@ class Engine:
 
         groups: each topic's rows, in `spans`.
         Returns: the indexes of the groups that are not taken, because they need more than columns.
-        `done` is called once for each part that was committed together, after this returns, even if
-        the commit failed.
+        `done` is called once for each part that was committed together, even if the commit failed:
+        after this returns, or before it for topics of class `ephemeral`.
         """
         return self._plain_appender.append(names, groups, buffer, spans, done)
 

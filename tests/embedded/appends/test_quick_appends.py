@@ -291,6 +291,16 @@ def test_a_topic_with_caps_evicts_at_each_append(log: topics.Log) -> None:
     assert data_of(log) == [17, 18, 19]
 
 
+def test_records_of_class_ephemeral_are_not_written(log: topics.Log) -> None:
+    log.put_topic("e", durability="ephemeral")
+    go_quick(log)
+    for number in range(40):
+        be_patient(log)
+        log.append("e", [number])
+        assert not log._driver.quick.is_open
+    assert data_of(log, "e") == list(range(40))
+
+
 def test_more_than_there_is_room_for_is_published_in_between() -> None:
     config = replace(tiny_config("data"), hot_tail_bytes=16 << 20, wal_file_bytes=4 << 20)
     life = Life(1, goes_quick=True, config=config)

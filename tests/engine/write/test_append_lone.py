@@ -62,6 +62,22 @@ def test_it_is_there_for_readers_when_the_call_returns() -> None:
     assert [row["data"] for row in world.read()] == [0, 1, 2, 3]
 
 
+def test_a_lone_write_of_class_ephemeral_is_in_memory_when_the_call_returns() -> None:
+    world = world_with(durability="ephemeral")
+    store, log = world.real_store, world.engine._core.in_log
+    held = store.log.held_bytes, store.log.unsynced_bytes
+    for value in range(2, 9):
+        result = append_lone(world, value)
+        assert result is not None
+        assert (result.first_seq, result.head_seq, result.append_ns, result.sync_ns) == (value + 1, value + 1, 0, 0)
+    assert [row["data"] for row in world.read()] == list(range(9))
+    assert (store.log.held_bytes, store.log.unsynced_bytes) == held
+    assert world.engine._core.registry.by_name["t"].id not in log
+    assert world.delete(before_seq=9).deleted == 8
+    world.restart()
+    assert world.read() == []
+
+
 def test_tags_nodes_caps_and_counters_are_those_of_any_append() -> None:
     world = world_with(cap_records=3)
     rows = rows_from_values([NewRecord(2, tag="a", node="n"), NewRecord(3)], WriteScanner(world.config))
@@ -82,7 +98,6 @@ REFUSALS: dict[str, Callable[[RealWorld], object]] = {
     "a change of the configuration on its way": lambda world: world.engine.put_topic(
         "t", make_config(durability="disk", cap_records=9), Answer()
     ),
-    "a class without a log": lambda world: world.put(durability="ephemeral"),
     "an expiry": lambda world: world.put(ttl_ms=1000),
     "a cap that refuses": lambda world: world.put(cap_records=9, discard="reject"),
     "a checkpoint that wants another file": lambda world: world.real_store.log.request_rotation(),

@@ -11,6 +11,7 @@ from tests.amount import seeds
 from tests.engine.harness import Answer, Harness, records
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.values.results import AppendResult
+from topics.engine.values.topic_config import make_config
 from topics.engine.write.plain_appends import PlainAppended
 from topics.engine.write.write_columns import GroupColumns
 from topics.errors import DiskFullError, StorageError
@@ -138,6 +139,32 @@ def test_who_waits_is_told_and_what_is_staged_behind_comes_after() -> None:
     assert behind.get().first_seq == 4
     assert gone.get().deleted == 2
     assert world.seqs(name="b") == [3, 4]
+
+
+def test_topics_of_class_ephemeral_are_columns_that_are_published_at_once() -> None:
+    world = Harness()
+    names = ["a", "b", "c", "logged"]
+    for name in names[:3]:
+        world.put(name, durability="ephemeral")
+    world.put("logged")
+    poll = world.start_diff(0, "a", wait_ms=20_000)
+    staged = Answer()
+    world.engine.put_topic("c", make_config(durability="ephemeral", cap_records=9000), staged)
+    told: list[PlainAppended] = []
+    long = record(f'"{"x" * 900}"')
+    for turn in range(400):  # several chunks of memory
+        groups, rows = columns([(name, [record(turn), long]) for name in names])
+        left = world.engine.append_plain(names, groups, rows.buffer, rows.spans, told.append)
+        assert left == ([] if turn else [2]), "the change of its configuration is in the log first"
+        assert told[-1].names == [name for at, name in enumerate(names[:3]) if at not in left]
+        assert world.engine._core.usage.pending_bytes == sum(groups.sizes[3:])
+        world.settle()
+    assert staged.given
+    assert poll.get().next_from_seq > 0
+    for name in names:
+        found = [row["data"] for row in world.read(name=name, limit=1000)]
+        assert found[::2] == list(range(1 if name == "c" else 0, 400))
+        assert set(found[1::2]) == {"x" * 900}
 
 
 def test_what_is_not_plain_is_left_and_nothing_was_done() -> None:

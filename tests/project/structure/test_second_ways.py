@@ -101,7 +101,7 @@ ASKS_MORE = {
 
 def test_no_other_function_works_out_whether_a_topic_is_plain() -> None:
     asked = plain_asks()
-    assert {"ttl_ms", "discard", "stage_class", "has_quota"} < asked
+    assert {"ttl_ms", "discard", "has_quota"} < asked
     found = {
         f"{name_of(path)} {node.name}"
         for room in ("engine", "http", "ws", "embedded")

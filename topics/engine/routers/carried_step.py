@@ -186,7 +186,7 @@ def _is_ready(router: Router, count: int) -> bool:
         and not (router.changing or router.waiting or router.kept or router.keeping)
         and not (source.hops is not None and source.hops.runs)
         and source.readers is None  # they may trim what is forwarded
-        and dest.writable
+        and dest.writable_in_log
         and not dest.pending
         and (last <= dest.ample or not (dest.lacks(count) or dest.is_short(dest.next_seq)))
         and (dest.stage_class != "fsync" or source.stage_class == "fsync")

@@ -90,6 +90,7 @@ class Topic(TopicNumbers):
         "stage_class",
         "waiters",
         "writable",
+        "writable_in_log",
     )
 
     def __init__(  # noqa: PLR0917 - what makes a topic
@@ -114,6 +115,10 @@ class Topic(TopicNumbers):
         """Whether, by its config, an append needs neither admission nor retention first."""
         self.writable = False
         """Whether a write may take the short way: it needs nothing except its seqs."""
+        self.writable_in_log = False
+        """Whether `writable` holds and the records go to the log, as in all classes but
+        `ephemeral`.
+        """
         self.life = Life.CREATING
         """Changed by `enter`."""
         self.is_made = False
@@ -181,20 +186,23 @@ class Topic(TopicNumbers):
         self.plain = (
             not applied.ttl_ms
             and applied.discard == "old"
-            and self.stage_class != "ephemeral"
             and not self.memory_through
             and not self.index.usage.has_quota
             and self.held == NO_HOLD
             and self.expiries is None
         )
-        self.writable = self.plain and self.life is Life.LIVE
+        self._note_writable()
         self.has_caps = applied.discard == "old" and bool(applied.cap_records or applied.cap_bytes)
         self.need_reservation(self.stage_class == "disk")
 
     def enter(self, life: Life) -> None:
         """Begin another stage of the topic's life."""
         self.life = life
-        self.writable = self.plain and life is Life.LIVE
+        self._note_writable()
+
+    def _note_writable(self) -> None:
+        self.writable = self.plain and self.life is Life.LIVE
+        self.writable_in_log = self.writable and self.stage_class != "ephemeral"
 
     def set_expiries(self, expiries: Expiries | None) -> None:
         """Begin, or end, to have records with a ttl of their own."""

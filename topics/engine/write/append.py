@@ -295,11 +295,12 @@ def publish_lone(  # noqa: PLR0917 - hot
     """Publish committed records, the next ones of a topic, that were never pending.
 
     Waiters and routers are not notified. size: bytes of the records. base: the file offset that the
-    starts in `placed` are relative to.
+    starts in `placed` are relative to; 0 for frames in memory.
     """
     first = topic.next_seq
     index_some(topic, first, count, placed, 0, tags, commit.file_id, base)
-    core.in_log.add(topic.id)
+    if base:
+        core.in_log.add(topic.id)
     core.usage.appended_records += count
     core.usage.appended_bytes += size
     if commit.unsynced is not None:

@@ -67,6 +67,10 @@ def check_meant(topic: Topic, request: AppendRequest) -> None:
         raise refusals.incarnation_mismatch(request.topic, present)
 
 
+def _nothing() -> None:
+    """Do in the log what records in memory leave to do there."""
+
+
 LoneRecords = tuple[int, list[bytes | None] | None, int]
 """Records of a lone write: their bytes, their tags (None: no record has one), `$ts`."""
 
@@ -256,6 +260,8 @@ class Appender:
             core.streak.end()
         now_ms = core.clock.now_ms()
         ts = topic.stamp(now_ms)
+        if not topic.writable_in_log:
+            return self._append_in_memory(topic, rows, node, ts, on_committed)
         fsync = topic.stage_class == "fsync"
         step = self._step_of(topic, rows, node, now_ms) if topic.routers else None
         if step is None:
@@ -271,6 +277,23 @@ class Appender:
         result = make_tuple(AppendResult, (first, last, last, count, False, False, commit.write_ns, sync_ns))
         of_rows = rows.size, tags_in(rows), ts
         answer_and_publish(core, topic, result, written, of_rows, on_committed=on_committed, step=step)
+        return result
+
+    def _append_in_memory(
+        self,
+        topic: Topic,
+        rows: Rows,
+        node: bytes | None,
+        ts: int,
+        on_committed: Callable[[AppendResult], None] | None,
+    ) -> AppendResult:
+        """Append to a topic of class `ephemeral`, as `append_rows_lone`."""
+        core, count, first = self._core, rows.count, topic.next_seq
+        file_id, framed = core.memory.stage_records(topic.id, first, ts, rows, node=node)
+        last = first + count - 1
+        result = make_tuple(AppendResult, (first, last, last, count, False, False, 0, 0))
+        written = framed.placed, Commit(None, file_id), _nothing, None
+        answer_and_publish(core, topic, result, written, (rows.size, tags_in(rows), ts), on_committed=on_committed)
         return result
 
     def append_copies(self, name: str, rows: Rows, done: Done[AppendResult]) -> None:

@@ -22,7 +22,9 @@ from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.reservations import reserve, reserve_ahead
 from topics.engine.write.write_columns import GroupColumns
 from topics.errors import TopicsError
-from topics.store.format.rows import ROW_BYTES, TopicRows, any_tagged
+from topics.store.format.rows import ROW_BYTES, Framed, TopicRows, any_tagged
+from topics.store.in_memory.ephemeral import EphemeralFrames
+from topics.store.wal.commitment import AT_ONCE
 
 _MANY = 16
 """Topics of a pass from which on their lines are loaded together."""
@@ -54,6 +56,7 @@ class PlainAppendCore(AppendCore, Protocol):
     """The part of the core that a plain append needs."""
 
     clock: Clock
+    memory: EphemeralFrames
     registry: Registry
     routed: dict[Topic, None]
 
@@ -91,13 +94,15 @@ class PlainAppender:
         for at in _odd(names, groups, spans):
             topics[at] = None
         left: list[int] = []
+        in_memory: list[int] = []
         synced: list[int] = []
         short: list[int] = []
         others: list[int] = []
         ahead: list[tuple[Topic, int]] = []
         for at, (topic, count) in enumerate(zip(topics, groups.records, strict=True)):
-            if topic is None or not topic.writable or topic.filling is not None:
-                left.append(at)
+            if topic is None or not topic.writable_in_log or topic.filling is not None:
+                is_free = topic is not None and topic.writable and not topic.pending
+                (in_memory if is_free else left).append(at)
             elif topic.stage_class == "fsync":
                 synced.append(at)
             elif topic.next_seq + count <= topic.ample:
@@ -116,6 +121,8 @@ class PlainAppender:
                     self._stage(part, () if fsync else ahead, fsync=fsync, reserves=reserves)
                 except TopicsError:  # `Appender.append` reports the error for each write.
                     left += taken
+        if in_memory:
+            self._append_in_memory(writes if len(in_memory) == len(names) else writes.select(in_memory))
         left.sort()  # Writes to one topic keep their order.
         return left
 
@@ -127,24 +134,17 @@ class PlainAppender:
         reserves: the seqs exceed the reservation, so the commit is synced.
         Raises: TopicsError; no record is staged then.
         """
-        core, groups, names, done = self._core, writes.groups, writes.names, writes.done
+        core, counts = self._core, writes.groups.records
         topics = cast("list[Topic]", writes.topics)
-        now_ms, counts = core.clock.now_ms(), groups.records
+        now_ms = core.clock.now_ms()
         reserved = (
             [reserve(core.log, topic, count, now_ms) for topic, count in zip(topics, counts, strict=True)]
             if reserves
             else []
         )
-        first_seqs = [topic.next_seq for topic in topics]
-        stamps = stamps_of(topics, now_ms)
-        columns = (writes.buffer, writes.spans, [topic.id for topic in topics], first_seqs, stamps, groups.rows, counts)
-        framed = core.log.stage_topics(make_tuple(TopicRows, columns), fsync=fsync)
-
-        def decided(error: TopicsError | None, first_seqs: list[int], append_ns: int, sync_ns: int) -> None:
-            done(make_tuple(PlainAppended, (error, groups, names, first_seqs, append_ns, sync_ns)))
-
-        placed = framed.placed
-        append = Append(core, topics, first_seqs, counts, groups.sizes, stamps, placed, fsync=fsync, decided=decided)
+        rows = writes.numbered(now_ms)
+        framed = core.log.stage_topics(rows, fsync=fsync)
+        append = writes.append(core, rows, framed, fsync=fsync)
         if reserves:
             append.rely_on(reserved)
         append.hold_all()
@@ -152,9 +152,19 @@ class PlainAppender:
         core.routed.update(dict.fromkeys([topic for topic in topics if topic.routers]))
         parts = 1 + len(topics) // _TOPICS_A_PART
         core.log.when_committed(topics[0].id, fsync or reserves, append.on_commit, parts)
-        for topic, first in zip(topics, first_seqs, strict=True) if reserves else ahead:
+        for topic, first in zip(topics, append.first_seqs, strict=True) if reserves else ahead:
             if topic.next_seq > topic.ample and topic.is_short(first):
                 reserve_ahead(core.log, topic, topic.next_seq - first, now_ms)
+
+    def _append_in_memory(self, writes: _Writes) -> None:
+        """Append to topics of class `ephemeral`, in whose queues is nothing, within this call."""
+        core = self._core
+        rows = writes.numbered(core.clock.now_ms())
+        file_id, framed = core.memory.stage_topics(rows)
+        append = writes.append(core, rows, framed, fsync=False)
+        append.file_id = file_id
+        append.hold_all()
+        append.on_commit(AT_ONCE)
 
 
 class _Writes(NamedTuple):
@@ -166,6 +176,26 @@ class _Writes(NamedTuple):
     buffer: bytes | bytearray | memoryview
     spans: bytes
     done: PlainDone
+
+    def numbered(self, now_ms: int) -> TopicRows:
+        """Return the rows with the next seqs and stamps of their topics, all of which are there."""
+        topics, groups = cast("list[Topic]", self.topics), self.groups
+        first_seqs = [topic.next_seq for topic in topics]
+        stamps = stamps_of(topics, now_ms)
+        ids = [topic.id for topic in topics]
+        columns = (self.buffer, self.spans, ids, first_seqs, stamps, groups.rows, groups.records)
+        return make_tuple(TopicRows, columns)
+
+    def append(self, core: AppendCore, rows: TopicRows, framed: Framed, *, fsync: bool) -> Append:
+        """Build the operation that publishes these rows and answers for all of them."""
+        groups, names, done = self.groups, self.names, self.done
+
+        def decided(error: TopicsError | None, first_seqs: list[int], append_ns: int, sync_ns: int) -> None:
+            done(make_tuple(PlainAppended, (error, groups, names, first_seqs, append_ns, sync_ns)))
+
+        topics, counts, sizes = cast("list[Topic]", self.topics), groups.records, groups.sizes
+        first_seqs, stamps = list(rows.first_seqs), list(rows.stamps)
+        return Append(core, topics, first_seqs, counts, sizes, stamps, framed.placed, fsync=fsync, decided=decided)
 
     def select(self, positions: Sequence[int]) -> _Writes:
         """Return the columns over the topics at these positions."""

@@ -22,7 +22,7 @@ from topics.store.format.log_format import (
     SAYS_DELETED,
     check_batch_bytes,
 )
-from topics.store.format.rows import PLACED, ROW_BYTES, Framed, Rows
+from topics.store.format.rows import PLACED, ROW_BYTES, Framed, Rows, TopicRows
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -202,6 +202,7 @@ def frame_rows(
 
     The log stages in place instead. Raises: RequestError, they exceed a batch.
     """
+    buffer = rows.buffer if type(rows.buffer) is bytes else ffi.from_buffer(rows.buffer)
     placed = bytearray(PLACED.size * rows.count)
     dest = bytearray(0)
     while True:
@@ -209,7 +210,7 @@ def frame_rows(
             ffi.from_buffer(dest),
             0,
             len(dest),
-            bytes(rows.buffer),
+            buffer,
             len(rows.buffer),
             rows.spans,
             rows.count,
@@ -230,6 +231,49 @@ def frame_rows(
             return bytes(dest[:written]), Framed(start, bytes(placed))
         check_batch_bytes(-written)
         dest = bytearray(-written)
+
+
+def frame_topics(rows: TopicRows, *, start: int) -> tuple[bytes, Framed]:
+    """Return rows of several topics as frames, as `frame_rows`."""
+    count = sum(rows.counts)
+    placed = ffi.new("char[]", PLACED.size * count)
+    dest = bytearray(0)
+    while True:
+        written = frame_topics_at(ffi.from_buffer(dest), 0, len(dest), rows, 0, start, placed)
+        if written >= 0:
+            return bytes(dest[:written]), Framed(start, ffi.unpack(placed, PLACED.size * count))
+        dest = bytearray(-written)
+
+
+def frame_topics_at(dest: Pointer, at: int, room: int, rows: TopicRows, flags: int, start: int, placed: Pointer) -> int:
+    """Write rows of several topics as frames to dest[at:room]; starts count from `start`.
+
+    placed: room for a PLACED of each row.
+    Returns: the bytes of the frames; -n, and they are not valid, if n bytes of room or more are
+    needed. Raises: RequestError, they exceed a batch.
+    """
+    buffer, spans, ids, first_seqs, stamps, first_rows, counts = rows
+    written: int = lib.tp_frame_topics(
+        dest,
+        at,
+        room,
+        ffi.from_buffer(buffer),
+        len(buffer),
+        spans,
+        ffi.from_buffer("uint64_t[]", array("Q", ids)),
+        ffi.from_buffer("uint64_t[]", array("Q", first_seqs)),
+        ffi.from_buffer("uint64_t[]", array("Q", stamps)),
+        ffi.from_buffer("uint32_t[]", array("I", first_rows)),
+        ffi.from_buffer("uint32_t[]", array("I", counts)),
+        len(ids),
+        flags,
+        start,
+        placed,
+    )
+    if written < 0:
+        check_batch_bytes(-written)
+    assert written, "a row points outside its buffer"
+    return written
 
 
 def checksum(data: Buffer, seed: int = 0) -> int:

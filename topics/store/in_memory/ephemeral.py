@@ -10,7 +10,7 @@ from typing import NamedTuple
 from topics.store.format import codec
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.format.log_format import BATCH_HEADER_BYTES
-from topics.store.format.rows import Framed, Rows
+from topics.store.format.rows import Framed, Rows, TopicRows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 
 _CHUNK_BYTES = 256 * 1024
@@ -52,8 +52,23 @@ class EphemeralFrames:
             ts_ms=ts_ms,
             node=node,
             extension=extension,
+            start=self._used,
             routed=routed,
         )
+        return self._put(frames, framed, rows.count)
+
+    def stage_topics(self, rows: TopicRows) -> InMemory:
+        """Frame rows of several topics. See `stage_records`."""
+        frames, framed = codec.frame_topics(rows, start=self._used)
+        return self._put(frames, framed, sum(rows.counts))
+
+    @property
+    def _used(self) -> int:
+        """The bytes of the newest chunk, where the next frames begin if it has room for them."""
+        return 0 if self._newest is None else self._newest.size
+
+    def _put(self, frames: bytes, framed: Framed, count: int) -> InMemory:
+        """Put frames for `_used` into the newest chunk, or at the beginning of another one."""
         file = self._newest
         if file is None or file.size + len(frames) > _CHUNK_BYTES:
             file = self._files.add(FileKind.MEMORY, "")
@@ -61,12 +76,13 @@ class EphemeralFrames:
             before, self._newest = self._newest, file
             if before is not None:
                 self.discard(before, 0)
+            framed = framed.from_zero()
         assert file.memory is not None, "a memory file has memory"
         offset = file.size
         memoryview(file.memory)[offset : offset + len(frames)] = frames
         file.size = offset + len(frames)
-        file.live_rows += rows.count
-        return InMemory(file.file_id, framed.moved_to(offset))
+        file.live_rows += count
+        return InMemory(file.file_id, framed)
 
     def stage_prebuilt(self, topic_id: int, frames: PrebuiltFrames, first_seq: int, ts_ms: int) -> InMemory:
         """Stage frames that were put together before, as a chunk of their own.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 
 from typing_extensions import Buffer
@@ -10,7 +9,7 @@ from typing_extensions import Buffer
 from topics.common.tuples import make_tuple
 from topics.store.commits.write_batch import Batch, Commit, Done
 from topics.store.format._codec import ffi, lib
-from topics.store.format.codec import Pointer
+from topics.store.format.codec import Pointer, frame_topics_at
 from topics.store.format.log_format import BATCH_HEADER_BYTES, FLAG_FSYNC, FLAG_ROUTED, check_batch_bytes
 from topics.store.format.rows import PLACED, Framed, Rows, TopicRows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
@@ -122,37 +121,16 @@ class Staging:
         if self._latch.closed:
             self._latch.check()
         batch = self.filling
-        buffer, spans, ids, first_seqs, stamps, first_rows, counts = rows
-        columns = (
-            ffi.from_buffer("uint64_t[]", array("Q", ids)),
-            ffi.from_buffer("uint64_t[]", array("Q", first_seqs)),
-            ffi.from_buffer("uint64_t[]", array("Q", stamps)),
-            ffi.from_buffer("uint32_t[]", array("I", first_rows)),
-            ffi.from_buffer("uint32_t[]", array("I", counts)),
-        )
-        count = sum(counts)
+        count = sum(rows.counts)
         at = batch.used
         start = at - BATCH_HEADER_BYTES
         placed = self.placed_for(count)
+        flags = FLAG_FSYNC if fsync else 0
         while True:
-            written = lib.tp_frame_topics(
-                batch.pointer,
-                at,
-                batch.room,
-                ffi.from_buffer(buffer),
-                len(buffer),
-                spans,
-                *columns,
-                len(ids),
-                FLAG_FSYNC if fsync else 0,
-                start,
-                placed,
-            )
-            if written >= 0:
+            written = frame_topics_at(batch.pointer, at, batch.room, rows, flags, start, placed)
+            if written > 0:
                 break
-            check_batch_bytes(-written)
             batch.grow(-written)
-        assert written, "a row points outside its buffer"
         batch.used = at + written
         batch.frames += count
         return make_tuple(Framed, (start, ffi.unpack(placed, _PLACED_BYTES * count)))
