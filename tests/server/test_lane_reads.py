@@ -15,15 +15,19 @@ from tests.amount import seeds
 from tests.contract.world.sim_world import SimWorld
 from tests.contract.world.world import Connection
 from tests.server.lane_streams import plain, plain_read, without_chance
+from topics.store.format.file_table import FileKind
+from topics.store.in_memory.hot_tail import HOT_RANGE
 
 
 class Reads:
     """One server that asks itself."""
 
-    def __init__(self, seed: int, **settings: object) -> None:
+    def __init__(self, seed: int, durability: str = "disk", **settings: object) -> None:
         self.rng = random.Random(f"reads {seed}")
+        self.durability = durability
         self.world = SimWorld(2 * seed, **settings)
         self.world.start()
+        self.world.put("t", durability=durability)
         self.taken = 0
         self.warm_up()
 
@@ -85,7 +89,7 @@ class Reads:
         elif turn == 1:
             self.world.delete("t", before_seq=rng.randint(1, head))
         elif turn == 2:
-            self.world.put("t", cap_records=rng.choice((0, 20, 60)))
+            self.world.put("t", durability=self.durability, cap_records=rng.choice((0, 20, 60)))
         elif turn == 3:
             self.world.advance_ms(2000)
         else:
@@ -100,9 +104,10 @@ def _all(conn: Connection) -> bytes:
     return data
 
 
+@pytest.mark.parametrize("durability", ["disk", "ephemeral"])
 @pytest.mark.parametrize("seed", seeds(2))
-def test_whatever_a_topic_has_been_through_it_is_read_the_same_both_ways(seed: int) -> None:
-    reads = Reads(seed, wal_shards=1 + seed % 2)
+def test_whatever_a_topic_has_been_through_it_is_read_the_same_both_ways(seed: int, durability: str) -> None:
+    reads = Reads(seed, durability, wal_shards=1 + seed % 2)
     for _ in range(12):
         reads.write(6)
         reads.ask_around(10)
@@ -145,6 +150,27 @@ def test_a_topic_of_several_chunks_is_read_across_them() -> None:
     for cursor in (8194, 8195, 8200, head):
         reads.ask(f'{{"from_seq":{cursor},"limit":7}}')
     assert reads.taken - before >= 8
+
+
+def test_chunks_of_class_ephemeral_are_read_as_columns_until_their_last_record_is_gone() -> None:
+    reads = Reads(4, "ephemeral")
+    server = reads.world.server
+    assert server is not None
+    assert server.engine is not None
+    files, ranges = server.engine._core.files, server.engine._core.memory.ranges
+    other = "x" * 900
+    for first in range(0, 2400, 100):
+        reads.world.write_records("t", [{"data": first + at, "meta": other} for at in range(100)])
+        reads.world.write_records("kept", [{"data": other, "tag": "a"}], config={"durability": "ephemeral"})
+    reads.world.write("t", "y" * 400_000)  # a chunk of its own
+    head = reads.world.state("t")["head_seq"]
+    for floor in (0, 300, 900, 2000, head):
+        reads.world.delete("t", before_seq=floor + 1)
+        before = reads.taken
+        for cursor in range(floor, head, 190):
+            reads.ask(f'{{"from_seq":{cursor},"limit":7}}')
+        assert reads.taken - before == len(range(floor, head, 190))
+        assert len(ranges.packed) == HOT_RANGE.size * sum(file.kind is FileKind.MEMORY for file in files)
 
 
 def test_a_read_that_waits_and_finds_nothing_is_parked_by_the_general_path() -> None:

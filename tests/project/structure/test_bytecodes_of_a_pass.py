@@ -16,8 +16,8 @@ from topics.uring.probe import probe
 MOST = {
     "write": 1840,
     "write-fsync": 1940,
-    "read": 1205,
-    "tail": 1205,
+    "read": 1225,
+    "tail": 1225,
     "publish": 1735,
     "append": 180,
 }

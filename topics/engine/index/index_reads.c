@@ -5,8 +5,8 @@
 
 /* Ranges of file bytes in memory, sorted by file and start, and the one that was found last. */
 struct in_memory {
-    const struct tp_hot_range *hot, *prefetched;
-    uint32_t hot_count, prefetched_count;
+    const struct tp_hot_range *hot, *prefetched, *ephemeral;
+    uint32_t hot_count, prefetched_count, ephemeral_count;
     const struct tp_hot_range *last;
 };
 
@@ -34,6 +34,7 @@ static const struct tp_hot_range *found(struct in_memory *m, uint64_t file_id, u
     if (m->last && covers(m->last, file_id, offset, length)) return m->last;
     const struct tp_hot_range *r = covering(m->hot, m->hot_count, file_id, offset, length);
     if (!r) r = covering(m->prefetched, m->prefetched_count, file_id, offset, length);
+    if (!r) r = covering(m->ephemeral, m->ephemeral_count, file_id, offset, length);
     if (r) m->last = r;
     return r;
 }
@@ -112,9 +113,10 @@ static int read_one(char *out, uint64_t *at, uint64_t room, struct tp_read *read
 int64_t tp_project_reads(char *out, uint64_t room, struct tp_read *reads, uint32_t count,
                          const struct tp_read_topic *topics, const struct tp_hot_range *hot, uint32_t hot_count,
                          const struct tp_hot_range *prefetched, uint32_t prefetched_count,
+                         const struct tp_hot_range *ephemeral, uint32_t ephemeral_count,
                          const struct tp_read_limits *limits, uint32_t *taken)
 {
-    struct in_memory memory = {.hot = hot, .prefetched = prefetched, .hot_count = hot_count, .prefetched_count = prefetched_count};
+    struct in_memory memory = {hot, prefetched, ephemeral, hot_count, prefetched_count, ephemeral_count, NULL};
     uint64_t at = 0;
     *taken = 0;
     /* The receive of the last read that was not taken: nothing after it is taken either. */

@@ -61,11 +61,12 @@ struct tp_read_limits {
 /* Complete `count` reads of `topics`, whose frames are in `hot_count` ranges of memory. The
  * elements of all reads are written one after another to out[:room]. A read is taken if it is a
  * plain run of live records that are all in memory, intact and within the room. All others are
- * left to tp_project, which reports what is wrong. `prefetched` is searched after `hot`. *taken:
- * the number of reads taken. Returns the bytes written. */
+ * left to tp_project, which reports what is wrong. `prefetched` is searched after `hot`, and
+ * `ephemeral` after both. *taken: the number of reads taken. Returns the bytes written. */
 int64_t tp_project_reads(char *out, uint64_t room, struct tp_read *reads, uint32_t count,
                          const struct tp_read_topic *topics, const struct tp_hot_range *hot, uint32_t hot_count,
                          const struct tp_hot_range *prefetched, uint32_t prefetched_count,
+                         const struct tp_hot_range *ephemeral, uint32_t ephemeral_count,
                          const struct tp_read_limits *limits, uint32_t *taken);
 
 #endif

@@ -21,6 +21,7 @@ from topics.engine.state.topic import Topic
 from topics.engine.values.ports import ReaderPort
 from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.results import DiffQuery, DiffResult
+from topics.store.in_memory.ephemeral import EphemeralFrames
 
 _UNUSABLE = bytes(TOPIC.size)
 _TAGS, _NO_META = lib.TP_READ_TAGS, lib.TP_READ_NO_META
@@ -43,6 +44,7 @@ class BulkReadCore(Protocol):
 
     bounds: ReadBounds
     clock: Clock
+    memory: EphemeralFrames
     reader: ReaderPort
     registry: Registry
     turns: ReadTurns
@@ -54,6 +56,7 @@ class BulkReads:
     def __init__(self, core: BulkReadCore) -> None:
         self._core = core
         self._renderer = BulkRenderer(core.bounds[:4])
+        self._ephemeral = core.memory.ranges.packed
 
     def reads_plain(self, name: str) -> bool:
         """Return whether reads of this topic may be plain."""
@@ -76,10 +79,10 @@ class BulkReads:
             mark_read(topic, now_ms)
             rows.append(_packed(topic))
         topics = b"".join(rows)
-        turns = self._core.turns
-        reader = self._core.reader
+        turns, reader = self._core.turns, self._core.reader
+        room, prefetched = max(turns.left, 0), reader.prefetched_ranges()
         size, taken = self._renderer.project(
-            reads, count, topics, reader.ranges(), reader.prefetched_ranges(), max(turns.left, 0), long_bytes
+            reads, count, topics, reader.ranges(), prefetched, self._ephemeral, room, long_bytes
         )
         turns.spend(size)
         return PlainReads(self._renderer.out, size, topics, taken)
@@ -95,9 +98,9 @@ class BulkReads:
             return None
         renderer = self._renderer
         renderer.ask_one(from_seq, limit, budget, (_TAGS if include_tags else 0) | (0 if include_meta else _NO_META))
-        reader, turns = self._core.reader, self._core.turns
+        turns, reader = self._core.turns, self._core.reader
         size, taken = renderer.project(
-            renderer.one, 1, _packed(topic), reader.ranges(), reader.prefetched_ranges(), ROOM_BYTES, 0
+            renderer.one, 1, _packed(topic), reader.ranges(), reader.prefetched_ranges(), self._ephemeral, ROOM_BYTES, 0
         )
         if not taken:
             return None

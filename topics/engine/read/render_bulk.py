@@ -49,6 +49,7 @@ class BulkRenderer:
         topics: bytes,
         ranges: bytearray,
         prefetched: bytearray,
+        ephemeral: bytearray,
         room: int,
         long_bytes: int,
     ) -> tuple[int, int]:
@@ -56,12 +57,14 @@ class BulkRenderer:
 
         Returns: the bytes of `out` used, and the number of reads taken.
 
-        reads: C data; topics: TOPIC rows; ranges, prefetched: HOT_RANGE rows; room: most bytes of
-        output, if less than ROOM_BYTES; long_bytes: too many bytes for a read that must be short.
+        reads: C data; topics: TOPIC rows; ranges, prefetched, ephemeral: HOT_RANGE rows; room: most
+        bytes of output, if less than ROOM_BYTES; long_bytes: too many bytes for a read that must be
+        short.
         """
         self._limits.long_bytes = long_bytes
         hot = ffi.from_buffer("struct tp_hot_range[]", ranges)
         others = ffi.from_buffer("struct tp_hot_range[]", prefetched) if prefetched else ffi.NULL
+        memory = ffi.from_buffer("struct tp_hot_range[]", ephemeral) if ephemeral else ffi.NULL
         size = lib.tp_project_reads(
             self.out,
             min(room, ROOM_BYTES),
@@ -72,12 +75,16 @@ class BulkRenderer:
             len(ranges) // HOT_RANGE.size,
             others,
             len(prefetched) // HOT_RANGE.size,
+            memory,
+            len(ephemeral) // HOT_RANGE.size,
             self._limits,
             self._taken,
         )
         ffi.release(hot)
         if prefetched:
             ffi.release(others)
+        if ephemeral:
+            ffi.release(memory)
         return size, self._taken[0]
 
     def ask_one(self, from_seq: int, limit: int, budget: int, flags: int) -> None:

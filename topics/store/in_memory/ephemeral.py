@@ -5,12 +5,16 @@ All topics share chunks, which are files to the index.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import NamedTuple
 
 from topics.store.format import codec
+from topics.store.format._codec import ffi
+from topics.store.format.codec import Pointer
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.format.log_format import BATCH_HEADER_BYTES
 from topics.store.format.rows import Framed, Rows, TopicRows
+from topics.store.in_memory.hot_tail import HOT_RANGE
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
 
 _CHUNK_BYTES = 256 * 1024
@@ -23,6 +27,34 @@ class InMemory(NamedTuple):
     framed: Framed
 
 
+class ChunkRanges:
+    """The addresses of chunks, for C that reads their frames."""
+
+    def __init__(self) -> None:
+        self.packed = bytearray()
+        """A HOT_RANGE row for each chunk, in the order of their numbers."""
+        self._file_ids: list[int] = []
+        self._pointers: list[Pointer] = []
+
+    def add(self, file: StoredFile) -> None:
+        """Add a chunk, whose number is above all others."""
+        pointer = ffi.from_buffer(file.memory)
+        self._file_ids.append(file.file_id)
+        self._pointers.append(pointer)
+        self.packed += HOT_RANGE.pack(file.file_id, 0, file.size, int(ffi.cast("uintptr_t", pointer)))
+
+    def grown(self, file: StoredFile) -> None:
+        """Note that a chunk has more frames."""
+        at = bisect_left(self._file_ids, file.file_id)
+        address = int(ffi.cast("uintptr_t", self._pointers[at]))
+        HOT_RANGE.pack_into(self.packed, at * HOT_RANGE.size, file.file_id, 0, file.size, address)
+
+    def remove(self, file: StoredFile) -> None:
+        at = bisect_left(self._file_ids, file.file_id)
+        del self._file_ids[at], self._pointers[at]
+        del self.packed[at * HOT_RANGE.size : (at + 1) * HOT_RANGE.size]
+
+
 class EphemeralFrames:
     """The chunks of ephemeral frames.
 
@@ -31,6 +63,7 @@ class EphemeralFrames:
 
     def __init__(self, files: FileTable) -> None:
         self._files = files
+        self.ranges = ChunkRanges()
         self._newest: StoredFile | None = None
 
     def stage_records(
@@ -73,6 +106,7 @@ class EphemeralFrames:
         if file is None or file.size + len(frames) > _CHUNK_BYTES:
             file = self._files.add(FileKind.MEMORY, "")
             file.memory = bytearray(max(_CHUNK_BYTES, len(frames)))
+            self.ranges.add(file)
             before, self._newest = self._newest, file
             if before is not None:
                 self.discard(before, 0)
@@ -81,6 +115,7 @@ class EphemeralFrames:
         offset = file.size
         memoryview(file.memory)[offset : offset + len(frames)] = frames
         file.size = offset + len(frames)
+        self.ranges.grown(file)
         file.live_rows += count
         return InMemory(file.file_id, framed)
 
@@ -92,6 +127,7 @@ class EphemeralFrames:
         file = self._files.add(FileKind.MEMORY, "")
         framed = frames.number(topic_id, first_seq, ts_ms, fsync=False, start=BATCH_HEADER_BYTES)
         file.memory, file.size, file.live_rows = frames.memory, frames.used, frames.count
+        self.ranges.add(file)
         return InMemory(file.file_id, framed)
 
     def discard(self, file: StoredFile, rows: int) -> None:
@@ -101,4 +137,5 @@ class EphemeralFrames:
         """
         file.live_rows -= rows
         if file.live_rows == 0 and file is not self._newest:
+            self.ranges.remove(file)
             file.when_unread(lambda: self._files.remove(file))
