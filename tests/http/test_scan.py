@@ -40,7 +40,7 @@ TEXTS = write_answer.LANE_TEXTS + read_answer.LANE_TEXTS + APPLIED + b"\0"
 
 
 def new_scanner(texts: bytes = TEXTS) -> Any:
-    scanner = lib.tp_scanner_new(1 << 14, 100, 1 << 20, 0, 255, 0, texts, len(texts))
+    scanner = lib.tp_scanner_new(1 << 14, 100, 1 << 20, 0, 255, 0, 0, texts, len(texts))
     return ffi.gc(scanner, lib.tp_scanner_free)
 
 
@@ -208,4 +208,4 @@ def test_a_digest_is_sha_256_whatever_the_length(length: int) -> None:
 
 @pytest.mark.parametrize("texts", [TEXTS[:-1], TEXTS + b"\0", b"", b"x" * 7 + TEXTS, TEXTS[:-1] + b"x" * 31 + b"\0"])
 def test_a_scanner_takes_the_texts_of_both_answers_that_end_and_no_others(texts: bytes) -> None:
-    assert lib.tp_scanner_new(1 << 14, 100, 1 << 20, 0, 255, 0, texts, len(texts)) == ffi.NULL
+    assert lib.tp_scanner_new(1 << 14, 100, 1 << 20, 0, 255, 0, 0, texts, len(texts)) == ffi.NULL

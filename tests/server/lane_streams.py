@@ -134,6 +134,9 @@ FIELDS = (
         "Content-Encoding: gzip",
         "Content-Encoding: identity",
         "X: y",
+        "X-Forwarded-For: 10.0.0.1",
+        "X-Request-Id:",
+        "traceparent: \x01",
     ),
     *(
         "Prefer: handling=strict",

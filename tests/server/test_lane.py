@@ -35,6 +35,17 @@ CONFIGS = (
     {"durability": "ephemeral"},
 )
 CONNECTIONS = 3
+UNUSED_FIELDS = (
+    *("Via: 1.1 proxy", "DNT: 1", "Pragma: no-cache", "Baggage: user=1", "Priority: u=1", "Forwarded: for=10.0.0.1"),
+    *("X-Real-IP: 10.0.0.1", "Tracestate: a=b", "Traceparent: 00-a-b-01", "Cache-Control: no-cache"),
+    *(
+        "X-Forwarded-For: 10.0.0.1, 10.0.0.2",
+        "X-Forwarded-Host: a",
+        "X-Forwarded-Port: 443",
+        "X-Forwarded-Proto: https",
+    ),
+    *("X-Forwarded-Server: a", "X-Amzn-Trace-Id: Root=1-a", "X-Request-Id: a-1"),
+)
 
 
 class Pair:
@@ -425,6 +436,22 @@ def test_a_request_whose_head_is_here_when_the_server_stops_is_finished() -> Non
     answer = conn.send(body).answer("POST")
     assert (answer.status, answer.header("connection")) == (200, "close")
     assert world.finish_stop() == 0
+
+
+@pytest.mark.parametrize("field", UNUSED_FIELDS)
+def test_fields_that_proxies_and_tracing_add_are_plain_however_often_they_are_there(pair: Pair, field: str) -> None:
+    for often in (field, f"{field}\r\n{field.upper()} "):
+        for request in (plain("t0-1", field=often), plain_read("t0-1", field=often)):
+            before = pair.taken
+            assert pair.send([[request, request * 2]])[0].count(b"HTTP/1.1 200 ") == 3
+            assert pair.taken - before == 3
+
+
+@pytest.mark.parametrize("field", ["X-Forwarded: a", "Via: \x01", "Via : a", "X_Real-IP: a", " Via: a", "Via"])
+def test_what_only_looks_like_one_of_these_fields_is_left_to_the_general_path(pair: Pair, field: str) -> None:
+    before = pair.taken
+    pair.send([[plain("t0-1", field=field)]])
+    assert pair.taken == before
 
 
 def test_strict_requests_are_plain_where_all_their_keys_are_known(pair: Pair) -> None:

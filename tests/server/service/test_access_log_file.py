@@ -114,20 +114,22 @@ def test_the_lane_and_the_general_path_have_the_same_lines() -> None:
         world.start()
         conn = world.connect()
         for _ in range(4):
-            conn.send(plain("t")).answer("POST")
-            conn.send(plain_read("t")).answer("POST")
+            conn.send(plain("t", field="X-Forwarded-For: 10.0.0.1")).answer("POST")
+            conn.send(plain_read("t", field="traceparent: 00-a-b-01")).answer("POST")
+        conn.send(plain("t", field="X-Request-Id: a-1")).answer("POST")
         server, loop = world.server, world.loop
         assert server is not None
         assert loop is not None
         assert server.lane is None or server.lane.taken >= 3
         log = server.access_log
         assert log is not None
-        loop.run_until(lambda log=log: log.written == 8)  # type: ignore[misc]
+        loop.run_until(lambda log=log: log.written == 9)  # type: ignore[misc]
         found = [json.loads(line) for line in text(world).splitlines()]
         for line in found:
             del line["time"], line["duration_seconds"]
         shown.append(found)
     assert shown[0] == shown[1]
+    assert shown[0][8]["request_id"] == "a-1"
     assert [line["route"] for line in shown[0][:2]] == ["POST /v0/topics/:topic", "POST /v0/topics/:topic/diff"]
 
 

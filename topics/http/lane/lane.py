@@ -85,6 +85,7 @@ class Lane:
             config.max_body_bytes,
             config.max_command_bytes,
             config.max_idempotency_key_bytes,
+            service.access_log is not None,
             secret,
             _TEXTS,
             len(_TEXTS),

@@ -38,8 +38,8 @@ static int take_texts(tp_scanner *s, const char *texts, uint32_t len)
 }
 
 tp_scanner *tp_scanner_new(uint32_t max_head_bytes, uint32_t max_head_fields, uint64_t max_body_bytes,
-                           uint64_t max_command_bytes, uint32_t max_key_bytes, uint64_t secret, const char *texts,
-                           uint32_t texts_len)
+                           uint64_t max_command_bytes, uint32_t max_key_bytes, uint32_t with_request_ids,
+                           uint64_t secret, const char *texts, uint32_t texts_len)
 {
     tp_scanner *s = calloc(1, sizeof *s);
     if (!s) return NULL;
@@ -52,6 +52,7 @@ tp_scanner *tp_scanner_new(uint32_t max_head_bytes, uint32_t max_head_fields, ui
     s->max_body_bytes = max_body_bytes;
     s->max_command_bytes = max_command_bytes;
     s->max_key_bytes = max_key_bytes;
+    s->with_request_ids = with_request_ids;
     s->secret = secret | 1;
     s->stamp = SCANS_BEFORE;
     s->slot_count = 256;
@@ -235,6 +236,24 @@ static inline int is_printable(const char *p, const char *end)
     return 1;
 }
 
+/* Fields that proxies, tracing and browsers add, and that change nothing. */
+static const char *const UNUSED[] = {
+    "via", "dnt", "pragma", "baggage", "priority", "forwarded", "x-real-ip", "tracestate", "traceparent",
+    "cache-control", "x-forwarded-for", "x-forwarded-host", "x-forwarded-port", "x-forwarded-proto",
+    "x-forwarded-server", "x-amzn-trace-id", "x-request-id", /* the last one is in the access log */
+};
+
+/* Whether the field with its line from p to `stop` (the CR) is one of these, as often as it may be there. */
+static int is_unused(const tp_scanner *s, const char *p, const char *stop)
+{
+    const char *colon = memchr(p, ':', (size_t)(stop - p));
+    if (!colon) return 0;
+    uint64_t count = sizeof UNUSED / sizeof *UNUSED - (s->with_request_ids ? 1 : 0), len = (uint64_t)(colon - p);
+    for (uint64_t i = 0; i < count; i++)
+        if (strlen(UNUSED[i]) == len && is_field(p, UNUSED[i], len)) return is_printable(colon + 1, stop);
+    return 0;
+}
+
 /* Read one field, its line from p to `stop` (the CR). Return 0, or the TP_MISS_* reason. */
 static int read_field(tp_scanner *s, const char *p, const char *stop, uint32_t *seen, uint32_t *flags,
                       uint64_t *length, uint32_t *key, const char **idempotency_key, uint32_t *idempotency_len)
@@ -353,7 +372,7 @@ static int read_request(tp_scanner *s, const char *from, const char *end, struct
         stop = memchr(p, '\r', (size_t)(end - p));
         if (!stop) return TP_MISS_PART;
         int reason = read_field(s, p, stop, &seen, &flags, &length, &key, &idempotency_key, &idempotency_len);
-        if (reason) return reason;
+        if (reason && !(reason == TP_MISS_FIELD && is_unused(s, p, stop))) return reason;
         fields++;
         p = stop;
     }

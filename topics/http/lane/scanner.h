@@ -31,6 +31,7 @@ enum { WRITE_TEXT_BYTES = 16, READ_TEXT_BYTES = 32, HEAD_TEXT_BYTES = 48 }; /* t
 
 struct tp_scanner {
     uint32_t max_head_bytes, max_head_fields, max_key_bytes;
+    uint32_t with_request_ids; /* 1: `X-Request-Id` is a field that matters */
     /* max_command_bytes: bodies of reads; 0: no limit */
     uint64_t max_body_bytes, max_command_bytes, secret;
     uint8_t *digests;
