@@ -22,12 +22,12 @@ from topics.store.in_memory.hot_tail import HOT_RANGE
 class Reads:
     """One server that asks itself."""
 
-    def __init__(self, seed: int, durability: str = "disk", **settings: object) -> None:
+    def __init__(self, seed: int, durability: str = "disk", ttl_ms: int = 0, **settings: object) -> None:
         self.rng = random.Random(f"reads {seed}")
-        self.durability = durability
+        self.config = {"durability": durability, "ttl_ms": ttl_ms}
         self.world = SimWorld(2 * seed, **settings)
         self.world.start()
-        self.world.put("t", durability=durability)
+        self.world.put("t", **self.config)
         self.taken = 0
         self.warm_up()
 
@@ -89,7 +89,7 @@ class Reads:
         elif turn == 1:
             self.world.delete("t", before_seq=rng.randint(1, head))
         elif turn == 2:
-            self.world.put("t", durability=self.durability, cap_records=rng.choice((0, 20, 60)))
+            self.world.put("t", **self.config, cap_records=rng.choice((0, 20, 60)))
         elif turn == 3:
             self.world.advance_ms(2000)
         else:
@@ -104,10 +104,12 @@ def _all(conn: Connection) -> bytes:
     return data
 
 
-@pytest.mark.parametrize("durability", ["disk", "ephemeral"])
+@pytest.mark.parametrize(("durability", "ttl_ms"), [("disk", 0), ("disk", 2500), ("ephemeral", 0), ("ephemeral", 2500)])
 @pytest.mark.parametrize("seed", seeds(2))
-def test_whatever_a_topic_has_been_through_it_is_read_the_same_both_ways(seed: int, durability: str) -> None:
-    reads = Reads(seed, durability, wal_shards=1 + seed % 2)
+def test_whatever_a_topic_has_been_through_it_is_read_the_same_both_ways(
+    seed: int, durability: str, ttl_ms: int
+) -> None:
+    reads = Reads(seed, durability, ttl_ms, wal_shards=1 + seed % 2)
     for _ in range(12):
         reads.write(6)
         reads.ask_around(10)

@@ -924,9 +924,30 @@ MUTANTS = (
     _one(
         "columns of class ephemeral that pass what is queued for their topic",
         "engine/write/plain_appends.py",
-        "topic.writable and not topic.pending",
+        'topic.writable and not (topic.stage_class == "ephemeral" and topic.pending)',
         "topic.writable",
         f"{_PLAIN}::test_topics_of_class_ephemeral_are_columns_that_are_published_at_once",
+    ),
+    _one(
+        "a write by itself that passes an expiry that is due",
+        "engine/write/appender.py",
+        "            if topic.expires and is_expired(topic, now_ms):\n                return None\n",
+        "",
+        "tests/engine/write/test_append_lone.py",
+    ),
+    _one(
+        "columns that pass an expiry that is due",
+        "engine/write/plain_appends.py",
+        "if topic.writable and topic.expires:",
+        "if not topic:",
+        _PLAIN,
+    ),
+    _one(
+        "a read as a column that shows what is expired",
+        "engine/read/plain_reads.py",
+        " or (topic.config.ttl_ms and is_expired(topic, now_ms)):",
+        ":",
+        "tests/server/test_lane_reads.py",
     ),
     _one(
         "records of a time in another class shown by an ephemeral topic",

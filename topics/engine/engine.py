@@ -274,7 +274,7 @@ class Engine:
         self._core.log.begin_sync()
 
     def takes_plain(self, name: str) -> bool:
-        """Return whether writes to this topic need only seqs.
+        """Return whether writes to this topic need only seqs and, by `ttl_ms`, an expiry first.
 
         One `append` may then take several of them.
         """

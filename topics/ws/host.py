@@ -69,7 +69,7 @@ class WsEngine(WsFeeds, Protocol):
         """Append within this call. None: nothing was done. See `Engine.append_lone`."""
 
     def plain_topic(self, name: str) -> Topic | None:
-        """Return the topic if it needs nothing for a write but seqs. See `Engine.plain_topic`."""
+        """Return the topic if a write needs no checks of it. See `Engine.plain_topic`."""
 
     def write_streak(self, framing: MakeFraming) -> WriteStreak:
         """Return a streak for lone writes: see `Engine.write_streak`."""

@@ -78,6 +78,18 @@ def test_a_lone_write_of_class_ephemeral_is_in_memory_when_the_call_returns() ->
     assert world.read() == []
 
 
+@pytest.mark.parametrize("durability", ["ephemeral", "memory", "disk", "fsync"])
+def test_a_lone_write_to_a_topic_with_a_ttl_is_committed_in_the_call_while_nothing_is_due(durability: str) -> None:
+    world = world_with(durability=durability, ttl_ms=1000)
+    world.advance_ms(500)
+    assert append_lone(world, 2) is not None
+    world.advance_ms(600)
+    assert append_lone(world, 3) is None
+    assert world.append(3).first_seq == 4
+    assert [row["data"] for row in world.read()] == [2, 3]
+    assert append_lone(world, 4) is not None
+
+
 def test_tags_nodes_caps_and_counters_are_those_of_any_append() -> None:
     world = world_with(cap_records=3)
     rows = rows_from_values([NewRecord(2, tag="a", node="n"), NewRecord(3)], WriteScanner(world.config))
@@ -98,7 +110,6 @@ REFUSALS: dict[str, Callable[[RealWorld], object]] = {
     "a change of the configuration on its way": lambda world: world.engine.put_topic(
         "t", make_config(durability="disk", cap_records=9), Answer()
     ),
-    "an expiry": lambda world: world.put(ttl_ms=1000),
     "a cap that refuses": lambda world: world.put(cap_records=9, discard="reject"),
     "a checkpoint that wants another file": lambda world: world.real_store.log.request_rotation(),
 }

@@ -167,12 +167,46 @@ def test_topics_of_class_ephemeral_are_columns_that_are_published_at_once() -> N
         assert set(found[1::2]) == {"x" * 900}
 
 
+@pytest.mark.parametrize("durability", ["ephemeral", "memory", "disk", "fsync"])
+def test_columns_of_a_topic_with_a_ttl_come_after_the_expiry_that_is_due(durability: str) -> None:
+    world = Harness()
+    for name in ("a", "b"):
+        world.put(name, durability=durability, ttl_ms=1000)
+        world.append(0, 1, name=name)
+    poll = world.start_diff(2, "a", wait_ms=20_000)
+    world.advance_ms(1001)
+    groups, rows = columns([(name, [record(2)]) for name in ("a", "b")])
+    told: list[PlainAppended] = []
+    assert world.engine.append_plain(["a", "b"], groups, rows.buffer, rows.spans, told.append) == []
+    world.settle()
+    assert [part.first_seqs for part in told] == [[3, 3]]
+    assert poll.get().next_from_seq == 3
+    for name in ("a", "b"):
+        assert world.seqs(name=name) == [3]
+        assert world.engine._core.registry.by_name[name].floors.lost == 2
+    world.restart()
+    for name in ("a", "b"):
+        assert world.seqs(name=name) == ([] if durability == "ephemeral" else [3])
+
+
+def test_a_ttl_that_cannot_be_stated_leaves_the_write_to_be_refused() -> None:
+    world = Harness()
+    for name in ("a", "b"):
+        world.put(name, ttl_ms=1000)
+        world.append(0, name=name)
+    world.advance_ms(1001)
+    world.store.log.disk_full = True
+    groups, rows = columns([(name, [record(1)]) for name in ("a", "b")])
+    assert world.engine.append_plain(["a", "b"], groups, rows.buffer, rows.spans, lambda _: None) == [0, 1]
+
+
 def test_what_is_not_plain_is_left_and_nothing_was_done() -> None:
     world = Harness()
-    world.put("ttl", ttl_ms=1000)
+    world.put("own-ttl")
+    world.engine._core.registry.by_name["own-ttl"].made_expiries()
     world.put("reject", cap_records=9, discard="reject")
     world.put("twice")
-    names = ["missing", "ttl", "reject", "twice", "twice"]
+    names = ["missing", "own-ttl", "reject", "twice", "twice"]
     groups, rows = columns([(name, [record(1)]) for name in names])
     assert world.engine.append_plain(names, groups, rows.buffer, rows.spans, lambda _: None) == [0, 1, 2, 4]
     assert world.engine.not_plain(names) == [0, 1, 2]

@@ -92,7 +92,6 @@ def plain_asks() -> set[str]:
 
 
 ASKS_MORE = {
-    "engine/write/admission.py _expire_one": "a topic that a quota empties, one expiry of it",
     "engine/write/evictions.py log_evictions": "an eviction that no replay would find",
     "engine/state/topic.py set_config": "where `plain` is decided",
 }
@@ -101,7 +100,7 @@ ASKS_MORE = {
 
 def test_no_other_function_works_out_whether_a_topic_is_plain() -> None:
     asked = plain_asks()
-    assert {"ttl_ms", "discard", "has_quota"} < asked
+    assert {"discard", "has_quota"} < asked
     found = {
         f"{name_of(path)} {node.name}"
         for room in ("engine", "http", "ws", "embedded")

@@ -21,6 +21,7 @@ from topics.engine.state.topic import Topic
 from topics.engine.values.ports import ReaderPort
 from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.results import DiffQuery, DiffResult
+from topics.engine.write.retention import is_expired
 from topics.store.in_memory.ephemeral import EphemeralFrames
 
 _UNUSABLE = bytes(TOPIC.size)
@@ -73,7 +74,7 @@ class BulkReads:
         rows = []
         for name in names:
             topic = visible(name) if name is not None else None
-            if topic is None or not _usable(topic):
+            if topic is None or not _usable(topic) or (topic.config.ttl_ms and is_expired(topic, now_ms)):
                 rows.append(_UNUSABLE)
                 continue
             mark_read(topic, now_ms)
@@ -111,8 +112,8 @@ class BulkReads:
 
 
 def _usable(topic: Topic | None) -> bool:
-    """Return whether a read needs no other work first, and has no gaps."""
-    return topic is not None and not topic.expires and not topic.feeders and not topic.floors.gaps
+    """Return whether a read has no gaps, and needs no work first unless `ttl_ms` asks for it."""
+    return topic is not None and topic.expiries is None and not topic.feeders and not topic.floors.gaps
 
 
 def _packed(topic: Topic) -> bytes:

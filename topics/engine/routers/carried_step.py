@@ -135,7 +135,7 @@ class StepCarrier:
                 continue
             router, at = source.routers[0], append.topics.index(source)
             count = append.counts[at]
-            if count and _is_ready(router, count) and self._is_wanted(router.dest) and source.writable:
+            if count and _is_ready(router, count) and self._is_wanted(router.dest):
                 self._carry(router, append, at)
 
     def _carry(self, router: Router, append: Append, at: int) -> None:
@@ -186,7 +186,8 @@ def _is_ready(router: Router, count: int) -> bool:
         and not (router.changing or router.waiting or router.kept or router.keeping)
         and not (source.hops is not None and source.hops.runs)
         and source.readers is None  # they may trim what is forwarded
-        and dest.writable_in_log
+        and source.needs_only_seqs
+        and dest.needs_only_seqs
         and not dest.pending
         and (last <= dest.ample or not (dest.lacks(count) or dest.is_short(dest.next_seq)))
         and (dest.stage_class != "fsync" or source.stage_class == "fsync")

@@ -78,6 +78,7 @@ class Topic(TopicNumbers):
         "life",
         "memory_through",
         "name",
+        "needs_only_seqs",
         "next_config",
         "order",
         "parked",
@@ -90,7 +91,6 @@ class Topic(TopicNumbers):
         "stage_class",
         "waiters",
         "writable",
-        "writable_in_log",
     )
 
     def __init__(  # noqa: PLR0917 - what makes a topic
@@ -112,12 +112,16 @@ class Topic(TopicNumbers):
         self.stage_class = config.durability
         """The class in which writes are staged."""
         self.plain = False
-        """Whether, by its config, an append needs neither admission nor retention first."""
+        """Whether, by its config, an append needs no admission first, and of retention at most the
+        expiry of what is older than `ttl_ms`.
+        """
         self.writable = False
-        """Whether a write may take the short way: it needs nothing except its seqs."""
-        self.writable_in_log = False
-        """Whether `writable` holds and the records go to the log, as in all classes but
-        `ephemeral`.
+        """Whether a write may take the short way: it needs its seqs, and by `ttl_ms` an expiry
+        first.
+        """
+        self.needs_only_seqs = False
+        """Whether `writable` holds and a write is its seqs and a place in the log: class
+        `ephemeral` has none, and no `ttl_ms` asks for an expiry first.
         """
         self.life = Life.CREATING
         """Changed by `enter`."""
@@ -184,8 +188,7 @@ class Topic(TopicNumbers):
         self.stop_filling()
         self.stage_class = max(applied.durability, staged.durability, key=DURABILITIES.index)
         self.plain = (
-            not applied.ttl_ms
-            and applied.discard == "old"
+            applied.discard == "old"
             and not self.memory_through
             and not self.index.usage.has_quota
             and self.held == NO_HOLD
@@ -202,7 +205,8 @@ class Topic(TopicNumbers):
 
     def _note_writable(self) -> None:
         self.writable = self.plain and self.life is Life.LIVE
-        self.writable_in_log = self.writable and self.stage_class != "ephemeral"
+        is_short = self.stage_class != "ephemeral" and not self.config.ttl_ms
+        self.needs_only_seqs = self.writable and is_short
 
     def set_expiries(self, expiries: Expiries | None) -> None:
         """Begin, or end, to have records with a ttl of their own."""

@@ -37,7 +37,7 @@ from topics.engine.write.evictions import EvictionCore, has_to_wait, log_evictio
 from topics.engine.write.format_wait import NEWER_FLAGS, FormatWait
 from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.reservations import reserve, reserve_ahead
-from topics.engine.write.retention import expire
+from topics.engine.write.retention import expire, is_expired
 from topics.errors import TopicsError
 from topics.store.commits.write_batch import CarriedFrames, Commit, LoneWritten
 from topics.store.format.rows import (
@@ -229,7 +229,10 @@ class Appender:
             if topic is not None and request.frames is None:
                 if flags & NEWER_FLAGS and not self._format.is_newest and self.waits_for_format(topic, request, done):
                     return
-                self._stage(topic, rows, flags, request.node, self._core.clock.now_ms(), None, False, done)
+                now_ms = self._core.clock.now_ms()
+                if not topic.needs_only_seqs and topic.expires:
+                    expire(self._core, topic, now_ms)
+                self._stage(topic, rows, flags, request.node, now_ms, None, False, done)
             else:
                 self._append_checked(self._core.registry.named(request.topic), request, done)
         except TopicsError as error:
@@ -259,9 +262,12 @@ class Appender:
         if core.streak is not None:
             core.streak.end()
         now_ms = core.clock.now_ms()
+        if not topic.needs_only_seqs:
+            if topic.expires and is_expired(topic, now_ms):
+                return None
+            if topic.stage_class == "ephemeral":
+                return self._append_in_memory(topic, rows, node, now_ms, on_committed)
         ts = topic.stamp(now_ms)
-        if not topic.writable_in_log:
-            return self._append_in_memory(topic, rows, node, ts, on_committed)
         fsync = topic.stage_class == "fsync"
         step = self._step_of(topic, rows, node, now_ms) if topic.routers else None
         if step is None:
@@ -284,11 +290,11 @@ class Appender:
         topic: Topic,
         rows: Rows,
         node: bytes | None,
-        ts: int,
+        now_ms: int,
         on_committed: Callable[[AppendResult], None] | None,
     ) -> AppendResult:
         """Append to a topic of class `ephemeral`, as `append_rows_lone`."""
-        core, count, first = self._core, rows.count, topic.next_seq
+        core, count, first, ts = self._core, rows.count, topic.next_seq, topic.stamp(now_ms)
         file_id, framed = core.memory.stage_records(topic.id, first, ts, rows, node=node)
         last = first + count - 1
         result = make_tuple(AppendResult, (first, last, last, count, False, False, 0, 0))

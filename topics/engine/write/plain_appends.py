@@ -20,6 +20,7 @@ from topics.engine.write.admission import check_backlog
 from topics.engine.write.append import Append, AppendCore
 from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.reservations import reserve, reserve_ahead
+from topics.engine.write.retention import ExpiryCore, expire
 from topics.engine.write.write_columns import GroupColumns
 from topics.errors import TopicsError
 from topics.store.format.rows import ROW_BYTES, Framed, TopicRows, any_tagged
@@ -52,7 +53,7 @@ class PlainAppended(NamedTuple):
 PlainDone = Callable[[PlainAppended], None]
 
 
-class PlainAppendCore(AppendCore, Protocol):
+class PlainAppendCore(AppendCore, ExpiryCore, Protocol):
     """The part of the core that a plain append needs."""
 
     clock: Clock
@@ -100,11 +101,12 @@ class PlainAppender:
         others: list[int] = []
         ahead: list[tuple[Topic, int]] = []
         for at, (topic, count) in enumerate(zip(topics, groups.records, strict=True)):
-            if topic is None or not topic.writable_in_log or topic.filling is not None:
-                is_free = topic is not None and topic.writable and not topic.pending
-                (in_memory if is_free else left).append(at)
+            if topic is None or topic.filling is not None or not (topic.needs_only_seqs or self._is_free(topic)):
+                left.append(at)
             elif topic.stage_class == "fsync":
                 synced.append(at)
+            elif topic.stage_class == "ephemeral":
+                in_memory.append(at)
             elif topic.next_seq + count <= topic.ample:
                 others.append(at)
             elif topic.lacks(count):
@@ -125,6 +127,19 @@ class PlainAppender:
             self._append_in_memory(writes if len(in_memory) == len(names) else writes.select(in_memory))
         left.sort()  # Writes to one topic keep their order.
         return left
+
+    def _is_free(self, topic: Topic) -> bool:
+        """Stage what is expired of a topic that needs more than seqs.
+
+        Returns: whether its write may be a column.
+        """
+        core = self._core
+        if topic.writable and topic.expires:
+            try:
+                expire(core, topic, core.clock.now_ms())
+            except TopicsError:
+                return False
+        return topic.writable and not (topic.stage_class == "ephemeral" and topic.pending)
 
     def _stage(self, writes: _Writes, ahead: Iterable[tuple[Topic, int]], *, fsync: bool, reserves: bool) -> None:
         """Give out seqs and put all frames into the log's filling batch.

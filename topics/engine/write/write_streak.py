@@ -70,7 +70,7 @@ class WriteStreak:
         core = self._core
         if core.streak is not None:
             core.streak.end()
-        if last is not topic or topic.pending or topic.routers or not topic.writable_in_log:
+        if last is not topic or topic.pending or topic.routers or not topic.needs_only_seqs:
             return
         fsync = topic.stage_class == "fsync"
         found = core.log.next_place(topic.id, fsync=fsync)
@@ -171,7 +171,7 @@ class QuickStreak:
     def _begin(self) -> None:
         core = self._core
         topic = core.registry.by_name.get(self._name)
-        if topic is None or topic.has_caps or not topic.writable_in_log:
+        if topic is None or topic.has_caps or not topic.needs_only_seqs:
             return  # `retain_caps` evicts after each append
         until_ns, fsync = self._quiet_until_ns(), topic.stage_class == "fsync"
         found = core.log.next_quick(topic.id, fsync=fsync) if until_ns else None

@@ -243,7 +243,7 @@ static const char *const UNUSED[] = {
     "x-forwarded-server", "x-amzn-trace-id", "x-request-id", /* the last one is in the access log */
 };
 
-/* Whether the field with its line from p to `stop` (the CR) is one of these, as often as it may be there. */
+/* Whether the field with its line from p to `stop` (the CR) is one of these. */
 static int is_unused(const tp_scanner *s, const char *p, const char *stop)
 {
     const char *colon = memchr(p, ':', (size_t)(stop - p));

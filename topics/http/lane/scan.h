@@ -35,9 +35,9 @@ enum {
 /* Make the state that all scans of a server share: known names and hosts, and limits.
  *
  * with_request_ids: 1: a request with `X-Request-Id` is not plain, because its line in the access
- * log has that. secret: seeds the hash. texts: LANE_TEXTS of engine/values/write_answer.py, then those of
- * read_answer.py beside it, each ended by a zero byte. Returns NULL without memory, or if their
- * number or sizes are not those of scanner.h. */
+ * log has that. secret: seeds the hash. texts: LANE_TEXTS of engine/values/write_answer.py, then
+ * those of read_answer.py beside it, each ended by a zero byte. Returns NULL without memory, or if
+ * their number or sizes are not those of scanner.h. */
 tp_scanner *tp_scanner_new(uint32_t max_head_bytes, uint32_t max_head_fields, uint64_t max_body_bytes,
                            uint64_t max_command_bytes, uint32_t max_key_bytes, uint32_t with_request_ids,
                            uint64_t secret, const char *texts, uint32_t texts_len);
