@@ -43,6 +43,7 @@ LEFT_OUT = {
     "test_topics.test_concurrent_creations_never_pass_the_cap": SHARES,
     "test_topics.test_the_checks_of_put_come_in_order": SHARES,
     "test_wait.test_a_stopping_server_answers_at_once": STOPS,
+    "test_wait.test_all_waits_together_name_so_many_topics_at_most": SHARES,
     "test_watch.test_a_session_may_begin_elsewhere": ORDER,
     "test_watch.test_names_that_sessions_keep_are_bounded_together": SHARES,
     "test_watch.test_one_key_cannot_take_the_sessions_of_others": SHARES,
