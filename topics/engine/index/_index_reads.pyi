@@ -26,6 +26,8 @@ class _Lib:
         hot_count: int,
         prefetched: tp_hot_range,
         prefetched_count: int,
+        ephemeral: tp_hot_range,
+        ephemeral_count: int,
         limits: tp_read_limits,
         taken: Any,
     ) -> int: ...

@@ -50,8 +50,8 @@ def _ends(core: EndOfWaitsCore) -> Iterator[bool]:
         yield False
     for line in list(core.awaited.values()):
         yield from _end_those(line)
-    for line in core.prefix_waits.lines():
-        yield from _end_those(line)
+    for waits in core.prefix_waits.lines():
+        yield from _end_those(waits)
     yield from _end_those(core.checkpoint_waits)
 
 

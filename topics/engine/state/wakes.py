@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 from topics.engine.state.topic import Life, Topic
-from topics.engine.state.waiters import EndsAtShutdown
+from topics.engine.state.waiters import EndsAtShutdown, Waiter
 from topics.engine.values.step_queue import StepQueue
 
 NOTICES_A_STEP = 32
@@ -33,11 +33,8 @@ class CreationWaiter(EndsAtShutdown, Protocol):
         """Note that the topic exists now, with the records written by the end of the pass."""
 
 
-class PrefixWaiter(CreationWaiter, Protocol):
+class PrefixWaiter(CreationWaiter, Waiter, Protocol):
     """A wait by prefix. It may become a waiter of a topic that it notes."""
-
-    def look_again(self) -> None:
-        """Look at the noted topics."""
 
 
 class PrefixWaits:

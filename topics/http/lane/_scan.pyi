@@ -31,6 +31,7 @@ class _Lib:
         max_body_bytes: int,
         max_command_bytes: int,
         max_key_bytes: int,
+        with_request_ids: int,
         secret: int,
         texts: bytes,
         texts_len: int,
