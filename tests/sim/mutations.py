@@ -2907,7 +2907,7 @@ MUTANTS = (
     _one(
         "a file with new delete flags linked by the next backup",
         "store/backup/write_backup.py",
-        "if self._capture.has_changed(path):",
+        "if capture.has_changed(path):",
         "if False:",
         _BACKUPS,
     ),

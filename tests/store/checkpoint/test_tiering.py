@@ -217,7 +217,7 @@ def test_a_cold_directory_that_nothing_went_to_yet_is_not_asked_for(look: Any, c
     """A start that was killed before it marked it is no damage, nor is one that continues without it."""
     world = filled(cold_dir="")
     ring = world.end(power_cut=False)
-    ring.faults.fail("open", errno.EIO, path_part=f"{COLD}/cold-directory", nth=2)  # the first one finds none
+    ring.faults.fail("open", errno.EIO, path_part=f"{COLD}/cold-directory")
     with pytest.raises(OSError, match="Input/output"):
         StoreWorld(ring, config=config()).open()
     loop = StoreWorld(ring.next_life(power_cut=False), config=config()).loop

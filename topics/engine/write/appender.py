@@ -54,7 +54,7 @@ from topics.store.format.rows import (
 )
 from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
-from topics.store.wal.commitment import AT_ONCE
+from topics.store.wal.commitment import AT_ONCE, in_memory
 
 
 def check_meant(topic: Topic, request: AppendRequest) -> None:
@@ -298,7 +298,7 @@ class Appender:
         file_id, framed = core.memory.stage_records(topic.id, first, ts, rows, node=node)
         last = first + count - 1
         result = make_tuple(AppendResult, (first, last, last, count, False, False, 0, 0))
-        written = framed.placed, Commit(None, file_id), _nothing, None
+        written = framed.placed, in_memory(file_id), _nothing, None
         answer_and_publish(core, topic, result, written, (rows.size, tags_in(rows), ts), on_committed=on_committed)
         return result
 

@@ -125,11 +125,11 @@ class Framed(NamedTuple):
         """Return the bytes of each frame, shape (count,)."""
         return np.ascontiguousarray(self.columns()["length"], dtype=np.uint32)
 
-    def from_zero(self) -> Framed:
-        """Return the frames with starts that count from 0."""
+    def moved_to(self, start: int) -> Framed:
+        """Return the frames with starts that count from another number."""
         columns = self.columns().copy()
-        columns["start"] -= np.uint32(self.start)
-        return Framed(0, columns.tobytes())
+        columns["start"] += np.uint32((start - self.start) % (1 << 32))
+        return Framed(start, columns.tobytes())
 
 
 def rows_of_bytes(payloads: Sequence[Any], record_max: int = BUFFER_MAX) -> Rows | int | None:

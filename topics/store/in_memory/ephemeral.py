@@ -110,7 +110,7 @@ class EphemeralFrames:
             before, self._newest = self._newest, file
             if before is not None:
                 self.discard(before, 0)
-            framed = framed.from_zero()
+            framed = framed.moved_to(0)
         assert file.memory is not None, "a memory file has memory"
         offset = file.size
         memoryview(file.memory)[offset : offset + len(frames)] = frames

@@ -47,6 +47,12 @@ _checksum = ffi.new("uint64_t[1]")
 AT_ONCE = Commit(None)
 """The result for callbacks that need no commit."""
 
+
+def in_memory(file_id: int) -> Commit:
+    """Return the result for rows in a file of memory, which need no commit."""
+    return Commit(None, file_id)
+
+
 Target = tuple[int, memoryview, int]
 """A descriptor, the blocks to write to it, and their offset in the file."""
 Parts = tuple[int, list[Buffer], int]
