@@ -49,6 +49,8 @@ class Reads:
         answers = _all(self.conn.send(request * times))
         self.taken += self.lane.taken - before
         general = _all(self.other.send(request.replace(b"Host:", b"X: y\r\nHost:") * times))
+        if self.config["ttl_ms"] and without_chance(answers) != without_chance(general):
+            answers = _all(self.conn.send(request * times))  # a record has expired between the two
         assert without_chance(answers) == without_chance(general), body
         return answers
 
