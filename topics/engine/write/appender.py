@@ -68,7 +68,7 @@ def check_meant(topic: Topic, request: AppendRequest) -> None:
 
 
 def _nothing() -> None:
-    """Do in the log what records in memory leave to do there."""
+    """Move nothing on: records in memory have no place in the log."""
 
 
 LoneRecords = tuple[int, list[bytes | None] | None, int]
