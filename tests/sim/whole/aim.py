@@ -16,10 +16,10 @@ aimed.
 In some seeds the fixed numbers of the code are small, too: reservations of seqs, so that topics of
 a few dozen records outgrow them; the answers to a commit, and to writes that fail together, that a
 pass gives, so that faults and cuts come between them; the jobs that are dealt and the bytes of them
-that are read in a turn of a claim, so that other requests, expiries and crashes come between its
-turns; the time between two checks whether a checkpoint is due, so that a life has many; and the
-time between two checks whether a full disk has space again, so that writes continue in the same
-life.
+that are read in a turn of a claim, and the bytes of a round of a read, so that other requests,
+expiries and crashes come between; the time between two checks whether a checkpoint is due, so that
+a life has many; and the time between two checks whether a full disk has space again, so that writes
+continue in the same life.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from collections.abc import Iterator
 from tests.sim.genome import stream
 from tests.sim.whole.seed_plan import WHOLE, Faulty, Life, Plan, PlannedFault, Starting
 from topics.engine.queue import claim, fetch
+from topics.engine.read import read_pass
 from topics.engine.state import topic_numbers as numbers
 from topics.http.plan import answer_turns
 from topics.store.checkpoint import checkpointer
@@ -169,6 +170,8 @@ def small_numbers(plan: Plan) -> Iterator[None]:
     claim._DEALT = claims.choice((dealt, dealt, 1, 2))
     fetch._TURN_BYTES = claims.choice((read_bytes, read_bytes, 1, 300))
     fetch._TURN_PIECES = claims.choice((pieces, pieces, 1))
+    long_bytes = read_pass._LONG_BYTES
+    read_pass._LONG_BYTES = stream(plan.seed, "rounds").choice((long_bytes, long_bytes, 1, 300))
     numbers._RESERVE_MIN, numbers._RESERVE_REQUESTS = stream(plan.seed, "reserve").choice((reserve, (1, 1), (4, 2)))
     shard.ANSWERS_A_PASS = stream(plan.seed, "answers").choice((committed, committed, 1, 3))
     answer_turns.ANSWERS_A_PASS = stream(plan.seed, "failures").choice((sent, 1, 3))
@@ -181,6 +184,7 @@ def small_numbers(plan: Plan) -> Iterator[None]:
     finally:
         shard.ANSWERS_A_PASS, answer_turns.ANSWERS_A_PASS = committed, sent
         disk_space._CHECK_NS = check_ns
+        read_pass._LONG_BYTES = long_bytes
         claim._DEALT, fetch._TURN_BYTES, fetch._TURN_PIECES = dealt, read_bytes, pieces
         numbers._RESERVE_MIN, numbers._RESERVE_REQUESTS = reserve
         checkpointer._LOOK_EVERY_NS = look_ns
