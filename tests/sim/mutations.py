@@ -2677,6 +2677,13 @@ MUTANTS = (
         _LEASES,
     ),
     _one(
+        "leases of very many jobs below a floor counted as in flight",
+        "engine/state/leases.py",
+        "        self.leased -= leased\n",
+        "",
+        _LEASES,
+    ),
+    _one(
         "very many deleted jobs claimable",
         "engine/state/leases.py",
         "        block.returned &= ~bits\n",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import sys
+from collections.abc import Iterator
 from heapq import heapify
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,7 @@ from topics.engine.queue.queue_results import HeldJobs
 from topics.engine.state import leases
 from topics.engine.state.control_frames import LeaseRow
 from topics.engine.state.leases import Leases
-from topics.engine.values.job import LeasedJob
+from topics.engine.values.job import BLOCK_SEQS, LeasedJob
 from topics.engine.values.topic_config import make_config
 from topics.store.format.floors import Floors
 from topics.store.format.rows import RowRecord, pack_rows
@@ -28,6 +31,7 @@ class FakeIndex:
 
     def __init__(self, *seqs: int) -> None:
         self.seqs = set(seqs)
+        self.usage: Any = None
 
     @property
     def live(self) -> int:
@@ -273,6 +277,40 @@ def test_many_deletes_are_found_out_at_once() -> None:
     q.index.seqs = {2, 5}
     q.leases.forget_rows(1, np.array([0, 2, 3]))
     assert q.counters == (1, 1, 0)
+
+
+def test_leases_below_a_floor_are_taken_from_the_counters_by_two_calls_a_thousand() -> None:
+    """R-Q-13: seven calls took 6 ms of a pass for four million leases."""
+    blocks, steps = 256, list[Iterator[None]]()
+    last = blocks * BLOCK_SEQS - 1
+    q = Queue(last + 1)
+    q.index.usage = SimpleNamespace(reclaim=SimpleNamespace(run=steps.append))
+    held = q.leases
+    jobs = [held.jobs.add(seq, held.jobs.block_of(seq)) for seq in (*range(1, last, 64), last + 1)]
+    held.lease(jobs, 1, 5000, "node", None)
+    held.delay(jobs[1], 5000)
+    gone = [job for job in jobs if job.seq <= last]
+    calls = 0
+
+    def count(_frame: Any, event: str, _argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    q.floors.raise_to(cap=last)
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        held.apply_time(q.now_ms)
+    finally:
+        sys.setprofile(before)
+    assert calls < 2 * blocks + 150
+    assert (held.leased, held.delayed) == (len(jobs) - len(gone), 0)
+    assert not any(job.live for job in gone)
+    for work in steps:
+        for _ in work:
+            pass
+    assert len(held.jobs) == len(jobs) - 1, "leases of the others may still be answered"
+    held.check()
 
 
 # --- those who hold ---------------------------------------------------------------------------------------------------

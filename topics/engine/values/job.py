@@ -8,9 +8,9 @@ A job that was never leased is only a record above the cursor of its queue.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from heapq import heappop, heappush
 from typing import Protocol
 
 import numpy as np
@@ -25,7 +25,7 @@ _BLOCK_BYTES = BLOCK_SEQS // 8
 _FAILURE_BITS = 8
 _BLOCKS_A_STEP = 4
 _STALE_MIN = 1024
-"""A heap is rebuilt once it has this many more entries than twice the blocks."""
+"""The order is made anew once it has this many more entries than twice the blocks."""
 
 
 class JobState(IntEnum):
@@ -137,7 +137,7 @@ class JobBlocks:
         self._last = JobBlock(-1)
         self._count = 0
         self._order: list[int] = []
-        """Heap of the numbers of blocks, and of some that were removed."""
+        """The numbers of blocks, and of some that were removed, ascending: most come in order."""
 
     def __len__(self) -> int:
         return self._count
@@ -159,8 +159,11 @@ class JobBlocks:
             if not self._last.jobs:
                 self.blocks.pop(self._last.number, None)
             block = self._last = self.blocks[number] = JobBlock(number)
-            heappush(self._order, number)
-            if len(self._order) > 2 * len(self.blocks) + _STALE_MIN:
+            order = self._order
+            at = bisect_left(order, number)
+            if at == len(order) or order[at] != number:
+                order.insert(at, number)
+            if len(order) > 2 * len(self.blocks) + _STALE_MIN:
                 self._order = sorted(self.blocks)
         return block
 
@@ -189,14 +192,14 @@ class JobBlocks:
                     del self.blocks[block.number]
 
     def take_through(self, seq: int) -> list[JobBlock]:
-        """Return the blocks whose seqs are all at most `seq`, each once."""
-        order, found = self._order, list[JobBlock]()
-        end = seq + 1 >> BLOCK_BITS
-        while order and order[0] < end:
-            block = self.blocks.get(heappop(order))
-            if block is not None:
-                found.append(block)
-        return found
+        """Return the blocks whose seqs are all at most `seq`, once: a later call does not."""
+        order = self._order
+        count = bisect_left(order, seq + 1 >> BLOCK_BITS)
+        if not count:
+            return []
+        numbers = order[:count]
+        del order[:count]
+        return [block for block in map(self.blocks.get, numbers) if block is not None]
 
     def clear(self) -> Iterator[None]:
         """Remove all jobs, some a step. A job and its block know each other until then."""
