@@ -1251,14 +1251,14 @@ MUTANTS = (
     ),
     _one(
         "all groups of a commit answered by the lane in one pass",
-        "http/lane/lane_answers.py",
+        "http/lane/group_answers.py",
         "        while groups < min(len(finished), GROUPS_A_PASS) and left > 0:\n",
         "        while groups < len(finished) and left > 0:\n",
         "tests/http/plan/test_answer_turns.py",
     ),
     _one(
         "all requests of a commit answered by the lane in one pass",
-        "http/lane/lane_answers.py",
+        "http/lane/group_answers.py",
         "        left = REQUESTS_A_PASS\n",
         "        left = 1 << 62\n",
         "tests/http/plan/test_answer_turns.py",

@@ -13,7 +13,7 @@ from tests.sim.world.ring_core import LATENCY_NS
 from topics.engine.values.results import AppendResult
 from topics.engine.write.plain_appends import PlainAppended
 from topics.errors import TopicsError
-from topics.http.lane import lane_answers
+from topics.http.lane import group_answers
 from topics.http.lane.group_answers import Group, Groups
 from topics.http.plan import answer_turns
 from topics.server.app import Server
@@ -196,7 +196,7 @@ def test_so_many_writes_that_one_commit_ends_are_answered_in_a_pass(monkeypatch:
 
 def test_so_many_groups_of_the_lane_are_answered_in_a_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each write with an idempotency key is a group: 4,000 of one commit took 34 ms."""
-    monkeypatch.setattr(lane_answers, "GROUPS_A_PASS", FEW)
+    monkeypatch.setattr(group_answers, "GROUPS_A_PASS", FEW)
     world = SimWorld(all_in_lane=True, commit_in_place_max_us=0)
     world.start()
     keyed = [write("t").replace(b"Host:", b"Idempotency-Key: k%d\r\nHost:" % number) for number in range(50)]
@@ -233,7 +233,7 @@ def test_so_many_requests_of_the_lane_are_answered_in_a_pass(monkeypatch: pytest
         done(finished, many)
         loop.again()  # as an answer to a connection that has left the table does
 
-    monkeypatch.setattr(lane_answers, "REQUESTS_A_PASS", FEW)
+    monkeypatch.setattr(group_answers, "REQUESTS_A_PASS", FEW)
     monkeypatch.setattr(answers, "_answer", answer)
     monkeypatch.setitem(LATENCY_NS, "write", 100_000_000)
     for scan in conns:  # The first one is in flight while the others come, which are the next batch.

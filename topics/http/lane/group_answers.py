@@ -23,6 +23,12 @@ REQUEST = struct.Struct("=8I")
 """receive, topic, off, len, flags, end, key_off, key_len: a tp_request of columns.h."""
 WITHOUT_SEQS = lib.TP_WITHOUT_SEQS
 STRICT = lib.TP_STRICT
+GROUPS_A_PASS = 512
+"""Groups that are answered in a pass, some 7 us each: each write with an idempotency key is one."""
+REQUESTS_A_PASS = 8192
+"""Requests that are answered in a pass, and those of the group, or of the groups of one scan, that
+exceed it. A commit that takes long may have those of several scans.
+"""
 _FIXED_BYTES = 500
 """Bound of an answer's bytes without name, seqs, and its head up to the length."""
 _NAME_BYTES = 257
@@ -151,6 +157,8 @@ class GroupAnswers(ABC):
         """The answers to writes, counted here and by `Single`."""
         self.finished: list[tuple[Group, AppendResult | TopicsError]] = []
         self.finished_many: list[tuple[Groups, PlainAppended]] = []
+        self._waits = False
+        """Whether the groups that are finished wait for the next pass: this one may flush again."""
         self._room = room
         self._refs = ffi.new("uint64_t[]", room)
         self._lengths = ffi.new("uint32_t[]", room)
@@ -177,6 +185,26 @@ class GroupAnswers(ABC):
     def finish_many(self, groups: Groups, appended: PlainAppended) -> None:
         """Note the outcome of groups that were appended together, for `flush`."""
         self.finished_many.append((groups, appended))
+
+    def _due(self) -> tuple[list[tuple[Group, AppendResult | TopicsError]], list[tuple[Groups, PlainAppended]]]:
+        """Take the groups that are answered in this pass out of those that are finished."""
+        finished, many = self.finished, self.finished_many
+        left = REQUESTS_A_PASS
+        groups = scans = 0
+        while groups < min(len(finished), GROUPS_A_PASS) and left > 0:
+            left -= finished[groups][0].taken
+            groups += 1
+        while scans < len(many) and (left > 0 or not scans):
+            left -= sum(many[scans][1].groups.taken)
+            scans += 1
+        self.finished, self.finished_many = finished[groups:], many[scans:]
+        if self.finished or self.finished_many:
+            self._waits = True
+            self.service.answer_turns.wait(self._go_on)
+        return finished[:groups], many[:scans]
+
+    def _go_on(self) -> None:
+        self._waits = False
 
     def _answer(self, finished: list[tuple[Group, AppendResult]], many: list[tuple[Groups, PlainAppended]]) -> None:
         service = self.service

@@ -23,12 +23,6 @@ from topics.http.plan.service import Service
 from topics.http.wire.error_answers import envelope, extra_headers, status_of
 from topics.http.wire.preference import APPLIED
 
-GROUPS_A_PASS = 512
-"""Groups that are answered in a pass, some 7 us each: each write with an idempotency key is one."""
-REQUESTS_A_PASS = 8192
-"""Requests that are answered in a pass, and those of the group, or of the groups of one scan, that
-exceed it. A commit that takes long may have those of several scans.
-"""
 AROUND_READ_BYTES = 768
 """Bound of a read's answer without head and elements."""
 _READ_HEAD_BYTES = 64
@@ -71,8 +65,6 @@ class Answers(GroupAnswers):
         self.reads = service.answered.of(self.read_route)
         self._scratch = ffi.new("char[]", _SCRATCH_BYTES)
         self._no_refs = ffi.new("uint64_t[]", [0])
-        self._waits = False
-        """Whether the groups that are finished wait for the next pass: this one may flush again."""
 
     def _memory(self, size: int) -> tuple[int, Any]:
         return self._table.room(size)
@@ -104,26 +96,6 @@ class Answers(GroupAnswers):
                 written.append((group, result))
         if written or many:
             self._answer(written, many)
-
-    def _due(self) -> tuple[list[tuple[Group, AppendResult | TopicsError]], list[tuple[Groups, PlainAppended]]]:
-        """Take the groups that are answered in this pass out of those that are finished."""
-        finished, many = self.finished, self.finished_many
-        left = REQUESTS_A_PASS
-        groups = scans = 0
-        while groups < min(len(finished), GROUPS_A_PASS) and left > 0:
-            left -= finished[groups][0].taken
-            groups += 1
-        while scans < len(many) and (left > 0 or not scans):
-            left -= sum(many[scans][1].groups.taken)
-            scans += 1
-        self.finished, self.finished_many = finished[groups:], many[scans:]
-        if self.finished or self.finished_many:
-            self._waits = True
-            self.service.answer_turns.wait(self._go_on)
-        return finished[:groups], many[:scans]
-
-    def _go_on(self) -> None:
-        self._waits = False
 
     def _end_many(self, many: list[tuple[Groups, PlainAppended]]) -> list[tuple[Groups, PlainAppended]]:
         """Return the groups that are answered together; the others take turns."""
