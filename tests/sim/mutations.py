@@ -1257,6 +1257,21 @@ MUTANTS = (
         "tests/http/plan/test_answer_turns.py",
     ),
     _one(
+        "all relayed requests of a commit answered in one pass",
+        "http/relay/relayed_writes.py",
+        "        finished, finished_many = self._due()\n",
+        "        finished, finished_many = self.finished, self.finished_many\n"
+        "        self.finished, self.finished_many = [], []\n",
+        "tests/http/plan/test_answer_turns.py",
+    ),
+    _one(
+        "relayed requests whose answers wait for the next pass not answered",
+        "http/relay/relayed_writes.py",
+        "        super()._go_on()\n        self._asking.note_decided()\n",
+        "        super()._go_on()\n",
+        "tests/http/plan/test_answer_turns.py",
+    ),
+    _one(
         "all requests of a commit answered by the lane in one pass",
         "http/lane/group_answers.py",
         "        left = REQUESTS_A_PASS\n",

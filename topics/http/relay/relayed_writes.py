@@ -79,26 +79,33 @@ class RelayedAnswers(GroupAnswers):
         self._asking.note_decided()
 
     def flush(self) -> None:
-        """Answer all decided requests. Refusals take turns."""
-        finished, self.finished = self.finished, []
-        finished_many, self.finished_many = self.finished_many, []
+        """Answer decided requests. Refusals take turns.
+
+        Of very many groups or requests some are left to the next pass.
+        """
+        if self._waits:
+            return
+        finished, finished_many = self._due()
         written: list[tuple[Group, AppendResult]] = []
         for group, result in finished:
             if isinstance(result, TopicsError):
-                self._refuse(group, result)
+                self.service.answer_turns.answer_each(self._refusals(group, result))
             else:
                 self.service.in_flight.leave(None, group.taken)
                 written.append((group, result))
         many: list[tuple[Groups, PlainAppended]] = []
         for groups, appended in finished_many:
             if appended.error is not None:
-                for group, _error in groups.one_by_one(appended):
-                    self._refuse(group, appended.error)
+                self.service.answer_turns.answer_each(self._each(groups, appended, appended.error))
             else:
                 groups.end(appended.groups)
                 many.append((groups, appended))
         if written or many:
             self._answer(written, many)
+
+    def _go_on(self) -> None:
+        super()._go_on()
+        self._asking.note_decided()
 
     def _memory(self, size: int) -> tuple[int, Any]:
         return 0, self._kept if size <= _KEPT_BYTES else _new_room("char[]", size)
@@ -109,12 +116,14 @@ class RelayedAnswers(GroupAnswers):
         self._asking.answer_whole(bytes(ffi.buffer(self._refs, 8 * sends)), sizes, text)
         return True
 
-    def _refuse(self, group: Group, error: TopicsError) -> None:
-        self.service.answer_turns.answer_each(self._refusals(group, as_request_error(error)))
-
-    def _refusals(self, group: Group, error: RequestError) -> Iterator[Callable[[], None]]:
+    def _refusals(self, group: Group, error: TopicsError) -> Iterator[Callable[[], None]]:
+        refusal = as_request_error(error)
         for number, _records, _flags in group.requests():
-            yield partial(self._refuse_one, error, number)
+            yield partial(self._refuse_one, refusal, number)
+
+    def _each(self, groups: Groups, appended: PlainAppended, error: TopicsError) -> Iterator[Callable[[], None]]:
+        for group, _result in groups.one_by_one(appended):
+            yield from self._refusals(group, error)
 
     def _refuse_one(self, error: RequestError, number: int) -> None:
         service, status = self.service, status_of(error)
