@@ -1257,6 +1257,13 @@ MUTANTS = (
         "tests/http/plan/test_answer_turns.py",
     ),
     _one(
+        "all streams of a connection ended in one pass",
+        "http/http2/h2_connection.py",
+        "            if turns.over:\n                turns.wait(partial(self._on_turn_of_ends, ends))\n",
+        "            if False:\n                turns.wait(partial(self._on_turn_of_ends, ends))\n",
+        "tests/http/http2/test_h2_connection.py",
+    ),
+    _one(
         "all relayed requests of a commit answered in one pass",
         "http/relay/relayed_writes.py",
         "        finished, finished_many = self._due()\n",

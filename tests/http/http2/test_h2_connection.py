@@ -540,6 +540,76 @@ def test_a_half_closed_peer_gets_its_answers_and_its_waits_end(h2: H2Peer, echo:
     assert h2.wire.closed
 
 
+MANY, A_PASS = 450, 100
+
+
+def _many(echo: Echo, *, whole: bool = True) -> tuple[H2Peer, FakeLoop]:
+    """A peer with very many requests in progress: waits, or requests whose bodies are still to come."""
+    loop = FakeLoop()
+    h2 = H2Peer(make_service(echo.routes(), loop=loop, pass_requests_us=10 * A_PASS, h2_max_streams=MANY))
+    h2.flush()
+    headers = {"content-type": "application/json"} | ({} if whole else {"content-length": "5"})
+    for _ in range(MANY):
+        h2.client.begin("POST", "/v0/topics/a/diff", None, headers, end=whole)
+    h2.flush()
+    while h2.service.turns:
+        _end_pass(h2, loop)
+    h2.service.turns.next_pass()
+    assert len(echo.parked) == (MANY if whole else 0)
+    assert len(h2.server._streams) == MANY
+    return h2, loop
+
+
+def _end_pass(h2: H2Peer, loop: FakeLoop) -> None:
+    loop.advance_ms(0)
+    h2.service.turns.next_pass()
+
+
+@pytest.mark.parametrize("how", ["lost", "half-closed", "goaway", "stalled"])
+def test_the_ends_of_very_many_streams_take_turns(echo: Echo, how: str) -> None:
+    """R-NET-11: those of a connection, 1,024 or more, ended in one pass of 36 ms."""
+    h2, loop = _many(echo, whole=how != "stalled")
+    connection, left = h2.server, [MANY]
+    if how == "lost":
+        connection.lost()
+    elif how == "half-closed":
+        connection.end_of_stream()
+    elif how == "goaway":
+        connection.receive(frame(GOAWAY, 0, 0, bytes(7) + b"\1"))
+    else:
+        h2.service.tick += WAITS.head + 1
+        connection.overdue(WAITS)
+    while connection._streams:
+        left.append(len(connection._streams))
+        _end_pass(h2, loop)
+    left.append(0)
+    assert all(0 < before - after <= A_PASS for before, after in pairwise(left)), left
+    assert h2.wire.closed == (how in ("half-closed", "goaway"))
+    assert (len(echo.abandoned), h2.service.in_flight.requests) == (len(echo.parked), 0)
+    if how == "stalled":
+        h2.flush()
+        assert all(seen.reset == ErrorCodes.CANCEL for seen in h2.client.seen.values())
+
+
+@pytest.mark.parametrize("how", ["lost", "half-closed"])
+def test_an_answer_before_the_turn_of_its_stream_is_for_who_still_listens(echo: Echo, how: str) -> None:
+    h2, loop = _many(echo)
+    h2.wire.sent = b""
+    connection = h2.server
+    if how == "lost":
+        connection.lost()
+    else:
+        connection.end_of_stream()
+    echo.parked[-1].reply(b"1")
+    while connection._streams:
+        _end_pass(h2, loop)
+    assert (len(echo.abandoned), h2.service.in_flight.requests) == (MANY - 1, 0)
+    if how == "lost":
+        assert h2.wire.sent == b""
+    else:
+        assert h2.seen(max(h2.client.seen)).response.json == 1
+
+
 def test_waits_and_streams_of_a_half_closed_peer_whose_turn_comes_later_end_at_once(echo: Echo) -> None:
     """R-NET-11: they had to wait for room; what is no wait is answered."""
     h2 = H2Peer(make_service(echo.routes(), send_high_water_bytes=1 << 18))

@@ -12,7 +12,8 @@ import contextlib
 import logging
 import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from h2.connection import ConnectionState
@@ -265,11 +266,7 @@ class Http2Connection:
             self._enter(_AT_END)
             return
         self._enter(_GONE)
-        for stream in list(self._streams.values()):
-            if stream.waits or stream.finished or stream.body is not None:
-                self._forget(stream)
-            stream.input_ended = True  # the rest of an unwanted body will not arrive
-        self._settle()
+        self._in_turns(self._leave())
 
     def lost(self) -> None:
         """Drop all work, because the connection has ended."""
@@ -278,10 +275,9 @@ class Http2Connection:
         self._unread = bytearray()
         self._cutter.held_bytes = 0
         self._waiting.clear()
-        for stream in list(self._streams.values()):
-            self._forget(stream)
         self._sender.close()
         self._h2.let_go()
+        self._in_turns(self._leave())
 
     def drained(self) -> None:
         """Continue to send, because the peer has read enough of the output."""
@@ -296,14 +292,17 @@ class Http2Connection:
         tick = self.service.tick
         if self._end_state is _CLOSED or self._reading is _QUEUED:
             return False
-        for stream in list(self._streams.values()):
+        stalled: list[tuple[Http2Stream, ErrorCodes]] = []
+        for stream in self._streams.values():
             waited = tick - stream.since
             stalls = stream.out_bytes and not stream.streaming
             if stream.finished:
                 if waited > waits.drain:
-                    self._reset(stream, ErrorCodes.NO_ERROR)
+                    stalled.append((stream, ErrorCodes.NO_ERROR))
             elif waited > (waits.head if stream.body is not None else waits.stall if stalls else waited):
-                self._reset(stream, ErrorCodes.CANCEL)
+                stalled.append((stream, ErrorCodes.CANCEL))
+        if stalled:
+            self._in_turns(self._reset_each(stalled))
         if self._reading is _PAUSED:
             self._since = tick  # its input is not read, so it does not count as silent
             self._pinged = None if self._pinged is None else tick
@@ -429,8 +428,7 @@ class Http2Connection:
         if self._end_state is _OPEN or self._end_state is _LEAVING:
             self._enter(_ENDED)
         if event.error_code != ErrorCodes.NO_ERROR:
-            for stream in list(self._streams.values()):
-                self._forget(stream)
+            self._in_turns(self._leave())
 
     def _stay_open(self, events: list[Event]) -> None:
         """Reopen the package's state after a GOAWAY without an error.
@@ -537,6 +535,8 @@ class Http2Connection:
         self, stream: Http2Stream, status: int, body: Sequence[bytes], content_type: bytes, headers: bytes
     ) -> None:
         """Send the whole answer of a stream's request. body: its parts."""
+        if self._end_state is _CLOSED:
+            return  # the turn of the stream's end has not come
         size = sum(map(len, body))
         fields = answer_fields(status, self.service.writer.date, content_type, headers, size)
         if status == NOT_MODIFIED or (stream.plan is not None and stream.plan.is_head):
@@ -566,6 +566,8 @@ class Http2Connection:
 
     def write(self, stream: Http2Stream, data: bytes) -> None:
         """Send more of a streamed answer."""
+        if self._end_state is _CLOSED:
+            return
         self._sender.queue(stream, data)
         self._settle()
         if stream.out_bytes > self.service.config.stream_high_water_bytes:
@@ -573,6 +575,8 @@ class Http2Connection:
 
     def end(self, stream: Http2Stream) -> None:
         """Complete a streamed answer."""
+        if self._end_state is _CLOSED:
+            return
         stream.ending = True
         self._sender.queue(stream, b"")
         self._settle()
@@ -650,6 +654,48 @@ class Http2Connection:
         elif reading is _PAUSED and not self.transport.over_high_water:
             self._set_reading(_READS)
             self.transport.resume_reading()
+
+    def _in_turns(self, ends: Iterator[None]) -> None:
+        """End streams while this pass has time for it, the others in later turns; then settle.
+
+        A connection may have thousands of them, each with a subscription, jobs or a wait.
+        """
+        turns = self.service.turns
+        for _ in ends:
+            turns.charge()
+            if turns.over:
+                turns.wait(partial(self._on_turn_of_ends, ends))
+                return
+        self._settle()
+
+    def _on_turn_of_ends(self, ends: Iterator[None]) -> None:
+        self.service.turns.begin()
+        try:
+            self._in_turns(ends)
+        except Exception:
+            _log.exception("a connection failed by a bug of ours; it is closed")
+            if self._end_state is not _CLOSED:
+                self._close()
+
+    def _leave(self) -> Iterator[None]:
+        """Forget the streams that the client has left, one a step (R-NET-11).
+
+        One that sends no more gets its answers, except those that are a mere wait.
+        """
+        listens = self._end_state is _GONE
+        for stream in list(self._streams.values()):
+            if self._streams.get(stream.id) is not stream:
+                continue  # it has ended before its turn
+            if not listens or stream.waits or stream.finished or stream.body is not None:
+                self._forget(stream)
+            stream.input_ended = True  # the rest of an unwanted body will not arrive
+            yield
+
+    def _reset_each(self, streams: list[tuple[Http2Stream, ErrorCodes]]) -> Iterator[None]:
+        for stream, code in streams:
+            if self._streams.get(stream.id) is stream:
+                self._reset(stream, code)
+                yield
 
     def _reset(self, stream: Http2Stream, code: ErrorCodes) -> None:
         with contextlib.suppress(H2Error):  # it may have ended already
