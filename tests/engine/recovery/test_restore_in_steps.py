@@ -128,13 +128,17 @@ def test_columns_of_topics_are_joined_and_ordered_as_in_one_step(seed: int, monk
     assert set(columns["runs"].tolist()) == {-1}
 
 
-TROUBLE = ('],"plain":[{"names":[', '},{"names":["', '"}],"keys":[', '\\"}],"keys":[', "}", '"')
+TROUBLE = (
+    *('],"plain":[{"names":[', '},{"names":["', '"topics":[{"name":"', '},{"name":"'),
+    *('"}],"keys":[', '\\"}],"keys":[', "}", '"'),
+)
 """Texts with the bytes that are looked for, as a client could send them."""
 
 
+@pytest.mark.parametrize("first", ["a", "name"])
 @pytest.mark.parametrize("step", [1, 7, 40, 1 << 20])
 def test_a_snapshot_is_searched_some_bytes_a_step_whatever_its_texts_are(
-    step: int, monkeypatch: pytest.MonkeyPatch
+    step: int, first: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A million topics were decoded in one step of 50 ms."""
     monkeypatch.setattr(bounded_steps, "FOUND_A_STEP", step)
@@ -144,13 +148,14 @@ def test_a_snapshot_is_searched_some_bytes_a_step_whatever_its_texts_are(
             PlainTopics([f"{text}{at}" for text in TROUBLE], [at], [1], [2], [3], [0], [config], [0], "00")
             for at in range(count)
         ]
-        image = {"topics": [{"a": [text], "b": [{text: text}]} for text in TROUBLE], "plain": plain}
+        topics = [{first: text, "b": [{text: text}]} for text in TROUBLE]
+        image = {"topics": topics, "plain": plain}
         data = msgspec.json.encode({**image, "keys": [list(TROUBLE)], "last_id": 7, "last_order": 8})
         whole = msgspec.json.decode(data, type=EncodedSnapshot)
-        steps = encoded_in_steps(data)
-        found, found_plain = result_of(steps)
+        found, found_topics, found_plain = result_of(encoded_in_steps(data))
         assert [bytes(block) for block in found_plain] == [bytes(block) for block in whole.plain]
-        assert [bytes(item) for item in found.topics] == [bytes(item) for item in whole.topics]
+        assert [bytes(item) for item in found_topics] == [bytes(item) for item in whole.topics]
+        assert bool(found.topics) == (first == "a"), "topics are found by their names"
         assert [bytes(item) for item in found.keys] == [bytes(item) for item in whole.keys]
         assert (found.last_id, found.last_order) == (7, 8)
 
@@ -179,8 +184,9 @@ def test_a_step_of_a_restore_searches_a_bounded_number_of_bytes(h: Harness, monk
     steps = encoded_in_steps(memoryview(snapshot))
     number = sum(1 for _ in steps)
     assert number >= len(snapshot) // 2 // 500, "the blocks are half of it"
-    _, plain = result_of(encoded_in_steps(snapshot))
-    assert len(plain) == 4
+    image, topics, plain = result_of(encoded_in_steps(snapshot))
+    assert (len(topics), len(plain)) == (4 * A_BLOCK, 4)
+    assert not image.topics, "half a million were decoded in one step"
 
 
 def test_dormant_topics_are_made_some_a_step_if_not_all_that_was_given_out_is_known(

@@ -121,7 +121,7 @@ class EngineCatalog:
         self._is_exact, self._is_cut = snapshot is not None and not log_cut, log_cut
         if snapshot is None:
             return
-        image, plain = yield from encoded_in_steps(snapshot)
+        image, topics, plain = yield from encoded_in_steps(snapshot)
         registry = self._stored.registry
         blocks = DormantBlocks()
         for encoded in plain:
@@ -130,9 +130,10 @@ class EngineCatalog:
         yield from registry.add_dormant(blocks)
         if log_cut or self._skipped_seqs:  # Not everything that was given out is known.
             yield from registry.make_all()
-        for number, encoded in enumerate(image.topics, 1):
-            self._take_image(msgspec.json.decode(encoded, type=TopicImage))
-            if number % IMAGES_A_STEP == 0:
+        topics.reverse()
+        while topics:  # freed as they are taken, because to free half a million at once takes long
+            self._take_image(msgspec.json.decode(topics.pop(), type=TopicImage))
+            if len(topics) % IMAGES_A_STEP == 0:
                 yield
         yield from self._restore_rows(image)
         for router in image.routers:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 
 import msgspec
 
-from topics.common.bounded_steps import members_in_steps
+from topics.common.bounded_steps import MemberList, members_in_steps
 from topics.engine.state.control_frames import AttemptRow, LeaseRow
 from topics.engine.state.hops import Run
 from topics.engine.state.known_producers import ProducerRow
@@ -21,6 +21,8 @@ from topics.store.format.floors import Gap
 
 _GAPS_A_STEP = 4096
 _ENCODER = msgspec.json.Encoder()
+_TOPICS = MemberList(b'"topics":[', b'{"name":', b'],"plain":[')
+_PLAIN = MemberList(b'"plain":[', b'{"names":[', b'],"keys":[')
 
 
 class KeyRow(msgspec.Struct, array_like=True, gc=False):
@@ -228,16 +230,20 @@ class EncodedSnapshot(msgspec.Struct):
     readers: list[msgspec.Raw] = []
 
 
+EncodedItems = list[msgspec.Raw] | list[memoryview]
+
+
 def encoded_in_steps(
     snapshot: bytes | memoryview,
-) -> Generator[None, None, tuple[EncodedSnapshot, Sequence[msgspec.Raw | memoryview]]]:
+) -> Generator[None, None, tuple[EncodedSnapshot, EncodedItems, EncodedItems]]:
     """Decode a snapshot, without the members of its long lists, in bounded steps.
 
-    Return it, and its `plain` (views of the snapshot, since a Raw of them copies their bytes).
+    Return it, its `topics` and its `plain` (views of the snapshot, since a Raw of them copies their
+    bytes).
     """
-    rest, plain = yield from members_in_steps(snapshot, b'"plain":[', b'{"names":[', b'],"keys":[')
+    rest, (topics, plain) = yield from members_in_steps(snapshot, _TOPICS, _PLAIN)
     image = msgspec.json.decode(rest, type=EncodedSnapshot)
-    return image, plain or image.plain
+    return image, topics or image.topics, plain or image.plain
 
 
 class PreparedSnapshot:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from topics.common.bounded_steps import members_in_steps, result_of
+from topics.common.bounded_steps import MemberList, members_in_steps, result_of
 from topics.common.id_blocks import IdDict
 from topics.store.format import segment_format
 from topics.store.format.catalog import SEQ_MAX
@@ -20,6 +20,8 @@ from topics.store.format.segment_format import HOT
 FILES_A_STEP = 1000
 """Segments, and runs in packs, that a start takes in a step."""
 
+_PACKS = MemberList(b'"packs":[', b'{"number":', b'],"boot":')
+_SEGMENTS = MemberList(b'"segments":[', b'{"topic":', b'],"packs":[')
 _PIECE_BYTES = 1 << 16
 """Bytes of members of a list that are joined to one piece."""
 
@@ -365,8 +367,7 @@ def unpack_in_steps(data: bytes | memoryview) -> Generator[None, None, StorePart
 
     Raises msgspec.ValidationError: the checksum was right, but the shape is unknown.
     """
-    rest, packs = yield from members_in_steps(data, b'"packs":[', b'{"number":', b'],"boot":')
-    rest, segments = yield from members_in_steps(rest, b'"segments":[', b'{"topic":', b'],"packs":[')
+    rest, (packs, segments) = yield from members_in_steps(data, _PACKS, _SEGMENTS)
     part = msgspec.json.decode(rest, type=StorePart)
     for segment in part.segments:
         segment.file_id = 0
