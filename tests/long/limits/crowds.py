@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from tests.contract.world import websocket_client
 from tests.contract.world.world import Connection, request_bytes
+from tests.http.http2.h2_peer import H2Client
 from tests.long.limits.__main__ import LimitsWorld
 from tests.long.limits.case_sender import ANSWER_MS
 from tests.ws.frame_client import TEXT, frame
@@ -31,7 +32,7 @@ from tests.ws.frame_client import TEXT, frame
 _RUNS = 2
 _RECORDS, _RECORD_BYTES = 8, 900_000
 _ANSWER_BYTES = 8 << 20
-_SUBSCRIPTIONS, _JOBS = 6000, 1000
+_SUBSCRIPTIONS, _JOBS, _MADE = 6000, 1000, 24
 _AT_ONCE = 200
 """Topics that one command, or some requests in a row, name."""
 
@@ -170,9 +171,66 @@ def _streams_of_one_topic(world: CrowdWorld, clients: int) -> None:
     world.take_all(links, len("news"))
 
 
+def _streams_of_two_topics(world: CrowdWorld, clients: int) -> None:
+    """No two share what they are sent, because its ids have the cursors of both topics."""
+    for name in ("watched", "other"):
+        world.put(name)
+    links = _streams(world, clients, {"topics": {"watched": {}, "other": {}}})
+    world.write("watched", "news")
+    world.take_all(links, len("news"))
+
+
+def _creations_beside_streams(world: CrowdWorld, clients: int) -> None:
+    """Each follows all topics, so each creation is news to each."""
+    links = _streams(world, clients, {"prefixes": {"": {}}})
+    _put_many(world, [f"new{number:03}" for number in range(_MADE)])
+    world.take_all(links, _MADE * len("caught-up"))
+    world.settle()
+
+
+def _streams_of_a_window_of_jobs(world: CrowdWorld, clients: int) -> None:
+    """Claims are collected, so each stream gets many jobs at once."""
+    world.put("q", type="queue", claim_jitter_ms=100)
+    links = [world.connect().start("GET", f"/v0/topics/q/work?node=n{at}&max={_JOBS}") for at in range(clients)]
+    for link in links:
+        assert link.head(ANSWER_MS).status == 200
+    world.settle()
+    world.begin()
+    for _ in range(clients):
+        world.write("q", *[0] * _JOBS)
+    world.take_all(links, 100 * _JOBS)
+
+
+def _streams_of_one_connection_end(world: CrowdWorld, clients: int) -> None:
+    """They are streams of HTTP/2, so one socket ends them all."""
+    world.put("watched")
+    wid = world.connect().request("POST", "/v0/watch", {"topics": {"watched": {}}}).json["wid"]
+    client, link = H2Client(), world.connect()
+    for _ in range(clients):
+        client.begin("GET", f"/v0/watch/{wid}", headers={"accept": "text/event-stream"})
+    link.send(client.take())
+    received = bytearray()
+
+    def are_open() -> bool:
+        if data := link.take_bytes():
+            client.feed(data)
+            link.send(client.take())
+            received.extend(data)
+        return received.count(b"caught-up") >= clients
+
+    world.wait_until(are_open, ANSWER_MS)
+    assert are_open(), "not all streams are open"
+    _reset(world, [link])
+    world.wait_until(lambda: b"\ntopics_sse_connections 0.0" in world.request("GET", "/v0/metrics").body, ANSWER_MS)
+
+
 _WITHOUT_LIMITS = {"max_watch_sessions": 0, "max_watch_sessions_per_key": 0, "max_sse_connections_per_key": 0}
 CROWDS = (
     Crowd("streams of one topic, and a write", 5000, _streams_of_one_topic, settings=_WITHOUT_LIMITS),
+    Crowd("streams of two topics, and a write", 5000, _streams_of_two_topics, 128, settings=_WITHOUT_LIMITS),
+    Crowd("streams of all topics, and creations", 2000, _creations_beside_streams, 256, settings=_WITHOUT_LIMITS),
+    Crowd("streams of one HTTP/2 connection that ends", 1000, _streams_of_one_connection_end, settings=_WITHOUT_LIMITS),
+    Crowd("streams of jobs with a window, and 1,000 jobs each", 200, _streams_of_a_window_of_jobs, 256),
     Crowd("equal long polls, and a write of 7 MB", 100, _equal_long_polls),
     Crowd("WebSockets of 6,000 subscriptions that end", 40, _websockets_end),
     Crowd("streams of 1,000 jobs that end", 200, _streams_of_jobs_end),
