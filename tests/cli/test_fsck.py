@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 import topics
 from topics.cli.root_command import app
 from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET
-from topics.store.format.segment_format import SEGMENT_HEADER_FIXED
+from topics.store.layouts.segment_format import SEGMENT_HEADER_FIXED
 
 SETTINGS: dict[str, Any] = {
     "io": "portable",

@@ -34,10 +34,10 @@ from topics.store.format.log_format import (
     unpack_extension,
 )
 from topics.store.format.rows import ROW, Framed, Rows, TopicRows
-from topics.store.format.segment_format import DIRECTORY_FORMAT, FIRST_DIRECTORY_FORMAT
 from topics.store.in_memory.ephemeral import EphemeralFrames
 from topics.store.in_memory.hot_tail import HotTail
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames
+from topics.store.layouts.directory_names import DIRECTORY_FORMAT, FIRST_DIRECTORY_FORMAT
 from topics.store.read.file_range import FileRange
 from topics.store.read.reader import Fetched, Reader
 

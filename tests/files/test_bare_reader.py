@@ -12,7 +12,7 @@ import pytest
 
 from tests.files.files_world import COLD, HOT, FilesWorld
 from tests.sim.world.sim_file import SimFile
-from topics.store.format.segment_format import COLD_MARK_NAME
+from topics.store.layouts.directory_names import COLD_MARK_NAME
 
 ROOT = Path(__file__).resolve().parents[2]
 UPSTAIRS = ["topics.loop", "topics.uring", "topics.engine", "topics.http", "topics.server", "topics.embedded"]

@@ -13,7 +13,7 @@ from topics.files import COLUMNS, Piece, read_pieces, scan_pieces
 from topics.files.texts import NATIVE, PURE
 from topics.store.format import compressed_segment
 from topics.store.format.compressed_segment import is_compressed
-from topics.store.format.segment_format import COLD as IN_COLD
+from topics.store.layouts.directory_names import COLD as IN_COLD
 
 NAMES = ["t", "u"]
 

@@ -16,7 +16,7 @@ from topics.files import Kind, Piece, PieceScan, scan_piece, scan_pieces, scan_s
 from topics.files.piece_files import PieceSource
 from topics.files.scanning import scan_native, scan_pure
 from topics.store.format.log_format import BLOCK_BYTES
-from topics.store.format.segment_format import index_path
+from topics.store.layouts.directory_names import index_path
 
 KINDS = ["cold", "cold index", "sealed", "unsealed", "pack"]
 

@@ -49,13 +49,9 @@ from topics.store.format.log_format import (
     align_up,
     wal_file_no,
 )
-from topics.store.format.segment_format import (
-    FLAGS_OFFSET_PER_ROW,
-    FOOTER_BYTES,
-    INDEX_HEADER_BYTES,
-    IndexHeader,
-    PackFooter,
-)
+from topics.store.layouts.file_kind import FOOTER_BYTES
+from topics.store.layouts.index_format import FLAGS_OFFSET_PER_ROW, INDEX_HEADER_BYTES, IndexHeader
+from topics.store.layouts.pack_format import PackFooter
 from topics.store.repair.verify_directory import verify
 from topics.store.segments.pack import scan_runs
 

@@ -17,7 +17,7 @@ from topics.files.piece import Piece
 from topics.files.piece_files import PieceSource, damaged_frame
 from topics.files.texts import Decoder, Order
 from topics.store.format.catalog import NO_TAG
-from topics.store.format.segment_format import TagTable
+from topics.store.layouts.index_format import TagTable
 
 FIELDS = {
     "topic": pa.field("topic", pa.string(), nullable=False),

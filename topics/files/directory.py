@@ -18,7 +18,7 @@ from topics.files.newest_snapshot import SnapshotContents, load_newest, newest_n
 from topics.files.piece import Location
 from topics.files.piece_files import reading
 from topics.files.stored_topic import TopicFiles
-from topics.store.format.segment_format import COLD_MARK_NAME, KNOWN_FORMATS, MARKER_NAME
+from topics.store.layouts.directory_names import COLD_MARK_NAME, KNOWN_FORMATS, MARKER_NAME
 
 
 @dataclass(frozen=True, slots=True, eq=False)

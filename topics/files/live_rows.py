@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from topics.files.scanning import Frames
 from topics.store.format.log_format import FrameType
-from topics.store.format.segment_format import INDEX_DELETED, IndexColumns
+from topics.store.layouts.index_format import INDEX_DELETED, IndexColumns
 
 
 class LiveRows(NamedTuple):

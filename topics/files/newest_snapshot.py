@@ -16,14 +16,8 @@ from typing import Any, NamedTuple
 from topics.errors import CorruptError, FormatError
 from topics.files.errors import DirectoryBusyError
 from topics.files.file_calls import FileReads, opened, read_range
-from topics.store.format.segment_format import (
-    SNAPSHOT_DIRECTORY,
-    SNAPSHOT_HEADER_BYTES,
-    SNAPSHOT_LARGE_BYTES,
-    SnapshotFile,
-    numbered,
-    snapshot_path,
-)
+from topics.store.layouts.directory_names import SNAPSHOT_DIRECTORY, numbered, snapshot_path
+from topics.store.layouts.snapshot_format import SNAPSHOT_HEADER_BYTES, SNAPSHOT_LARGE_BYTES, SnapshotFile
 
 _TRIES = 16
 

@@ -60,7 +60,7 @@ class Piece:
     path: str
     """Path of the file, relative to the directory of its tier."""
     tier: int
-    """HOT or COLD of `segment_format`: the data directory, or the cold one."""
+    """HOT or COLD of `directory_names`: the data directory, or the cold one."""
     epoch: int
     """Random number of the file: distinguishes it from another file of that name."""
     sum: int

@@ -23,24 +23,22 @@ from topics.files.newest_snapshot import load_newest, newest_number
 from topics.files.piece import Kind, Location, Piece
 from topics.files.scanning import Frames, Scanner, StopReason, best_scanner, scan_range
 from topics.store.format.log_format import BATCH_ALIGN, BLOCK_BYTES, align_up
-from topics.store.format.segment_format import (
-    COLD,
-    FOOTER_BYTES,
-    HOT,
+from topics.store.layouts.directory_names import COLD, HOT, index_path, pack_path
+from topics.store.layouts.file_kind import FOOTER_BYTES
+from topics.store.layouts.index_format import IndexColumns, IndexHeader
+from topics.store.layouts.pack_format import (
     RUN_DTYPE,
     RUN_HEADER_BYTES,
-    SEGMENT_HEADER_FIXED,
-    IndexColumns,
-    IndexHeader,
     PackFooter,
     PackHeader,
     RunHeader,
+    run_description_bytes,
+)
+from topics.store.layouts.segment_format import (
+    SEGMENT_HEADER_FIXED,
     SegmentHeader,
     header_description_bytes,
     header_identity,
-    index_path,
-    pack_path,
-    run_description_bytes,
 )
 
 _PACKS_OPEN = 4

@@ -29,20 +29,17 @@ from topics.store.format.log_format import (
     FRAME_TOPIC_AT,
     FrameType,
 )
-from topics.store.format.segment_format import (
-    FOOTER_BYTES,
-    RUN_HEADER_BYTES,
+from topics.store.layouts.directory_names import index_path, snapshot_path
+from topics.store.layouts.file_kind import FOOTER_BYTES
+from topics.store.layouts.index_format import IndexColumns, IndexHeader
+from topics.store.layouts.pack_format import RUN_HEADER_BYTES, PackHeader
+from topics.store.layouts.segment_format import (
     SEGMENT_FOOTER_MAGIC,
     SEGMENT_HEADER_FIXED,
-    IndexColumns,
-    IndexHeader,
-    PackHeader,
     SegmentFooter,
     SegmentHeader,
     footer_description_bytes,
     header_description_bytes,
-    index_path,
-    snapshot_path,
 )
 
 _SEARCH_BYTES = 1 << 20

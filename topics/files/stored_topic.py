@@ -16,7 +16,7 @@ from topics.files.newest_snapshot import SnapshotContents, TopicEntry, load_newe
 from topics.files.piece import Kind, Location, Loss, Piece
 from topics.files.piece_files import PieceSource, VanishedError, reading
 from topics.store.format.floors import Floors, Gap, Gaps
-from topics.store.format.segment_format import HOT, pack_path, segment_path
+from topics.store.layouts.directory_names import HOT, pack_path, segment_path
 
 _TRIES = 16
 T = TypeVar("T")

@@ -35,7 +35,7 @@ from topics.store.format.catalog import Catalog
 from topics.store.format.file_table import FileTable, StoredFile
 from topics.store.format.log_format import FrameType, wal_file_no
 from topics.store.format.row_columns import indices_by_topic
-from topics.store.format.segment_format import TOPICS_DIRECTORY
+from topics.store.layouts.directory_names import TOPICS_DIRECTORY
 from topics.store.read.compressed_reads import CompressedReads
 from topics.store.read.file_prefetch import FilePrefetch
 from topics.store.read.reader import Reader

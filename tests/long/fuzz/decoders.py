@@ -34,7 +34,10 @@ from topics.store.format.log_format import (
     pack_producer_part,
     unpack_extension,
 )
-from topics.store.format.segment_format import IndexHeader, PackHeader, SegmentFooter, SegmentHeader, SnapshotFile
+from topics.store.layouts.index_format import IndexHeader
+from topics.store.layouts.pack_format import PackHeader
+from topics.store.layouts.segment_format import SegmentFooter, SegmentHeader
+from topics.store.layouts.snapshot_format import SnapshotFile
 from topics.store.repair.salvage import salvaged_image
 from topics.store.segments.manifest import Pack, unpack_store_part
 from topics.store.segments.pack import read_pack, scan_pack

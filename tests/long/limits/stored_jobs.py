@@ -28,7 +28,7 @@ from topics.engine.values.topic_config import make_config
 from topics.store.disk.whole_files import joined
 from topics.store.format.floors import Gap, Gaps
 from topics.store.format.rows import RowRecord, pack_rows
-from topics.store.format.segment_format import DescriptionPieces, SegmentHeader
+from topics.store.layouts.segment_format import DescriptionPieces, SegmentHeader
 
 T = TypeVar("T")
 _AT_ONCE = 1000

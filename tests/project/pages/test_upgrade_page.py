@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import topics
-from topics.store.format.segment_format import DIRECTORY_FORMAT, FIRST_DIRECTORY_FORMAT, KNOWN_FORMATS
+from topics.store.layouts.directory_names import DIRECTORY_FORMAT, FIRST_DIRECTORY_FORMAT, KNOWN_FORMATS
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "upgrade.md").read_text(encoding="utf-8")
 

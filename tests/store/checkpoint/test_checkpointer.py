@@ -11,7 +11,7 @@ import pytest
 from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import StorageError
 from topics.store.checkpoint.segment_copy import SegmentCopy
-from topics.store.format.segment_format import SnapshotFile
+from topics.store.layouts.snapshot_format import SnapshotFile
 from topics.store.segments.manifest import StorePart, unpack_store_part
 
 _S = 1_000_000_000

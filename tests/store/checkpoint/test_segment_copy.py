@@ -16,7 +16,7 @@ from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.loop.loop import PassEnd
 from topics.store.disk import whole_files
 from topics.store.format.log_format import FrameType
-from topics.store.format.segment_format import SegmentHeader
+from topics.store.layouts.segment_format import SegmentHeader
 from topics.store.segments.segment import read_footer
 
 SEGMENTS = "topics/0000000000000001"

@@ -23,7 +23,7 @@ from topics.store.cores.slot_map_file import (
     write_slot_map,
     write_without_copy,
 )
-from topics.store.format.segment_format import SnapshotFile, pack_snapshot
+from topics.store.layouts.snapshot_format import SnapshotFile, pack_snapshot
 
 DATA = "data"
 PLACES = (f"{DATA}/slot-map", f"{DATA}/{COPY_PATH}")

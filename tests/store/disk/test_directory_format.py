@@ -12,7 +12,7 @@ from tests.store.store_world import DIRECTORY, StoreWorld
 from topics.errors import DiskFullError, FormatError, StorageError
 from topics.loop import Loop
 from topics.store.disk.directory_format import Marker
-from topics.store.format.segment_format import DIRECTORY_FORMAT, SECOND_DIRECTORY_FORMAT
+from topics.store.layouts.directory_names import DIRECTORY_FORMAT, SECOND_DIRECTORY_FORMAT
 from topics.store.repair.rebuild import rebuild
 from topics.store.repair.verify_directory import verify
 

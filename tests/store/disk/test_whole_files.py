@@ -7,7 +7,7 @@ from tests.store.store_world import StoreWorld
 from topics.errors import CorruptError, FormatError
 from topics.store.disk import whole_files
 from topics.store.disk.whole_files import joined, read_pieces, read_slow_file, replace_file
-from topics.store.format.segment_format import snapshot_path
+from topics.store.layouts.directory_names import snapshot_path
 from topics.store.segments.snapshot_files import read_snapshot
 
 

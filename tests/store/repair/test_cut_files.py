@@ -14,7 +14,7 @@ from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import CorruptError
 from topics.loop import Loop
 from topics.store.format.log_format import BLOCK_BYTES, WAL_HEADER_BYTES
-from topics.store.format.segment_format import FOOTER_BYTES
+from topics.store.layouts.file_kind import FOOTER_BYTES
 from topics.store.repair import rebuild_log
 from topics.store.repair.rebuild import rebuild
 from topics.store.repair.verify_directory import verify

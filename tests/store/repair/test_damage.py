@@ -13,7 +13,8 @@ from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import CorruptError, FormatError, LogReadOnlyError
 from topics.loop import Loop
 from topics.store.format.log_format import BLOCK_BYTES, WAL_FIRST_BATCH_OFFSET
-from topics.store.format.segment_format import FLAGS_OFFSET_PER_ROW, INDEX_HEADER_BYTES, SnapshotFile, pack_snapshot
+from topics.store.layouts.index_format import FLAGS_OFFSET_PER_ROW, INDEX_HEADER_BYTES
+from topics.store.layouts.snapshot_format import SnapshotFile, pack_snapshot
 from topics.store.repair.rebuild import rebuild
 from topics.store.repair.verify_directory import verify
 

@@ -18,7 +18,9 @@ from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.loop import Loop
 from topics.store.checkpoint.evacuation import RUNS_MAX
 from topics.store.format.log_format import BLOCK_BYTES, FrameType
-from topics.store.format.segment_format import FOOTER_BYTES, SEGMENT_FOOTER_MAGIC, RunHeader
+from topics.store.layouts.file_kind import FOOTER_BYTES
+from topics.store.layouts.pack_format import RunHeader
+from topics.store.layouts.segment_format import SEGMENT_FOOTER_MAGIC
 from topics.store.repair.rebuild import rebuild
 from topics.store.repair.verify_directory import verify
 from topics.store.segments.snapshot_files import load_snapshot

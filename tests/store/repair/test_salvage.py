@@ -10,7 +10,7 @@ from tests.amount import stride
 from tests.sim import SimRing
 from tests.store.repair.rebuilding import IN_PACKS, ended, place, rebuilt, with_and_without_snapshots, write
 from tests.store.store_world import StoreWorld, small_config
-from topics.store.format.segment_format import SegmentHeader
+from topics.store.layouts.segment_format import SegmentHeader
 
 
 @with_and_without_snapshots

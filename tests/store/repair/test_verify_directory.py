@@ -14,13 +14,9 @@ from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.loop import Loop
 from topics.store.format import codec
 from topics.store.format.log_format import DELETED, DELETED_LIVE, WAL_FIRST_BATCH_OFFSET
-from topics.store.format.segment_format import (
-    FLAGS_OFFSET_PER_ROW,
-    FOOTER_BYTES,
-    INDEX_HEADER_BYTES,
-    SEGMENT_FOOTER_MAGIC,
-    IndexHeader,
-)
+from topics.store.layouts.file_kind import FOOTER_BYTES
+from topics.store.layouts.index_format import FLAGS_OFFSET_PER_ROW, INDEX_HEADER_BYTES, IndexHeader
+from topics.store.layouts.segment_format import SEGMENT_FOOTER_MAGIC
 from topics.store.repair.rebuild import rebuild
 from topics.store.repair.verify_directory import VerifyReport, verify
 from topics.store.segments.pack import scan_runs

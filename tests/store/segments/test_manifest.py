@@ -9,7 +9,7 @@ import pytest
 
 from tests.loop.walk import Walk
 from topics.common.id_blocks import IDS_A_BLOCK
-from topics.store.format.segment_format import COLD, HOT
+from topics.store.layouts.directory_names import COLD, HOT
 from topics.store.segments import manifest as manifest_module
 from topics.store.segments.manifest import (
     Manifest,

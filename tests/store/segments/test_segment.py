@@ -9,8 +9,10 @@ from tests.store.segments.record_frames import DIRECTORY, Disk, record, records
 from topics.errors import CorruptError
 from topics.store.format import codec
 from topics.store.format.catalog import RowColumns
-from topics.store.format.row_columns import index_of
-from topics.store.format.segment_format import FOOTER_BYTES, DescriptionPieces, index_path
+from topics.store.layouts.directory_names import index_path
+from topics.store.layouts.file_kind import FOOTER_BYTES
+from topics.store.layouts.index_rows import index_of
+from topics.store.layouts.segment_format import DescriptionPieces
 from topics.store.segments.manifest import Segment, Totals
 from topics.store.segments.segment import (
     check_copied,

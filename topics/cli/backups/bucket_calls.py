@@ -20,7 +20,7 @@ from topics.embedded.bucket.bucket_logs import check_takes_backup
 from topics.embedded.bucket.copied_tree import log_id_at
 from topics.embedded.bucket.verify_copy import VerifiedCopy, verify_copy
 from topics.errors import UsageError
-from topics.store.format.segment_format import MARKER_NAME
+from topics.store.layouts.directory_names import MARKER_NAME
 
 R = TypeVar("R")
 

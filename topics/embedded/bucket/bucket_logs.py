@@ -24,7 +24,7 @@ from topics.errors import CorruptError, UsageError
 from topics.store.backup.backup_files import is_timeline_name
 from topics.store.backup.backup_logs import log_id_in
 from topics.store.backup.backup_manifest import backup_age, is_backup_name
-from topics.store.format.segment_format import MARKER_NAME
+from topics.store.layouts.directory_names import MARKER_NAME
 
 
 def plain_backups(manifests: Iterable[BucketManifest]) -> list[BucketManifest]:

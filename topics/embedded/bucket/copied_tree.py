@@ -21,7 +21,7 @@ from topics.store.backup.backup_manifest import (
     unpack_manifest,
 )
 from topics.store.format.log_format import BLOCK_BYTES, align_up, wal_file_no
-from topics.store.format.segment_format import MARKER_NAME
+from topics.store.layouts.directory_names import MARKER_NAME
 
 
 class BackupPart(NamedTuple):

@@ -24,7 +24,7 @@ from topics.store.cores.core_directories import CoreDirectories, core_config, co
 from topics.store.cores.slot_map_file import COPY_PATH
 from topics.store.disk.data_directory import lock_directory
 from topics.store.disk.directory_format import SLOT_MAP_NAME, DirectoryFormat, Marker
-from topics.store.format.segment_format import MARKER_NAME
+from topics.store.layouts.directory_names import MARKER_NAME
 
 
 async def back_up_cores(loop: Loop, config: Config, cores: CoreDirectories, root: str) -> BackupResult:

@@ -52,7 +52,7 @@ from topics.store.cores.slot_map_file import MapState, StoredMap, read_slot_map,
 from topics.store.disk.data_directory import lock_directory
 from topics.store.disk.directory_format import CORES, Marker
 from topics.store.disk.whole_files import read_file, replace_file
-from topics.store.format.segment_format import COLD, MARKER_NAME
+from topics.store.layouts.directory_names import COLD, MARKER_NAME
 from topics.store.segments.snapshot_files import Loaded, load_snapshot
 from topics.store.segments.tiers import Tiers, claim_cold
 

@@ -16,7 +16,7 @@ from topics.engine.values.results import DiffQuery, DiffResult, Done, Tombstone
 from topics.engine.write.retention import when_retained
 from topics.errors import TopicsError, UsageError
 from topics.store.format.file_table import FileKind
-from topics.store.format.segment_format import file_number
+from topics.store.layouts.directory_names import file_number
 
 _SEALED = (FileKind.SEGMENT, FileKind.PACK)
 

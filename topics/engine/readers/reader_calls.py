@@ -29,7 +29,7 @@ from topics.engine.write.retention import when_retained
 from topics.errors import TopicsError
 from topics.store.commits.write_batch import Commit
 from topics.store.format.log_format import FrameType
-from topics.store.format.segment_format import SECOND_DIRECTORY_FORMAT
+from topics.store.layouts.directory_names import SECOND_DIRECTORY_FORMAT
 
 _AT_ZERO = Begin("seq", 0)
 _READERS_A_STEP = 100

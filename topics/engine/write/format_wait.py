@@ -18,7 +18,7 @@ from topics.engine.values.ports import FormatPort
 from topics.engine.values.results import AppendResult, Done
 from topics.errors import StorageError
 from topics.store.format.rows import BYTES, TIMES, flags_in
-from topics.store.format.segment_format import DIRECTORY_FORMAT, SECOND_DIRECTORY_FORMAT
+from topics.store.layouts.directory_names import DIRECTORY_FORMAT, SECOND_DIRECTORY_FORMAT
 
 NEWER_FLAGS = BYTES | TIMES
 """Flags of rows that the first format has not: without them `lacks` is 0."""

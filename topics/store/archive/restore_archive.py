@@ -35,7 +35,7 @@ from topics.store.format.log_format import (
     shard_directory,
     wal_file_name,
 )
-from topics.store.format.segment_format import MARKER_NAME
+from topics.store.layouts.directory_names import MARKER_NAME
 from topics.store.recovery.log_replay import REMEDY, LogFile, VerifiedBatches
 
 _SHARD = "shard-"

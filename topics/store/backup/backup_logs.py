@@ -12,7 +12,7 @@ from topics.errors import CorruptError, UsageError
 from topics.store.backup.backup_manifest import backup_names
 from topics.store.disk.directory_format import Marker
 from topics.store.disk.whole_files import FileCalls, read_slow_file
-from topics.store.format.segment_format import MARKER_NAME
+from topics.store.layouts.directory_names import MARKER_NAME
 
 
 async def check_log(files: FileCalls, root: str, log_id: str) -> None:

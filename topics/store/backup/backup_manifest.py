@@ -28,12 +28,7 @@ from topics.store.backup.backup_files import UnixMs, time_name, time_of_name, un
 from topics.store.disk.directory_format import SLOT_MAP_NAME
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_slow_file
 from topics.store.format.log_format import wal_file_no
-from topics.store.format.segment_format import (
-    MARKER_NAME,
-    PACK_DIRECTORY,
-    SNAPSHOT_DIRECTORY,
-    TOPICS_DIRECTORY,
-)
+from topics.store.layouts.directory_names import MARKER_NAME, PACK_DIRECTORY, SNAPSHOT_DIRECTORY, TOPICS_DIRECTORY
 
 MANIFEST_NAME = "backup.json"
 LOCK_NAME = "lock"

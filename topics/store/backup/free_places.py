@@ -18,7 +18,7 @@ from topics.store.backup.backup_files import NOTE_NAME, is_timeline_name
 from topics.store.backup.backup_manifest import MANIFEST_NAME, is_backup_name, is_partial
 from topics.store.disk.data_directory import is_used
 from topics.store.disk.directory_format import SLOT_MAP_NAME
-from topics.store.format.segment_format import MARKER_NAME
+from topics.store.layouts.directory_names import MARKER_NAME
 
 log = logging.getLogger(__name__)
 

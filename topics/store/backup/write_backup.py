@@ -41,7 +41,8 @@ from topics.store.disk.time_slices import a_step_a_pass
 from topics.store.disk.uncached_reads import UncachedReads
 from topics.store.disk.whole_files import list_if_there, write_new_file
 from topics.store.format.log_format import BLOCK_BYTES
-from topics.store.format.segment_format import MARKER_NAME, index_path, pack_snapshot, snapshot_path, sum_in_steps
+from topics.store.layouts.directory_names import MARKER_NAME, index_path, snapshot_path
+from topics.store.layouts.snapshot_format import pack_snapshot, sum_in_steps
 from topics.store.segments.snapshot_files import COPIES
 
 _SETTLED_NS = 2_000_000_000

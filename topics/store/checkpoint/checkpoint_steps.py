@@ -29,7 +29,7 @@ from topics.store.disk.time_slices import TimeSlices
 from topics.store.format.catalog import CheckpointCatalog, Deletions
 from topics.store.format.file_table import FileKind, FileTable, StoredFile
 from topics.store.format.log_format import FrameType, wal_file_no
-from topics.store.format.segment_format import SECOND_DIRECTORY_FORMAT, index_path
+from topics.store.layouts.directory_names import SECOND_DIRECTORY_FORMAT, index_path
 from topics.store.read.reader import Reader
 from topics.store.segments.manifest import Manifest, ReplayStart, Segment
 from topics.store.segments.tiers import Tiers

@@ -19,7 +19,7 @@ from topics.store.checkpoint.copy_context import SEQ_SPAN_MAX
 from topics.store.disk.time_slices import TimeSlices
 from topics.store.format.catalog import CheckpointCatalog
 from topics.store.format.file_table import FileTable
-from topics.store.format.segment_format import SEGMENT_HEADER_MIN
+from topics.store.layouts.segment_format import SEGMENT_HEADER_MIN
 from topics.store.segments.manifest import Manifest, Pack, Segment
 
 _BYTES_A_CHECKPOINT = 256 << 20

@@ -19,7 +19,7 @@ from topics.store.disk.time_slices import TimeSlices
 from topics.store.disk.whole_files import FileCalls, in_place
 from topics.store.format.catalog import CheckpointCatalog, Deletions, FewRows, RowColumns
 from topics.store.format.file_table import FileTable
-from topics.store.format.segment_format import DescriptionPieces
+from topics.store.layouts.segment_format import DescriptionPieces
 from topics.store.read.file_range import FileRange
 from topics.store.read.own_frames import own_frames, share_frames
 from topics.store.read.reader import Fetched, Reader

@@ -28,7 +28,8 @@ from topics.store.disk.whole_files import FileCalls, in_place
 from topics.store.format import codec
 from topics.store.format.codec import ScanStop
 from topics.store.format.log_format import BLOCK_BYTES, DELETED
-from topics.store.format.segment_format import FOOTER_BYTES, RUN_DTYPE, RUN_HEADER_BYTES, PackFooter, RunHeader
+from topics.store.layouts.file_kind import FOOTER_BYTES
+from topics.store.layouts.pack_format import RUN_DTYPE, RUN_HEADER_BYTES, PackFooter, RunHeader
 from topics.store.segments.manifest import Manifest, Pack
 
 log = logging.getLogger(__name__)

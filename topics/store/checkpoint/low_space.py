@@ -19,7 +19,7 @@ from topics.store.disk.time_slices import TimeSlices
 from topics.store.format.catalog import SEQ_MAX, CheckpointCatalog
 from topics.store.format.file_table import FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES
-from topics.store.format.segment_format import INDEX_ROW_BYTES
+from topics.store.layouts.index_format import INDEX_ROW_BYTES
 from topics.store.segments.manifest import Manifest
 from topics.store.wal.sharded_log import ShardedLog
 from topics.store.wal.wal_files import shard_and_number

@@ -21,8 +21,10 @@ from topics.store.disk.whole_files import make_directories, unlink_if_there, wri
 from topics.store.format.catalog import RowColumns
 from topics.store.format.file_table import FileKind
 from topics.store.format.log_format import FLAG_COPY
-from topics.store.format.row_columns import index_of, select
-from topics.store.format.segment_format import SEGMENT_HEADER_MIN, DescriptionPieces, index_path, topic_directory
+from topics.store.format.row_columns import select
+from topics.store.layouts.directory_names import index_path, topic_directory
+from topics.store.layouts.index_rows import index_of
+from topics.store.layouts.segment_format import SEGMENT_HEADER_MIN, DescriptionPieces
 from topics.store.segments.manifest import Segment, Totals
 from topics.store.segments.segment import cut_back, extend, new_segment, packed_footer, packed_index
 

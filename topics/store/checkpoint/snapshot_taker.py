@@ -21,7 +21,8 @@ from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.disk.time_slices import TimeSlices, a_step_a_pass
 from topics.store.format.catalog import CheckpointCatalog
 from topics.store.format.file_table import FileTable
-from topics.store.format.segment_format import HOT, snapshot_path, sum_in_steps
+from topics.store.layouts.directory_names import HOT, snapshot_path
+from topics.store.layouts.snapshot_format import sum_in_steps
 from topics.store.segments.manifest import Manifest, PackedFiles, ReplayStart, Segment, StorePart
 from topics.store.segments.snapshot_files import COPIES, snapshot_numbers, write_snapshot
 from topics.store.segments.tiers import Tiers

@@ -22,7 +22,7 @@ from topics.store.cores.slot_map import SlotMap
 from topics.store.cores.slot_map_file import FoundMap, MapState, StoredMap, read_slot_map
 from topics.store.disk.directory_format import NO_CORE, Marker, has_slot_map, refused_cores
 from topics.store.disk.whole_files import FileCalls, read_file
-from topics.store.format.segment_format import DIRECTORY_FORMAT, MARKER_NAME
+from topics.store.layouts.directory_names import DIRECTORY_FORMAT, MARKER_NAME
 
 CORE_PREFIX = "core-"
 MAILBOX_NAME = "mailbox"

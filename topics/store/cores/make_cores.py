@@ -46,7 +46,7 @@ from topics.store.cores.slot_map_file import (
 from topics.store.disk.data_directory import PROBE_NAME, SET_ASIDE
 from topics.store.disk.directory_format import CORES, DIRECTORY_SHIFT, NO_CORE, SLOT_MAP_NAME, Marker, refused_marker
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file, replace_file, unlink_if_there
-from topics.store.format.segment_format import (
+from topics.store.layouts.directory_names import (
     COLD,
     COLD_MARK_NAME,
     DIRECTORY_FORMAT,

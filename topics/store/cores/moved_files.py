@@ -22,13 +22,8 @@ from topics.store.disk.whole_files import (
 )
 from topics.store.format import codec
 from topics.store.format.codec import ScanStop
-from topics.store.format.segment_format import (
-    COLD,
-    PACK_DIRECTORY,
-    RUN_HEADER_BYTES,
-    RunHeader,
-    index_path,
-)
+from topics.store.layouts.directory_names import COLD, PACK_DIRECTORY, index_path
+from topics.store.layouts.pack_format import RUN_HEADER_BYTES, RunHeader
 from topics.store.segments.manifest import Manifest, Pack, PackRun, Segment, StorePart
 from topics.store.segments.pack import ROWS_A_PACK, RUNS_A_PACK, PackWriter, read_pack
 from topics.store.segments.snapshot_files import Loaded

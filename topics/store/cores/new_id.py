@@ -12,7 +12,7 @@ from topics.store.cores.core_directories import CoreDirectories, read_cores
 from topics.store.cores.slot_map_file import ID_BYTES, write_slot_map
 from topics.store.disk.directory_format import Marker
 from topics.store.disk.whole_files import read_file, replace_file
-from topics.store.format.segment_format import MARKER_NAME
+from topics.store.layouts.directory_names import MARKER_NAME
 
 
 async def draw_new_id(loop: Loop, path: str) -> CoreDirectories:

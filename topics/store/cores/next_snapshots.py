@@ -10,16 +10,15 @@ from __future__ import annotations
 from topics.loop.loop import Loop
 from topics.store.cores.moved_files import CoreFiles
 from topics.store.disk.whole_files import FileCalls, list_if_there, replace_file, unlink_if_there
-from topics.store.format.segment_format import (
+from topics.store.layouts.directory_names import (
     HOT,
     PACK_DIRECTORY,
     SNAPSHOT_DIRECTORY,
     TOPICS_DIRECTORY,
-    Pieces,
     numbered,
-    pack_snapshot,
     snapshot_path,
 )
+from topics.store.layouts.snapshot_format import Pieces, pack_snapshot
 from topics.store.recovery.recovery import sweep
 from topics.store.segments.manifest import Manifest, StorePart, pack_store_part
 from topics.store.segments.snapshot_files import COPIES, load_snapshot, snapshot_numbers

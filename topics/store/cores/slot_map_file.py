@@ -30,7 +30,8 @@ from topics.store.cores.slot_map import SlotMap
 from topics.store.cores.slots import SLOTS
 from topics.store.disk.directory_format import SLOT_MAP_NAME
 from topics.store.disk.whole_files import FileCalls, ReadCalls, read_file, replace_file
-from topics.store.format.segment_format import SNAPSHOT_DIRECTORY, SNAPSHOT_MAGIC, snapshot_path
+from topics.store.layouts.directory_names import SNAPSHOT_DIRECTORY, snapshot_path
+from topics.store.layouts.snapshot_format import SNAPSHOT_MAGIC
 
 MAP_VERSION = 1000
 """Far from the versions of snapshots, whose magic it shares."""

@@ -28,7 +28,7 @@ from topics.store.disk.directory_format import (
 )
 from topics.store.disk.whole_files import read_file, replace_file
 from topics.store.format.compressed_segment import require_zstd
-from topics.store.format.segment_format import (
+from topics.store.layouts.directory_names import (
     COLD_MARK_NAME,
     DIRECTORY_FORMAT,
     FIRST_DIRECTORY_FORMAT,

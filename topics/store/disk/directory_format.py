@@ -18,7 +18,7 @@ from topics.loop.loop import Loop
 from topics.loop.tasks import Task
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.whole_files import replace_file
-from topics.store.format.segment_format import DIRECTORY_FORMAT, KNOWN_FORMATS, MARKER_NAME
+from topics.store.layouts.directory_names import DIRECTORY_FORMAT, KNOWN_FORMATS, MARKER_NAME
 
 CORES = 1
 """Number of engines that share a data directory."""

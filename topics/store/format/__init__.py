@@ -1,1 +1,1 @@
-"""Byte layouts of every file in a data directory, and columns and rows to build and read them."""
+"""Byte layouts of the log, and the columns and rows that its frames are made of and become."""

@@ -48,7 +48,7 @@ from topics.store.format.log_format import (
     wal_file_name,
 )
 from topics.store.format.row_columns import by_topic, select
-from topics.store.format.segment_format import COLD, HOT, PACK_DIRECTORY, SNAPSHOT_DIRECTORY, index_path
+from topics.store.layouts.directory_names import COLD, HOT, PACK_DIRECTORY, SNAPSHOT_DIRECTORY, index_path
 from topics.store.recovery.log_replay import (
     REMEDY,
     Cut,

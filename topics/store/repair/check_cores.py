@@ -31,7 +31,7 @@ from topics.store.disk.directory_format import CORES, NO_CORE, SLOT_MAP_NAME, Ma
 from topics.store.disk.uncached_reads import is_direct
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file, replace_file
 from topics.store.format.log_format import FrameType, shard_directory
-from topics.store.format.segment_format import FIRST_DIRECTORY_FORMAT, MARKER_NAME
+from topics.store.layouts.directory_names import FIRST_DIRECTORY_FORMAT, MARKER_NAME
 from topics.store.recovery.log_replay import DirectReader, NameOfTopic, VerifiedBatches, shards_of
 from topics.store.repair.check_files import FsckReport, found_in, newer_file, rebuilt, verified
 from topics.store.repair.owned_topics import OwnedTopics

@@ -15,16 +15,10 @@ from topics.store.disk.directory_format import NO_CORE, Marker, refused_marker
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file
 from topics.store.format.compressed_segment import HEADER_BYTES, MAGIC, CompressedHeader
 from topics.store.format.log_format import WAL_HEADER_BYTES, WAL_MAGIC, WalHeader, shard_directory, wal_file_no
-from topics.store.format.segment_format import (
-    MARKER_NAME,
-    PACK_DIRECTORY,
-    PACK_MAGIC,
-    SEGMENT_MAGIC,
-    SNAPSHOT_MAGIC,
-    PackHeader,
-    SegmentHeader,
-    snapshot_path,
-)
+from topics.store.layouts.directory_names import MARKER_NAME, PACK_DIRECTORY, snapshot_path
+from topics.store.layouts.pack_format import PACK_MAGIC, PackHeader
+from topics.store.layouts.segment_format import SEGMENT_MAGIC, SegmentHeader
+from topics.store.layouts.snapshot_format import SNAPSHOT_MAGIC
 from topics.store.recovery.log_replay import shards_of
 from topics.store.repair.salvage import HEADER_MAX_BYTES, unflipped
 from topics.store.segments.snapshot_files import read_snapshot, snapshot_numbers

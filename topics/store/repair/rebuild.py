@@ -17,7 +17,7 @@ from topics.loop.loop import Loop
 from topics.store.archive.archive_note import mark_losses
 from topics.store.disk.directory_format import Marker
 from topics.store.disk.whole_files import read_file, unlink_if_there
-from topics.store.format.segment_format import SNAPSHOT_DIRECTORY
+from topics.store.layouts.directory_names import SNAPSHOT_DIRECTORY
 from topics.store.repair.newer_files import refuse_newer
 from topics.store.repair.owned_topics import EVERY_TOPIC, OwnedTopics
 from topics.store.repair.rebuild_from_segments import RebuildFromSegments

@@ -9,7 +9,8 @@ from topics.loop.loop import Loop
 from topics.store.disk.whole_files import FileCalls, read_file, replace_file
 from topics.store.format.codec import Frames
 from topics.store.format.log_format import FRAME_HEADER_BYTES, ProducerPart, unpack_extension
-from topics.store.format.segment_format import IndexHeader, index_path
+from topics.store.layouts.directory_names import index_path
+from topics.store.layouts.index_format import IndexHeader
 from topics.store.repair.salvage import SalvagedRun, pack_of
 from topics.store.segments.manifest import Pack
 

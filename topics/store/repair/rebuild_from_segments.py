@@ -18,14 +18,8 @@ from topics.loop.loop import Loop
 from topics.store.disk.whole_files import list_if_there, read_file, replace_file, unlink_if_there
 from topics.store.format import codec
 from topics.store.format.catalog import SEQ_MAX
-from topics.store.format.segment_format import (
-    PACK_DIRECTORY,
-    SegmentHeader,
-    edition_of,
-    index_path,
-    numbered,
-    pack_path,
-)
+from topics.store.layouts.directory_names import PACK_DIRECTORY, edition_of, index_path, numbered, pack_path
+from topics.store.layouts.segment_format import SegmentHeader
 from topics.store.repair.owned_topics import EVERY_TOPIC, OwnedTopics
 from topics.store.repair.rebuild_files import hints_of, parts_in, rewrite_pack
 from topics.store.repair.salvage import codec_of, mend_segment, salvage_pack, salvaged_image

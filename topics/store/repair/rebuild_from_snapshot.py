@@ -11,7 +11,8 @@ from topics.loop.loop import Loop
 from topics.store.disk.whole_files import read_file, replace_file, unlink_if_there
 from topics.store.format import codec
 from topics.store.format.codec import ScanStop
-from topics.store.format.segment_format import SegmentHeader, index_path
+from topics.store.layouts.directory_names import index_path
+from topics.store.layouts.segment_format import SegmentHeader
 from topics.store.repair.rebuild_files import hints_of, rewrite_pack
 from topics.store.repair.salvage import SalvagedPack, SalvagedRun, codec_of, mend_segment, salvage_pack, salvaged_image
 from topics.store.repair.set_aside import SetAside

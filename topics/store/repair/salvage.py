@@ -31,18 +31,9 @@ from topics.store.format.compressed_segment import (
     walked_blocks,
 )
 from topics.store.format.log_format import BLOCK_BYTES, FRAME_LENGTH, FRAME_START, FRAME_TOPIC_AT
-from topics.store.format.segment_format import (
-    FOOTER_BYTES,
-    RUN_DTYPE,
-    RUN_HEADER_BYTES,
-    RUN_MAGIC,
-    SEGMENT_MAGIC,
-    PackFooter,
-    PackHeader,
-    RunHeader,
-    SegmentFooter,
-    SegmentHeader,
-)
+from topics.store.layouts.file_kind import FOOTER_BYTES
+from topics.store.layouts.pack_format import RUN_DTYPE, RUN_HEADER_BYTES, RUN_MAGIC, PackFooter, PackHeader, RunHeader
+from topics.store.layouts.segment_format import SEGMENT_MAGIC, SegmentFooter, SegmentHeader
 from topics.store.segments.manifest import PackRun, Segment
 from topics.store.segments.pack import PackWriter
 from topics.store.segments.segment import read_footer

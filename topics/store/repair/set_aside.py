@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from topics.store.disk.data_directory import SET_ASIDE
 from topics.store.disk.whole_files import FileCalls, write_new_file
-from topics.store.format.segment_format import COLD
+from topics.store.layouts.directory_names import COLD
 from topics.store.segments.tiers import Tiers
 
 

@@ -24,16 +24,10 @@ from topics.store.format.codec import ScanStop
 from topics.store.format.compressed_segment import image_of, surplus_bytes
 from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import DELETED, DELETED_LIVE, FrameType, shard_directory
-from topics.store.format.segment_format import (
-    FOOTER_BYTES,
-    PACK_DIRECTORY,
-    SEGMENT_FOOTER_MAGIC,
-    SNAPSHOT_DIRECTORY,
-    IndexHeader,
-    SegmentHeader,
-    index_path,
-    snapshot_path,
-)
+from topics.store.layouts.directory_names import PACK_DIRECTORY, SNAPSHOT_DIRECTORY, index_path, snapshot_path
+from topics.store.layouts.file_kind import FOOTER_BYTES
+from topics.store.layouts.index_format import IndexHeader
+from topics.store.layouts.segment_format import SEGMENT_FOOTER_MAGIC, SegmentHeader
 from topics.store.recovery.log_replay import DirectReader, ShardReplay, VerifiedBatches, shards_of, survey_shard
 from topics.store.segments.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, unpack_store_part
 from topics.store.segments.pack import PackIndex, read_pack, scan_runs

@@ -13,13 +13,9 @@ from numpy.typing import NDArray
 
 from topics.errors import CorruptError, FormatError
 from topics.store.disk.whole_files import FileCalls, in_place
-from topics.store.format.segment_format import (
-    FLAGS_OFFSET_PER_ROW,
-    FOOTER_BYTES,
-    INDEX_DELETE,
-    INDEX_DELETED,
-    PackFooter,
-)
+from topics.store.layouts.file_kind import FOOTER_BYTES
+from topics.store.layouts.index_format import FLAGS_OFFSET_PER_ROW, INDEX_DELETE, INDEX_DELETED
+from topics.store.layouts.pack_format import PackFooter
 
 _OFFSETS_PER_ROW = 12
 """Bytes per row of the index columns before the offsets: ts (8) and seq delta (4)."""

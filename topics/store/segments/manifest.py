@@ -13,9 +13,9 @@ import msgspec
 
 from topics.common.bounded_steps import MemberList, members_in_steps, result_of
 from topics.common.id_blocks import IdDict
-from topics.store.format import segment_format
 from topics.store.format.catalog import SEQ_MAX
-from topics.store.format.segment_format import HOT
+from topics.store.layouts import directory_names
+from topics.store.layouts.directory_names import HOT
 
 FILES_A_STEP = 1000
 """Segments, and runs in packs, that a start takes in a step."""
@@ -57,7 +57,7 @@ class Segment(msgspec.Struct, omit_defaults=True, gc=False):
 
     @property
     def path(self) -> str:
-        return segment_format.segment_path(self.topic_id, self.first_seq, self.edition)
+        return directory_names.segment_path(self.topic_id, self.first_seq, self.edition)
 
 
 class Totals(NamedTuple):
@@ -98,7 +98,7 @@ class Pack(msgspec.Struct, omit_defaults=True):
 
     @property
     def path(self) -> str:
-        return segment_format.pack_path(self.number)
+        return directory_names.pack_path(self.number)
 
 
 class ReplayStart(msgspec.Struct, array_like=True):

@@ -20,18 +20,11 @@ from topics.store.format import codec
 from topics.store.format.catalog import NO_TAG, FewRows, PackRows
 from topics.store.format.codec import ScanStop
 from topics.store.format.log_format import BATCH_ALIGN, BLOCK_BYTES, FrameType, align_up
-from topics.store.format.row_columns import index_rows, joined_times, rows_of, select, tags_of, times_in
-from topics.store.format.segment_format import (
-    FOOTER_BYTES,
-    INDEX_DELETED,
-    RUN_DTYPE,
-    RUN_HEADER_BYTES,
-    RUN_MAGIC,
-    IndexColumns,
-    PackFooter,
-    PackHeader,
-    RunHeader,
-)
+from topics.store.format.row_columns import joined_times, rows_of, select, tags_of, times_in
+from topics.store.layouts.file_kind import FOOTER_BYTES
+from topics.store.layouts.index_format import INDEX_DELETED, IndexColumns
+from topics.store.layouts.index_rows import index_rows
+from topics.store.layouts.pack_format import RUN_DTYPE, RUN_HEADER_BYTES, RUN_MAGIC, PackFooter, PackHeader, RunHeader
 from topics.store.segments.manifest import Pack, PackRun
 
 _INDEXED_ROWS = 1024

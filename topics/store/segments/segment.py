@@ -18,18 +18,18 @@ from topics.store.format.catalog import RowColumns
 from topics.store.format.codec import ScanStop
 from topics.store.format.compressed_segment import HEADER_BYTES, image_of, is_compressed
 from topics.store.format.log_format import FrameType
-from topics.store.format.row_columns import index_of, index_rows, live_rows, rows_of, tags_of, times_in
-from topics.store.format.segment_format import (
-    FOOTER_BYTES,
+from topics.store.format.row_columns import rows_of, tags_of, times_in
+from topics.store.layouts.directory_names import index_path
+from topics.store.layouts.file_kind import FOOTER_BYTES
+from topics.store.layouts.index_format import IndexColumns, IndexHeader
+from topics.store.layouts.index_rows import index_of, index_rows, live_rows
+from topics.store.layouts.segment_format import (
     SEGMENT_FOOTER_MAGIC,
     DescriptionPieces,
-    IndexColumns,
-    IndexHeader,
     SegmentFooter,
     SegmentHeader,
     footer_description_bytes,
     header_bytes_of,
-    index_path,
 )
 from topics.store.segments.manifest import Segment, Totals
 

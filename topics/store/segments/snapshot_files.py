@@ -28,15 +28,13 @@ from topics.store.disk.whole_files import (
     replace_file,
     unlink_if_there,
 )
-from topics.store.format.segment_format import (
-    SNAPSHOT_DIRECTORY,
+from topics.store.layouts.directory_names import SNAPSHOT_DIRECTORY, numbered, snapshot_path
+from topics.store.layouts.snapshot_format import (
     SNAPSHOT_HEADER_BYTES,
     SNAPSHOT_LARGE_BYTES,
     Pieces,
     SnapshotFile,
-    numbered,
     pack_snapshot,
-    snapshot_path,
     sum_in_steps,
 )
 from topics.store.segments.manifest import StorePart, unpack_in_steps, unpack_store_part

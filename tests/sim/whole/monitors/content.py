@@ -20,7 +20,7 @@ from topics.config import Config
 from topics.errors import CorruptError, FormatError
 from topics.store.format import codec
 from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET, Frame, FrameType, WalHeader
-from topics.store.format.segment_format import index_path
+from topics.store.layouts.directory_names import index_path
 
 _OF_EVERY_START = ("/session", "/lock")
 

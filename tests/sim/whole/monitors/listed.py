@@ -18,7 +18,11 @@ from topics.config import Config
 from topics.engine.shared.topic_snapshot import TopicImage, TopicsSnapshot
 from topics.errors import CorruptError, FormatError
 from topics.store.format.log_format import DELETED, DELETED_LIVE, wal_file_no
-from topics.store.format.segment_format import FLAGS_OFFSET_PER_ROW, FOOTER_BYTES, PackFooter, SnapshotFile, numbered
+from topics.store.layouts.directory_names import numbered
+from topics.store.layouts.file_kind import FOOTER_BYTES
+from topics.store.layouts.index_format import FLAGS_OFFSET_PER_ROW
+from topics.store.layouts.pack_format import PackFooter
+from topics.store.layouts.snapshot_format import SnapshotFile
 from topics.store.segments.manifest import unpack_store_part
 from topics.store.segments.tiers import Tiers
 
