@@ -21,6 +21,7 @@ from topics.errors import DiskFullError
 from topics.loop.loop import Loop, PassEnd
 from topics.loop.tasks import Future
 from topics.store.archive.archive_note import mark_losses
+from topics.store.checkpoint.checkpoint_parts import CheckpointParts
 from topics.store.checkpoint.checkpointer import Checkpointer
 from topics.store.checkpoint.requested_checkpoints import RequestedCheckpoints
 from topics.store.checkpoint.snapshot_taker import FoundSnapshot
@@ -128,7 +129,7 @@ class StoreStart:
         else:
             await self._continue_log(found)
         has_gaps = await a_step_a_pass(loop.next_pass, self._catalog.recovered(power_lost=self.power_lost))
-        checkpointer = Checkpointer(
+        parts = CheckpointParts(
             loop,
             config,
             wal=self.log,
@@ -138,8 +139,8 @@ class StoreStart:
             catalog=self._catalog.checkpoints,
             manifest=found.manifest,
             directory_format=directory_format,
-            found=self._found_before(found, number),
         )
+        checkpointer = Checkpointer(parts, self._found_before(found, number))
         requested = RequestedCheckpoints(loop, checkpointer, self.log)
         latch_note = LatchNote(loop, directory, self.log.space, lambda: checkpointer.snapshot_number)
         if not self._is_frozen:

@@ -8,12 +8,11 @@ from functools import partial
 import msgspec
 import numpy as np
 
-from topics.config import Config
 from topics.errors import StorageError
-from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.checkpoint.capture import Captures
 from topics.store.checkpoint.checkpoint_counters import CheckpointCounters
+from topics.store.checkpoint.checkpoint_parts import CheckpointParts
 from topics.store.checkpoint.compaction import Compaction
 from topics.store.checkpoint.copy_context import CopyContext, Unsynced
 from topics.store.checkpoint.delete_flags import DeleteFlags
@@ -23,17 +22,13 @@ from topics.store.checkpoint.files_to_empty import ChosenFiles
 from topics.store.checkpoint.snapshot_taker import SnapshotTaker
 from topics.store.checkpoint.tiering import Tiering
 from topics.store.commits.write_batch import Commit
-from topics.store.disk.directory_format import DirectoryFormat
-from topics.store.disk.open_files import OpenFiles
 from topics.store.disk.time_slices import TimeSlices
-from topics.store.format.catalog import CheckpointCatalog, Deletions
-from topics.store.format.file_table import FileKind, FileTable, StoredFile
+from topics.store.format.catalog import Deletions
+from topics.store.format.file_table import FileKind, StoredFile
 from topics.store.format.log_format import FrameType, wal_file_no
 from topics.store.layouts.directory_names import SECOND_DIRECTORY_FORMAT, index_path
-from topics.store.read.reader import Reader
-from topics.store.segments.manifest import Manifest, ReplayStart, Segment
+from topics.store.segments.manifest import ReplayStart, Segment
 from topics.store.segments.tiers import Tiers
-from topics.store.wal.sharded_log import ShardedLog
 
 
 class CheckpointSteps:
@@ -41,16 +36,8 @@ class CheckpointSteps:
 
     def __init__(
         self,
-        loop: Loop,
-        config: Config,
+        parts: CheckpointParts,
         *,
-        wal: ShardedLog,
-        reader: Reader,
-        table: FileTable,
-        opener: OpenFiles,
-        catalog: CheckpointCatalog,
-        manifest: Manifest,
-        directory_format: DirectoryFormat,
         snapshots: SnapshotTaker,
         captures: Captures,
         turns: TimeSlices,
@@ -58,22 +45,22 @@ class CheckpointSteps:
         counters: CheckpointCounters,
     ) -> None:
         """segments_at_a_time: returns how many segments are filled side by side."""
-        self._loop = loop
-        self._config = config
-        self._log = wal
-        self._reader = reader
-        self._table = table
-        self._opener = opener
-        self._catalog = catalog
-        self._manifest = manifest
-        self._format = directory_format
+        self._loop = parts.loop
+        self._config = parts.config
+        self._log = parts.wal
+        self._reader = parts.reader
+        self._table = parts.table
+        self._opener = parts.opener
+        self._catalog = parts.catalog
+        self._manifest = parts.manifest
+        self._format = parts.directory_format
         self._snapshots = snapshots
         self._captures = captures
         self._turns = turns
         self._segments_at_a_time = segments_at_a_time
         self._counters = counters
-        self._compaction = Compaction(catalog, manifest, table, config, turns)
-        self._tiering = Tiering(loop, config, manifest, table, opener)
+        self._compaction = Compaction(parts.catalog, parts.manifest, parts.table, parts.config, turns)
+        self._tiering = Tiering(parts.loop, parts.config, parts.manifest, parts.table, parts.opener)
         self._unsynced = Unsynced({}, {})
         self._unflagged: list[Deletions] = []
         """Deleted records whose flag is not on the disk yet; outlives a checkpoint that failed."""

@@ -31,27 +31,19 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 
-from topics.config import Config
 from topics.errors import NoLogFileError, StorageError
-from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.checkpoint.capture import Capture, Captures
 from topics.store.checkpoint.checkpoint_counters import CheckpointCounters
+from topics.store.checkpoint.checkpoint_parts import CheckpointParts
 from topics.store.checkpoint.checkpoint_steps import CheckpointSteps
 from topics.store.checkpoint.files_to_empty import FilesToEmpty
 from topics.store.checkpoint.low_space import LowSpace, live_rows
 from topics.store.checkpoint.snapshot_taker import FoundSnapshot, SnapshotTaker
-from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.disk.disk_space import lacks_space
-from topics.store.disk.open_files import OpenFiles
 from topics.store.disk.time_slices import REST_SHARE, TimeSlices
 from topics.store.disk.whole_files import lacks_descriptors
-from topics.store.format.catalog import CheckpointCatalog
-from topics.store.format.file_table import FileTable
 from topics.store.format.log_format import BLOCK_BYTES
-from topics.store.read.reader import Reader
-from topics.store.segments.manifest import Manifest
-from topics.store.wal.sharded_log import ShardedLog
 
 log = logging.getLogger(__name__)
 
@@ -79,52 +71,21 @@ OnCaptured = Callable[[Capture], None]
 class Checkpointer:
     """The checkpoints of a store, one at a time; started by bytes of log, by time, or by `run`."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        config: Config,
-        *,
-        wal: ShardedLog,
-        reader: Reader,
-        table: FileTable,
-        opener: OpenFiles,
-        catalog: CheckpointCatalog,
-        manifest: Manifest,
-        directory_format: DirectoryFormat,
-        found: FoundSnapshot,
-    ) -> None:
+    def __init__(self, parts: CheckpointParts, found: FoundSnapshot) -> None:
+        loop, config, wal = parts.loop, parts.config, parts.wal
         self._loop = loop
         self._config = config
         self._log = wal
-        self._table = table
-        self._opener = opener
+        self._table = parts.table
+        self._opener = parts.opener
         self._turns = turns = TimeSlices(loop, config.checkpoint_us_per_pass * 1000, self._rest_share)
-        self._low_space = LowSpace(catalog, manifest, table, wal, config, turns)
-        self._files_to_empty = FilesToEmpty(wal, table, self._low_space, has_retired=bool(found.retired_shards))
+        self._low_space = LowSpace(parts.catalog, parts.manifest, parts.table, wal, config, turns)
+        self._files_to_empty = FilesToEmpty(wal, parts.table, self._low_space, has_retired=bool(found.retired_shards))
         self.counters = CheckpointCounters()
         captures = Captures()
-        self.snapshots = SnapshotTaker(
-            loop,
-            config,
-            wal=wal,
-            table=table,
-            catalog=catalog,
-            manifest=manifest,
-            turns=turns,
-            captures=captures,
-            directory_format=directory_format,
-            found=found,
-        )
+        self.snapshots = SnapshotTaker(parts, turns, captures, found)
         self.steps = CheckpointSteps(
-            loop,
-            replace(config, segment_max_bytes=wal.sizes.segment_max),
-            wal=wal,
-            reader=reader,
-            table=table,
-            opener=opener,
-            catalog=catalog,
-            manifest=manifest,
-            directory_format=directory_format,
+            parts._replace(config=replace(config, segment_max_bytes=wal.sizes.segment_max)),
             snapshots=self.snapshots,
             captures=captures,
             turns=turns,

@@ -11,22 +11,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from topics.config import Config
-from topics.loop.loop import Loop
 from topics.loop.tasks import Future
 from topics.store.checkpoint.capture import Capture, Captures, HeldFile
+from topics.store.checkpoint.checkpoint_parts import CheckpointParts
 from topics.store.checkpoint.files_to_empty import is_before
 from topics.store.commits.write_batch import Commit
-from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.disk.time_slices import TimeSlices, a_step_a_pass
-from topics.store.format.catalog import CheckpointCatalog
-from topics.store.format.file_table import FileTable
 from topics.store.layouts.directory_names import HOT, snapshot_path
 from topics.store.layouts.snapshot_format import sum_in_steps
-from topics.store.segments.manifest import Manifest, PackedFiles, ReplayStart, Segment, StorePart
+from topics.store.segments.manifest import PackedFiles, ReplayStart, Segment, StorePart
 from topics.store.segments.snapshot_files import COPIES, snapshot_numbers, write_snapshot
 from topics.store.segments.tiers import Tiers
-from topics.store.wal.sharded_log import ShardedLog
 
 
 class FoundSnapshot(NamedTuple):
@@ -48,29 +43,16 @@ class FoundSnapshot(NamedTuple):
 class SnapshotTaker:
     """The snapshots of a store, each after the other, and what only they state of it."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        config: Config,
-        *,
-        wal: ShardedLog,
-        table: FileTable,
-        catalog: CheckpointCatalog,
-        manifest: Manifest,
-        turns: TimeSlices,
-        captures: Captures,
-        directory_format: DirectoryFormat,
-        found: FoundSnapshot,
-    ) -> None:
-        self._loop = loop
-        self._config = config
-        self._log = wal
-        self._table = table
-        self._catalog = catalog
-        self._manifest = manifest
+    def __init__(self, parts: CheckpointParts, turns: TimeSlices, captures: Captures, found: FoundSnapshot) -> None:
+        self._loop = parts.loop
+        self._config = parts.config
+        self._log = parts.wal
+        self._table = parts.table
+        self._catalog = parts.catalog
+        self._manifest = parts.manifest
+        self._format = parts.directory_format
         self._turns = turns
         self._captures = captures
-        self._format = directory_format
         self.number = found.number
         """Number of the newest snapshot."""
         self.replay = found.replay
