@@ -239,6 +239,25 @@ def test_a_backup_of_a_directory_says_where_it_is(tmp_path: Path) -> None:
     assert (to_file.code, to_file.err) == (2, "topics: --to is '/dev/null', which is no directory: name a directory\n")
 
 
+@pytest.mark.parametrize("served", [False, True])
+def test_a_place_in_which_no_directory_can_be_made_is_named_by_its_option(served: bool, tmp_path: Path) -> None:
+    """The sentence had the path and the remedy, and not the option that both are about."""
+    sentence = "the backup could not be written: /proc/x: No such file or directory: name another directory"
+    refused = f"topics: --to is '/proc/x': {sentence}\n"
+    if served:
+        with serving(tmp_path, {"TOPICS_BACKUP_DIR": "/proc/x"}) as url:
+            env = {"TOPICS_URL": url}
+            ran = run(["backup", "--to", "/proc/x"], tmp_path, env=env)
+            of_setting = run(["backup"], tmp_path, env=env)
+        assert (of_setting.code, of_setting.err) == (1, f"topics: {sentence}\n")
+    else:
+        data = str(tmp_path / "data")
+        (tmp_path / "data").mkdir()
+        assert run(["put", "orders", "1", "--data-dir", data], tmp_path).code == 0
+        ran = run(["backup", "--data-dir", data, "--to", "/proc/x"], tmp_path)
+    assert (ran.code, ran.out, ran.err) == (1, "", refused)
+
+
 def test_a_backup_of_a_directory_without_a_log_makes_none_there(tmp_path: Path) -> None:
     """It made an empty log, and a backup of that."""
     (tmp_path / "empty").mkdir()

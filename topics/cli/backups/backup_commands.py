@@ -26,11 +26,11 @@ from topics.cli.output.printer import bytes_text, count_text, left_out_text
 from topics.cli.places.place import stopped
 from topics.clock import SystemClock
 from topics.common.values.arguments import is_decimal
-from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX, BackupResult
+from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX, UNWRITTEN, BackupResult
 from topics.common.values.time_texts import LATEST_MS, time_text
 from topics.embedded.bucket.bucket import BucketOptions, is_bucket_url
 from topics.embedded.bucket.copied_tree import log_id_at
-from topics.errors import RequestError, UsageError
+from topics.errors import RequestError, StorageError, UsageError
 from topics.store.backup.backup_manifest import is_backup_name
 
 Backup = Annotated[
@@ -119,6 +119,10 @@ def _named(option: str, to: str | None) -> Iterator[None]:
         if to is None:
             raise UsageError("no directory for backups is named: give --to, or set TOPICS_BACKUP_DIR") from None
         raise error if error.argument else UsageError(f"{option} is {to!r}: {error}") from None
+    except StorageError as error:
+        if to is None or not str(error).startswith(UNWRITTEN):
+            raise
+        raise StorageError(f"{option} is {to!r}: {error}") from None
 
 
 @with_bucket_to_read

@@ -9,6 +9,9 @@ SKIPPED_SEQS = 1 << 20
 SKIPPED_SEQS_MAX = 1 << 48
 """Most seqs that a restore leaves out: after thirty such restores seqs are still exact in JSON."""
 
+UNWRITTEN = "the backup could not be written: "
+"""The begin of the sentence about a place in which no backup can be made."""
+
 
 class BackupResult(NamedTuple):
     """A backup of a log: one instant of all its topics, as a directory that can be restored."""

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 
-from topics.common.values.backup_result import BackupProgress, BackupResult
+from topics.common.values.backup_result import UNWRITTEN, BackupProgress, BackupResult
 from topics.config import Config, is_in
 from topics.errors import DiskFullError, RequestError, StorageError, TopicsError, UsageError
 from topics.loop.loop import Loop
@@ -254,4 +254,4 @@ def failure_of(root: str, error: Exception) -> StorageError:
     where = error.filename or root
     reason = error.strerror or str(error)
     remedy = "make room there, or name another directory" if is_full(error) else "name another directory"
-    return StorageError(f"the backup could not be written: {where}: {reason}: {remedy}")
+    return StorageError(f"{UNWRITTEN}{where}: {reason}: {remedy}")
