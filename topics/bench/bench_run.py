@@ -14,7 +14,7 @@ from topics.bench.independent_histograms import decoder_warnings, disagreements
 from topics.bench.machine_facts import command_line, machine_facts, machine_warnings
 from topics.bench.outcome import BenchCheck, RoundOutcome
 from topics.bench.results.bench_result import FORMAT, VERSION, BenchResult, outcome_json
-from topics.bench.round_checks import few_warnings
+from topics.bench.round_checks import few_warnings, unanswered_warnings
 from topics.bench.sides import Side
 from topics.bench.workload import Case, Workload, checked_option
 from topics.clock import Clock
@@ -153,7 +153,7 @@ class BenchRun:
             return None, f"{type(error).__name__}: {error}"
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-        outcome.warnings += few_warnings(outcome)
+        outcome.warnings += unanswered_warnings(outcome) + few_warnings(outcome)
         histograms = [one for load in outcome.loads for one in load.latencies.values()]
         wrong = disagreements(histograms)
         if wrong is not None:

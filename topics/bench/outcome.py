@@ -50,6 +50,13 @@ class LoadOutcome:
     most: int = 0
     connections: int = 1
 
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether no request was answered and no record delivered in the measured time, as of a
+        load that is not to be idle.
+        """
+        return self.kind != "idle" and not (self.requests or self.records or self.deliveries)
+
 
 @dataclass
 class RoundOutcome:
@@ -71,6 +78,13 @@ class RoundOutcome:
     @property
     def failed(self) -> bool:
         return not all(check.ok for check in self.checks)
+
+    @property
+    def verdict(self) -> str:
+        """What a line says of the round, beside its rate."""
+        if self.failed:
+            return "CHECK FAILED"
+        return "nothing was answered" if all(load.is_unanswered for load in self.loads) else "ok"
 
 
 def load_outcome(spec: LoadSpec, figures: GroupFigures, seconds: float) -> LoadOutcome:

@@ -84,6 +84,16 @@ def client_warnings(figures: LoadFigures) -> list[str]:
     return found
 
 
+def unanswered_warnings(outcome: RoundOutcome) -> list[str]:
+    """Return a sentence for each load whose rate is 0, as of a server that was busy all the time."""
+    return [
+        f"{load.name}: nothing was answered in the {outcome.seconds:.2f} s that were measured, so this rate is not the "
+        "server's: measure for longer (--seconds)"
+        for load in outcome.loads
+        if load.is_unanswered
+    ]
+
+
 def few_warnings(outcome: RoundOutcome) -> list[str]:
     """Return a sentence for each latency of which a quantile is the slowest of few values, or that
     of few records which many readers are sent at about one time.

@@ -118,7 +118,7 @@ class LiveTable:
             row.server = f"{outcome.server_cpu_seconds / outcome.seconds:.2f}"
         if outcome.client_cpu_seconds is not None:
             row.client = f"{outcome.client_cpu_seconds / outcome.seconds:.2f}"
-        row.status = "CHECK FAILED" if outcome.failed else "ok"
+        row.status = outcome.verdict
 
     def _show(self) -> None:
         if self._live is None:
