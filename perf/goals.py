@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 from perf import lone
 from perf.figures import commit_id, interpreter, machine
+from perf.passes import Effort
 from topics.bench.bench_run import BenchRun, with_run
 from topics.bench.outcome import RoundOutcome
 from topics.bench.peers.known_peers import known_peers, own_side
@@ -349,7 +350,7 @@ def pass_rows(rounds: int, passes: int) -> Iterator[str]:
     for row, name in lone.NAMES.items():
         if row not in lone.ROWS:
             continue
-        figures = lone.measure(row, lone.Effort(rounds, passes))
+        figures = lone.measure(row, Effort(rounds, passes, lone.PAUSE_US))
         for found, when in (figures.to_answer, "in a series"), (figures.to_answer_apart, "after a pause of 0.2 ms"):
             goal = Goal("", Figure("", ""), (), "<=", lone.GOAL_US)
             yield (

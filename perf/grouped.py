@@ -19,7 +19,7 @@ import tempfile
 from collections import Counter
 
 from perf.figures import PAYLOAD, commit_id, interpreter
-from perf.lone import Bytecodes, Passes, received, served
+from perf.passes import Bytecodes, Passes, received, served
 from perf.servers import http_request
 from topics.loop import Loop
 from topics.server.app import Server

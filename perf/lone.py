@@ -22,39 +22,26 @@ the answer was sent.
 
 from __future__ import annotations
 
-import argparse
-import socket
 import statistics
-import sys
 import tempfile
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 import topics
 from perf.figures import PAYLOAD, commit_id, interpreter
+from perf.passes import Bytecodes, Client, Effort, Passes, effort_of, effort_options, served
 from perf.servers import http_request
 from topics.bench.results.figure_text import spread
 from topics.bench.topics_server.topics_loads import text_frame
-from topics.config import Config
-from topics.engine.stored_engine import StoredEngine
-from topics.engine.values.topic_config import make_config
 from topics.errors import UsageError
-from topics.loop import Loop
-from topics.loop.choose import open_loop
-from topics.server.app import Server
 
 PASSES = 4000
 """In each round."""
 PASSES_OF_A_SMOKE = 80
 GOAL_US = 15.0
 """A pass may take so long from request to answer."""
-PACKAGE = Path(topics.__file__).parent
 TRACED = 64
 """Passes in which bytecodes are counted."""
 WARM = 200
@@ -85,84 +72,6 @@ NAMES = {
     "publish": "lone publish over a WebSocket, `disk`",
     "append": "library: `append`, `disk`",
 }
-
-Bytecodes = Counter[tuple[str, str, bool]]
-"""Bytecodes by room, function, and whether the answer was sent before."""
-
-
-class Passes:
-    """The times of passes, and the bytecodes of some of them."""
-
-    def __init__(self) -> None:
-        self.pause_ns = 0
-        """The time between two passes."""
-        self.awake = False
-        """Whether the thread asks for the time in the pause, and does not sleep."""
-        self.began_ns = 0
-        self.is_answered = False
-        self.to_answer: list[int] = []
-        self.whole: list[int] = []
-        self.bytecodes: Bytecodes = Counter()
-        """Bytecodes of the pass in progress."""
-        self.traced_passes: list[Bytecodes] = []
-
-    def begin(self) -> None:
-        if self.pause_ns and self.awake:
-            until_ns = time.perf_counter_ns() + self.pause_ns
-            while time.perf_counter_ns() < until_ns:
-                pass
-        elif self.pause_ns:
-            time.sleep(self.pause_ns / 1e9)
-        self.is_answered = False
-        self.began_ns = time.perf_counter_ns()
-
-    def answer(self) -> None:
-        self.to_answer.append(time.perf_counter_ns() - self.began_ns)
-        self.is_answered = True
-
-    def end(self) -> None:
-        if self.began_ns:
-            self.whole.append(time.perf_counter_ns() - self.began_ns)
-            self.began_ns = 0
-            if self.bytecodes:
-                self.traced_passes.append(self.bytecodes)
-                self.bytecodes = Counter()
-
-    def clear(self) -> None:
-        self.to_answer.clear()
-        self.whole.clear()
-
-    # --- bytecodes -------------------------------------------------------------------------------------------------
-    @contextmanager
-    def traced(self) -> Iterator[None]:
-        sys.settrace(self._on_call)
-        try:
-            yield
-        finally:
-            sys.settrace(None)
-
-    def _on_call(self, frame: FrameType, _event: str, _arg: object) -> Callable[..., Any] | None:
-        path = frame.f_code.co_filename
-        if not path.startswith(str(PACKAGE)):
-            return None
-        frame.f_trace_opcodes = True
-        frame.f_trace_lines = False
-        room = Path(path).relative_to(PACKAGE).parts[0]
-        return partial(self._on_opcode, room, frame.f_code.co_qualname)
-
-    def _on_opcode(self, room: str, name: str, _frame: FrameType, event: str, _arg: object) -> Any:
-        if event == "opcode" and self.began_ns:
-            self.bytecodes[room, name, self.is_answered] += 1
-        return partial(self._on_opcode, room, name)
-
-
-class Effort(NamedTuple):
-    """How much is measured, and how."""
-
-    rounds: int = 5
-    passes: int = PASSES
-    pause_us: int = PAUSE_US
-    awake: bool = False
 
 
 class Figures(NamedTuple):
@@ -210,21 +119,6 @@ def measure(row: str, effort: Effort) -> Figures:
     with tempfile.TemporaryDirectory(dir=".") as name:
         of_row = of_library if row == "append" else partial(of_server, row)
         return of_row(effort, f"{name}/data")
-
-
-@contextmanager
-def served(directory: str, durability: str, **settings: Any) -> Iterator[tuple[Loop, Server]]:
-    """Yield a loop and a server in this process that has the topic `bench` of a class."""
-    config = Config(data_dir=directory, port=0, host="127.0.0.1", spin_us="0", **settings)
-    with open_loop(config) as loop:
-        server = Server(config, loop, StoredEngine.open)
-        server.start()
-        loop.run_until(lambda: server.engine is not None)
-        assert server.engine is not None
-        made: list[object] = []
-        server.engine.put_topic("bench", make_config(durability=durability), made.append)
-        loop.run_until(lambda: bool(made))
-        yield loop, server
 
 
 def of_server(row: str, effort: Effort, directory: str) -> Figures:
@@ -277,37 +171,6 @@ def of_server(row: str, effort: Effort, directory: str) -> Figures:
     return figures
 
 
-class Client:
-    """A connection whose server runs in this thread."""
-
-    def __init__(self, loop: Loop, address: tuple[str, int]) -> None:
-        self._loop = loop
-        self._socket = socket.create_connection(address)
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._socket.close()
-
-    def ask(self, request: bytes) -> bytes:
-        self._socket.sendall(request)
-        return received(self._loop, self._socket)
-
-
-def received(loop: Loop, client: socket.socket) -> bytes:
-    """Return the answer to a request that was sent; the loop runs until it comes."""
-    client.settimeout(0.001)
-    while True:
-        try:
-            answer = client.recv(65536)
-        except TimeoutError:
-            loop.run_pass(1_000_000)
-            continue
-        assert answer.startswith((b"HTTP/1.1 200", b"HTTP/1.1 201", b"HTTP/1.1 101", b"\x81")), answer
-        return answer
-
-
 def of_library(effort: Effort, directory: str) -> Figures:
     passes = Passes()
     with topics.open(directory) as log:
@@ -326,12 +189,12 @@ def of_library(effort: Effort, directory: str) -> Figures:
 def print_row(row: str, figures: Figures, functions: int) -> None:
     bytecodes = figures.bytecodes
     rooms: Counter[str] = Counter()
-    behind: Counter[str] = Counter()
+    after_answer: Counter[str] = Counter()
     for (room, _name, after), count in bytecodes.items():
         rooms[room] += count
-        behind[room] += count if after else 0
-    by_room = ", ".join(f"{room} {count} ({behind[room]})" for room, count in rooms.most_common())
-    total = f"{rooms.total()} ({behind.total()})"
+        after_answer[room] += count if after else 0
+    by_room = ", ".join(f"{room} {count} ({after_answer[room]})" for room, count in rooms.most_common())
+    total = f"{rooms.total()} ({after_answer.total()})"
     times = " | ".join(spread(found) for found in figures[:4])
     print(f"| {NAMES[row]} | {times} | {verdict(row, figures)} | {total} | {by_room} |", flush=True)
     for (room, name, after), count in bytecodes.most_common(functions):
@@ -350,25 +213,16 @@ def verdict(row: str, figures: Figures) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--passes", type=int, default=PASSES, help="in each round")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = effort_options(__doc__, passes=PASSES, pause_us=PAUSE_US, functions=0)
     parser.add_argument("--only", default=",".join(NAMES), help="rows, of " + ", ".join(NAMES))
-    parser.add_argument("--functions", type=int, default=0, help="print so many functions by their bytecodes")
-    parser.add_argument("--pause-us", type=int, default=PAUSE_US, help="between the passes of `apart`")
     parser.add_argument("--awake", action="store_true", help="ask for the time in the pauses instead of sleeping")
-    parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
-    if options.smoke:
-        options.passes, options.rounds = PASSES_OF_A_SMOKE, 1
-    if options.rounds < 1 or options.passes < 4:
-        parser.error(f"--rounds is {options.rounds} and --passes {options.passes}: use 1 or more, and 4 or more")
+    effort = effort_of(parser, options, smoke=PASSES_OF_A_SMOKE, least=4)._replace(awake=options.awake)
     if unknown := [row for row in options.only.split(",") if row not in NAMES]:
         parser.error(f"--only has {', '.join(unknown)}: use rows of {', '.join(NAMES)}")
-    print(f"commit {commit_id()}, {interpreter()}, {options.rounds} rounds of {options.passes} passes")
+    print(f"commit {commit_id()}, {interpreter()}, {effort.rounds} rounds of {effort.passes} passes")
     print("| | to the answer | whole pass | to the answer, apart | whole pass, apart | goal | bytecodes | by room |")
     print("|---|---|---|---|---|---|---|---|")
-    effort = Effort(options.rounds, options.passes, options.pause_us, options.awake)
     try:
         for row in options.only.split(","):
             print_row(row, measure(row, effort), options.functions)

@@ -15,7 +15,6 @@ the answer and after it.
 
 from __future__ import annotations
 
-import argparse
 import socket
 import statistics
 import tempfile
@@ -26,7 +25,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from perf.figures import PAYLOAD, commit_id, interpreter
-from perf.lone import Bytecodes, Client, Effort, Passes, received, served
+from perf.passes import Bytecodes, Client, Effort, Passes, effort_of, effort_options, received, served
 from perf.servers import http_request
 from topics.bench.results.figure_text import spread
 from topics.errors import UsageError
@@ -242,22 +241,13 @@ def print_differences(direct: Bytecodes, routed: Bytecodes, functions: int) -> N
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--passes", type=int, default=PASSES, help="in each round")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = effort_options(__doc__, passes=PASSES, pause_us=PAUSE_US, functions=20)
     parser.add_argument("--durability", default="disk", help="class of both topics")
-    parser.add_argument("--functions", type=int, default=20, help="print so many functions that differ")
-    parser.add_argument("--pause-us", type=int, default=PAUSE_US, help="between the passes of `apart`")
-    parser.add_argument("--smoke", action="store_true")
     options = parser.parse_args()
-    if options.smoke:
-        options.passes, options.rounds = PASSES_OF_A_SMOKE, 1
-    if options.rounds < 1 or options.passes < 1:
-        parser.error(f"--rounds is {options.rounds} and --passes {options.passes}: use 1 or more")
-    print(f"commit {commit_id()}, {interpreter()}, {options.rounds} rounds of {options.passes} passes")
+    effort = effort_of(parser, options, smoke=PASSES_OF_A_SMOKE, least=1)
+    print(f"commit {commit_id()}, {interpreter()}, {effort.rounds} rounds of {effort.passes} passes")
     print("| | answer | event | answer, apart | event, apart | bytecodes (after the answer) | apart |")
     print("|---|---|---|---|---|---|---|")
-    effort = Effort(options.rounds, options.passes, options.pause_us)
     try:
         found = {row: measure(row, options.durability, effort) for row in ROWS}
     except UsageError as error:

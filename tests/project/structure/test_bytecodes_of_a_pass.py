@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from perf import lone
+from perf.passes import Effort
 from topics.uring.probe import probe
 
 MOST = {
@@ -25,7 +26,7 @@ MOST = {
 
 A change that needs more of them says for what in its commit, and changes them here.
 """
-EFFORT = lone.Effort(rounds=1, passes=8, pause_us=0)
+EFFORT = Effort(rounds=1, passes=8, pause_us=0)
 
 
 @pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="other versions of Python have other bytecodes")
