@@ -1417,7 +1417,7 @@ MUTANTS = (
     ),
     _one(
         "what is staged between the callbacks of a failure committed",
-        "store/wal/shard.py",
+        "store/wal/commit_callbacks.py",
         "        if last.error is not None:  # what was staged since",
         "        if False:  # what was staged since",
         "tests/store/wal/test_shard.py",

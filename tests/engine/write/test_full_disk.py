@@ -9,7 +9,7 @@ from tests.engine.harness import Answer, records
 from tests.engine.real_world import RealWorld
 from topics.engine.verify import StateVerifier
 from topics.errors import DiskFullError
-from topics.store.wal import shard
+from topics.store.wal import commit_callbacks
 
 CAPACITY = 3 << 20
 
@@ -84,7 +84,7 @@ def test_topics_whose_commit_fails_are_undone_some_a_pass_and_none_by_half(monke
 
     Each is two callbacks of the commit, and after the first of them there is no topic any more.
     """
-    monkeypatch.setattr(shard, "ANSWERS_A_PASS", 9)
+    monkeypatch.setattr(commit_callbacks, "CALLBACKS_A_PASS", 9)
     world = RealWorld(commit_in_place_max_us=0)
     world.append(1)
     world.ring.faults.fail("write", errno.ENOSPC, path_part="/wal/")

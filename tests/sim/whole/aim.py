@@ -37,7 +37,7 @@ from topics.engine.state import topic_numbers as numbers
 from topics.http.plan import answer_turns
 from topics.store.checkpoint import checkpointer
 from topics.store.disk import disk_space
-from topics.store.wal import shard
+from topics.store.wal import commit_callbacks
 
 _AIMED = 0.2
 """Share of the seeds that are aimed."""
@@ -164,7 +164,7 @@ def _change(plan: Plan, at: int, **changes: object) -> None:
 def small_numbers(plan: Plan) -> Iterator[None]:
     """Set small numbers for the run of a plan."""
     reserve, look_ns = (numbers._RESERVE_MIN, numbers._RESERVE_REQUESTS), checkpointer._LOOK_EVERY_NS
-    check_ns, committed, sent = disk_space._CHECK_NS, shard.ANSWERS_A_PASS, answer_turns.ANSWERS_A_PASS
+    check_ns, committed, sent = disk_space._CHECK_NS, commit_callbacks.CALLBACKS_A_PASS, answer_turns.ANSWERS_A_PASS
     dealt, read_bytes, pieces = claim._DEALT, fetch._TURN_BYTES, fetch._TURN_PIECES
     claims = stream(plan.seed, "claims")
     claim._DEALT = claims.choice((dealt, dealt, 1, 2))
@@ -173,7 +173,7 @@ def small_numbers(plan: Plan) -> Iterator[None]:
     long_bytes = read_pass._LONG_BYTES
     read_pass._LONG_BYTES = stream(plan.seed, "rounds").choice((long_bytes, long_bytes, 1, 300))
     numbers._RESERVE_MIN, numbers._RESERVE_REQUESTS = stream(plan.seed, "reserve").choice((reserve, (1, 1), (4, 2)))
-    shard.ANSWERS_A_PASS = stream(plan.seed, "answers").choice((committed, committed, 1, 3))
+    commit_callbacks.CALLBACKS_A_PASS = stream(plan.seed, "answers").choice((committed, committed, 1, 3))
     answer_turns.ANSWERS_A_PASS = stream(plan.seed, "failures").choice((sent, 1, 3))
     looks_ns = (look_ns, look_ns, 20_000_000, 3_000_000)
     checkpointer._LOOK_EVERY_NS = plan.look_every_ns or stream(plan.seed, "look").choice(looks_ns)
@@ -182,7 +182,7 @@ def small_numbers(plan: Plan) -> Iterator[None]:
     try:
         yield
     finally:
-        shard.ANSWERS_A_PASS, answer_turns.ANSWERS_A_PASS = committed, sent
+        commit_callbacks.CALLBACKS_A_PASS, answer_turns.ANSWERS_A_PASS = committed, sent
         disk_space._CHECK_NS = check_ns
         read_pass._LONG_BYTES = long_bytes
         claim._DEALT, fetch._TURN_BYTES, fetch._TURN_PIECES = dealt, read_bytes, pieces

@@ -16,7 +16,7 @@ from topics.errors import DiskFullError, LogReadOnlyError, NoLogFileError
 from topics.store.commits.write_batch import Commit
 from topics.store.format import codec
 from topics.store.format.rows import RowRecord, pack_rows
-from topics.store.wal import shard
+from topics.store.wal import commit_callbacks
 from topics.store.wal.sharded_log import ShardStart
 
 
@@ -70,7 +70,7 @@ def answered_in_turns(world: LogWorld, count: int) -> list[Write]:
 @pytest.fixture
 def few_answers(monkeypatch: pytest.MonkeyPatch) -> int:
     """The number of answers that a pass gives, a small one."""
-    monkeypatch.setattr(shard, "ANSWERS_A_PASS", 10)
+    monkeypatch.setattr(commit_callbacks, "CALLBACKS_A_PASS", 10)
     return 10
 
 

@@ -1,14 +1,14 @@
 """One shard of the log: it commits what is staged, batch after batch, and moves from file to file.
 
 One commit is in flight at a time; what is staged meanwhile is the next batch. Acks need the full
-write count and, for a synced batch, the sync's result; callbacks run in the order in which they
-were attached, some of them in a pass, and the next commit begins after the last. A failed write or
-sync latches the whole log; a full disk fails what is staged, and the log continues in another file.
+write count and, for a synced batch, the sync's result; the next commit begins after the last
+callback. A failed write or sync latches the whole log; a full disk fails what is staged, and the
+log continues in another file.
 
 Decisions are made in primitive.py, commit_choice.py, from what shard_state.py says, and
 measured_places.py; batches fill in staging.py, log_end.py gives them their place,
-in_place_commits.py makes those that the thread waits for, background_sync.py syncs beside commits,
-and wal_files.py has the files.
+in_place_commits.py makes those that the thread waits for, commit_callbacks.py has the order of
+callbacks, background_sync.py syncs beside commits, and wal_files.py has the files.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from topics.store.commits.commit_choice import Choice, Held, Until, choose
 from topics.store.commits.measured_places import MeasuredPlaces
 from topics.store.commits.primitive import Primitive, Verdict
 from topics.store.commits.synced_batches import SyncedBatches
-from topics.store.commits.write_batch import Batch, Commit, Done
+from topics.store.commits.write_batch import Batch, Commit
 from topics.store.format.file_table import StoredFile
 from topics.store.format.log_format import WAL_FIRST_BATCH_OFFSET
 from topics.store.wal.background_sync import COMMIT_SYNCS, BackgroundSync, OnDurable
+from topics.store.wal.commit_callbacks import CommitCallbacks
 from topics.store.wal.commitment import AT_ONCE, Commitment, failed
 from topics.store.wal.in_place_commits import InPlaceCommits
 from topics.store.wal.log_end import LogEnd
@@ -47,8 +48,6 @@ Zeroing the next one would then write every byte twice.
 """
 _FILLED_BUT = 4
 """The part of a file that may be left over if a batch or a checkpoint moved the log to the next."""
-ANSWERS_A_PASS = 256
-"""Callbacks of batches that a pass runs: of topics that are created they take some 35 us each."""
 
 
 class Shard:
@@ -70,9 +69,6 @@ class Shard:
         self._places = MeasuredPlaces(loop)
         self._moved = Event()
         """Set whenever an operation ended that `drain` may wait for."""
-        self._is_answering = False
-        self._failure: Commit | None = None
-        """The end of what is staged, once all of `_owed` ran; None: it is committed as usual."""
         self.preallocation = Preallocation(
             loop,
             directory,
@@ -109,7 +105,6 @@ class Shard:
             bound=parts.bound,
             on_failed=self._latch_log,
         )
-        self._owed = commitment.owed
         self.state = ShardState(
             loop.clock,
             settings if directory.direct_works else settings._replace(commit=Primitive.LINK.value),
@@ -118,6 +113,9 @@ class Shard:
             sync=sync,
             bound=parts.bound,
             commitment=commitment,
+        )
+        self._callbacks = CommitCallbacks(
+            loop, self.staging, commitment, state=self.state, counters=counters, on_last=self._moved.set
         )
         self.in_place = InPlaceCommits(
             loop,
@@ -208,7 +206,7 @@ class Shard:
         """Number of callbacks that wait for their batch."""
         in_flight = self._commitment.batch
         depth = self.staging.waiters + (len(in_flight.waiters) if in_flight is not None else 0)
-        return depth + sum(len(waiters) for waiters, _commit in self._owed) if self._owed else depth
+        return depth + self._callbacks.count if self._commitment.owed else depth
 
     # --- committing --------------------------------------------------------------------------------------------------
     def flush(self) -> None:
@@ -296,7 +294,7 @@ class Shard:
         if batch.wants_sync and self._batches.unsynced:
             self._sync.start()
             return
-        self._answer(self.staging.take().waiters, AT_ONCE)
+        self._callbacks.run(self.staging.take().waiters, AT_ONCE)
         self._loop.again()
 
     def _write_through_ring(self, fd: int, blocks: memoryview, offset: int) -> None:
@@ -340,62 +338,10 @@ class Shard:
                 self._sync.report()
         waiters = batch.waiters
         self.staging.give_back(batch)
-        self._answer(waiters, commit)
+        self._callbacks.run(waiters, commit)
         if batch.prepared is not None:
             # releasing so much memory takes a turn, too
             self._loop.call_later(0, partial(_drop, batch))
-
-    def _answer(self, waiters: list[Done], commit: Commit) -> None:
-        """Run callbacks of a batch that has ended, and have the next passes run the others.
-
-        Those that wait come first. Callers that drive the loop wait for all of them. Until the
-        last, no other batch is sent.
-        """
-        waited = self._is_answering or bool(self._owed)
-        if waiters:
-            self._owed.append((waiters, commit))
-        if not waited:
-            self._answer_some()
-
-    def _answer_some(self) -> None:
-        owed, left, answering_ns = self._owed, ANSWERS_A_PASS, self._clock.monotonic_ns()
-        self._is_answering = True
-        try:
-            while left > 0 and (owed or (self._failure is not None and self._fails_more())):
-                waiters, commit = owed.popleft()
-                if not self.state.has_callers:
-                    if len(waiters) > left:
-                        owed.appendleft((waiters[left:], commit))
-                        del waiters[left:]
-                    left -= len(waiters)
-                for done in waiters:
-                    done(commit)
-        finally:
-            self._is_answering = False
-            if owed or (self._failure is not None and self._fails_more()):
-                self._loop.call_soon(partial(self._answer_others, self._loop.passes))
-            else:
-                self._moved.set()
-        self._counters.answer.add(self._clock.monotonic_ns() - answering_ns)
-
-    def _fails_more(self) -> bool:
-        """Fail what is staged, too, as a batch before it failed; return whether it is owed."""
-        failure, self._failure = self._failure, None
-        assert failure is not None, "a batch failed"
-        for batch in self.staging.take_all():
-            if batch.waiters:
-                self._owed.append((batch.waiters, failure))
-        return bool(self._owed)
-
-    def _answer_others(self, number: int) -> None:
-        """Continue in a pass after that of this number, whose tasks may follow its completions."""
-        if self._loop.passes == number:
-            self._loop.call_soon(partial(self._answer_others, -1))
-            return
-        last = self._owed[-1][1]
-        if last.error is not None:  # what was staged since may build on what fails
-            self._failure = last
-        self._answer_some()
 
     def begin_sync(self) -> None:
         """Begin a sync of what is written and not synced, unless one runs."""
@@ -425,14 +371,14 @@ class Shard:
 
     def _fail(self, batch: Batch, error: StorageError) -> None:
         """Fail a batch, and what is staged up to the last of its callbacks: it may build on it."""
-        self._failure = commit = failed(error)
-        self._answer(batch.waiters, commit)
+        self._callbacks.fail(batch.waiters, failed(error))
 
     def _fail_staged(self, error: StorageError) -> None:
         """Fail what is staged, once the batch in flight was answered."""
-        self._failure = commit = failed(error)
         if self._commitment.batch is None:
-            self._answer([], commit)
+            self._callbacks.fail([], failed(error))
+        else:
+            self._callbacks.fail_after_batch(failed(error))
 
     def _on_no_file(self, error: StorageError) -> None:
         """Fail what is staged: there is no next file.
