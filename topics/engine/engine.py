@@ -38,7 +38,7 @@ from topics.engine.read.diff import Diff
 from topics.engine.read.end_of_waits import STEPS_A_PASS, end_waits
 from topics.engine.read.listing import list_topics
 from topics.engine.read.one_record import Location, locate_one, read_one
-from topics.engine.read.plain_reads import BulkReads, PlainReads
+from topics.engine.read.plain_reads import PlainReader, PlainReads
 from topics.engine.read.shared_reads import SharedReads
 from topics.engine.read.wait import Wait
 from topics.engine.readers.reader_calls import ReaderCalls
@@ -106,8 +106,8 @@ class Engine:
         self._scheduler = Scheduler(core)
         self._forwarding = forwarding = Forwarding(core, self._scheduler)
         self._carrier = StepCarrier(core, self._scheduler, forwarding.step_owner)
-        self._bulk_reads = BulkReads(core)
-        self._reads = SharedReads(core, self._bulk_reads.read_one)
+        self._plain_reader = PlainReader(core)
+        self._reads = SharedReads(core, self._plain_reader.read_one)
         self._cohorts = Cohorts(loop, self._reads, forwarding.catch_up)
         compared = ComparedParts()
         sweeper = Sweeper(core, compared)
@@ -421,11 +421,11 @@ class Engine:
 
     def reads_plain(self, name: str) -> bool:
         """Return whether reads of this topic may be plain: see `read_plain`."""
-        return self._bulk_reads.reads_plain(name)
+        return self._plain_reader.reads_plain(name)
 
     def read_plain(self, names: Sequence[str | None], reads: Any, count: int, long_bytes: int) -> PlainReads:
-        """Render many reads whose frames are in memory, in one call: see `BulkReads.project`."""
-        return self._bulk_reads.project(names, reads, count, long_bytes)
+        """Render many reads whose frames are in memory, in one call: see `PlainReader.project`."""
+        return self._plain_reader.project(names, reads, count, long_bytes)
 
     def open_feed(self, sink: Sink) -> Feed:
         """Open a feed for a reader that stays (10.4, 11.5).

@@ -72,7 +72,7 @@ class Compared:
                 max_batch_bytes=rng.randint(1, 400),
                 bytes_apart=rng.random() < 0.1,
             )
-            plain = engine._bulk_reads.read_one(topic, query)
+            plain = engine._plain_reader.read_one(topic, query)
             if plain is None:
                 continue
             assert not query.nodes, "a filter that the bulk call does not know"
@@ -124,7 +124,7 @@ def test_a_damaged_copy_is_left_to_the_read_that_reports_it(damaged: int) -> Non
             at = bytes(chunk.view).find(b"needle")
             if at >= 0:
                 chunk.view[at] ^= damaged
-    assert (engine._bulk_reads.read_one(topic, query) is None) == bool(damaged)
+    assert (engine._plain_reader.read_one(topic, query) is None) == bool(damaged)
 
 
 def test_a_read_that_reports_a_loss_or_needs_a_file_is_not_plain() -> None:
@@ -133,15 +133,15 @@ def test_a_read_that_reports_a_loss_or_needs_a_file_is_not_plain() -> None:
     engine = reads.world.engine
     topic = engine._core.registry.named("t")
     assert topic is not None
-    assert engine._bulk_reads.read_one(topic, DiffQuery(0, limit=8, max_batch_bytes=1000)) is None
-    found = engine._bulk_reads.read_one(topic, DiffQuery(2, limit=8, max_batch_bytes=1000))
+    assert engine._plain_reader.read_one(topic, DiffQuery(0, limit=8, max_batch_bytes=1000)) is None
+    found = engine._plain_reader.read_one(topic, DiffQuery(2, limit=8, max_batch_bytes=1000))
     assert isinstance(found, DiffResult)
     assert found.count == 2
     reads.world.checkpoint()
     reads.world.restart(graceful=True)
     topic = reads.world.engine._core.registry.named("t")
     assert topic is not None
-    assert reads.world.engine._bulk_reads.read_one(topic, DiffQuery(2, limit=8, max_batch_bytes=1000)) is None
+    assert reads.world.engine._plain_reader.read_one(topic, DiffQuery(2, limit=8, max_batch_bytes=1000)) is None
 
 
 @pytest.mark.parametrize("seed", seeds(4))

@@ -40,7 +40,7 @@ class PlainReads(NamedTuple):
     taken: int
 
 
-class BulkReadCore(Protocol):
+class PlainReadCore(Protocol):
     """The part of the core that plain reads need."""
 
     bounds: ReadBounds
@@ -51,10 +51,10 @@ class BulkReadCore(Protocol):
     turns: ReadTurns
 
 
-class BulkReads:
+class PlainReader:
     """The plain reads of one engine."""
 
-    def __init__(self, core: BulkReadCore) -> None:
+    def __init__(self, core: PlainReadCore) -> None:
         self._core = core
         self._renderer = BulkRenderer(core.bounds[:4])
         self._ephemeral = core.memory.ranges.packed

@@ -107,7 +107,7 @@ class Topic(TopicNumbers):
         """
         self.config = self.next_config = config
         """The config that readers and retention apply, and the latest one staged. Changed by
-        `set_config`, as are the next three.
+        `set_config`, as are the next four.
         """
         self.stage_class = config.durability
         """The class in which writes are staged."""
@@ -205,8 +205,7 @@ class Topic(TopicNumbers):
 
     def _note_writable(self) -> None:
         self.writable = self.plain and self.life is Life.LIVE
-        is_short = self.stage_class != "ephemeral" and not self.config.ttl_ms
-        self.needs_only_seqs = self.writable and is_short
+        self.needs_only_seqs = self.writable and self.stage_class != "ephemeral" and not self.config.ttl_ms
 
     def set_expiries(self, expiries: Expiries | None) -> None:
         """Begin, or end, to have records with a ttl of their own."""

@@ -101,7 +101,7 @@ class PlainAppender:
         others: list[int] = []
         ahead: list[tuple[Topic, int]] = []
         for at, (topic, count) in enumerate(zip(topics, groups.records, strict=True)):
-            if topic is None or topic.filling is not None or not (topic.needs_only_seqs or self._is_free(topic)):
+            if topic is None or topic.filling is not None or not (topic.needs_only_seqs or self._expire_first(topic)):
                 left.append(at)
             elif topic.stage_class == "fsync":
                 synced.append(at)
@@ -128,11 +128,8 @@ class PlainAppender:
         left.sort()  # Writes to one topic keep their order.
         return left
 
-    def _is_free(self, topic: Topic) -> bool:
-        """Stage what is expired of a topic that needs more than seqs.
-
-        Returns: whether its write may be a column.
-        """
+    def _expire_first(self, topic: Topic) -> bool:
+        """Stage the expiry that is due before a write; return whether the write may be a column."""
         core = self._core
         if topic.writable and topic.expires:
             try:
