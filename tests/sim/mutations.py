@@ -788,7 +788,7 @@ MUTANTS = (
     # --- log files used again ----------------------------------------------------------------------------------------
     _one(
         "a log file that is to be used again taken for one in use",
-        "store/recovery/log_replay.py",
+        "store/recovery/log_survey.py",
         "        if header.file_no != number:\n            return None\n",
         "",
     ),
@@ -1045,14 +1045,14 @@ MUTANTS = (
             (
                 "store/recovery/log_replay.py",
                 "                if known > self.last_batch_no:\n"
-                "                    raise _torn_middle(file, offset, self.last_batch_no + 1, known)\n"
+                "                    raise torn_middle(file, offset, self.last_batch_no + 1, known)\n"
                 "                if size:",
                 "                if size:",
             ),
             (
                 "store/recovery/log_replay.py",
                 "            if known > self.last_batch_no:\n"
-                "                raise _torn_middle(file, offset, self.last_batch_no + 1, known)\n"
+                "                raise torn_middle(file, offset, self.last_batch_no + 1, known)\n"
                 "        self.lost",
                 "        self.lost",
             ),

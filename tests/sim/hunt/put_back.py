@@ -31,7 +31,7 @@ PUT_BACK = (
     _one(
         "e3b3dec",
         "a spare log file gets its old number back",
-        "store/recovery/log_replay.py",
+        "store/recovery/log_survey.py",
         "            last = max(last, spare_number or 0)",
         "            last = max(last, 0)",
     ),

@@ -9,7 +9,7 @@ import numpy as np
 
 from topics.engine.state.router_frames import ForwardPayload
 from topics.store.format.log_format import FrameType
-from topics.store.recovery.log_replay import VerifiedBatches, created_topics
+from topics.store.recovery.verified_batches import VerifiedBatches, created_topics
 
 
 class IdAndHead(NamedTuple):

@@ -22,15 +22,11 @@ from topics.store.format.log_format import (
     wal_file_name,
     wal_file_no,
 )
-from topics.store.recovery.log_replay import (
-    REMEDY,
-    DirectReader,
-    LogFile,
-    ShardReplay,
-    Survey,
-    VerifiedBatches,
-    used_file,
-)
+from topics.store.recovery.direct_reader import DirectReader
+from topics.store.recovery.log_replay import ShardReplay
+from topics.store.recovery.log_survey import Survey, used_file
+from topics.store.recovery.missing_batches import REMEDY, LogFile
+from topics.store.recovery.verified_batches import VerifiedBatches
 
 
 def archived_directory(shard: int) -> str:

@@ -15,7 +15,8 @@ from topics.store.archive.timelines import Timeline
 from topics.store.archive.unbroken_log import LogSpan
 from topics.store.disk.whole_files import read_file
 from topics.store.format.log_format import BATCH_HEADER_BYTES, FrameType
-from topics.store.recovery.log_replay import LogFile, VerifiedBatches, created_topics
+from topics.store.recovery.missing_batches import LogFile
+from topics.store.recovery.verified_batches import VerifiedBatches, created_topics
 
 
 class WantedRecord(NamedTuple):

@@ -14,7 +14,7 @@ from topics.store.disk.uncached_reads import UncachedReads, is_direct
 from topics.store.disk.whole_files import FileCalls, ReadCalls, list_if_there
 from topics.store.format.file_table import StoredFile
 from topics.store.format.log_format import shard_directory, waiting_file_no
-from topics.store.recovery.log_replay import shards_of
+from topics.store.recovery.log_survey import shards_of
 from topics.store.wal.sharded_log import ShardedLog
 from topics.store.wal.wal_files import shard_and_number
 

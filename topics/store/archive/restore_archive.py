@@ -36,7 +36,8 @@ from topics.store.format.log_format import (
     wal_file_name,
 )
 from topics.store.layouts.directory_names import MARKER_NAME
-from topics.store.recovery.log_replay import REMEDY, LogFile, VerifiedBatches
+from topics.store.recovery.missing_batches import REMEDY, LogFile
+from topics.store.recovery.verified_batches import VerifiedBatches
 
 _SHARD = "shard-"
 _REMEDY = "Restore to an earlier time; `topics verify` shows all damage"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from topics.errors import CorruptError
 from topics.store.archive.archive_note import ArchiveNote, Hole, ShardEnd
 from topics.store.archive.timelines import Base, Timeline
-from topics.store.recovery.log_replay import LogFile
+from topics.store.recovery.missing_batches import LogFile
 
 
 class Unbroken(NamedTuple):

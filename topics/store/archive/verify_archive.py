@@ -13,7 +13,8 @@ from topics.store.archive.timelines import Timeline, lacks_bases
 from topics.store.archive.unbroken_log import Unbroken, unbroken_parts
 from topics.store.backup.restore_backup import check_backup
 from topics.store.format.log_format import FrameType
-from topics.store.recovery.log_replay import REMEDY, VerifiedBatches
+from topics.store.recovery.missing_batches import REMEDY
+from topics.store.recovery.verified_batches import VerifiedBatches
 
 
 class VerifiedTimelines(NamedTuple):

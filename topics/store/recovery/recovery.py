@@ -49,16 +49,11 @@ from topics.store.format.log_format import (
 )
 from topics.store.format.row_columns import by_topic, select
 from topics.store.layouts.directory_names import COLD, HOT, PACK_DIRECTORY, SNAPSHOT_DIRECTORY, index_path
-from topics.store.recovery.log_replay import (
-    REMEDY,
-    Cut,
-    DirectReader,
-    ShardReplay,
-    Survey,
-    VerifiedBatches,
-    shards_of,
-    survey_shard,
-)
+from topics.store.recovery.direct_reader import DirectReader
+from topics.store.recovery.log_replay import Cut, ShardReplay
+from topics.store.recovery.log_survey import Survey, shards_of, survey_shard
+from topics.store.recovery.missing_batches import REMEDY
+from topics.store.recovery.verified_batches import VerifiedBatches
 from topics.store.segments.manifest import Manifest, Pack, ReplayStart, Segment
 from topics.store.segments.pack import PackIndex, read_pack
 from topics.store.segments.segment import cut_back, read_rows, rewrite_index

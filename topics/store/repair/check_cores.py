@@ -32,7 +32,9 @@ from topics.store.disk.uncached_reads import is_direct
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file, replace_file
 from topics.store.format.log_format import FrameType, shard_directory
 from topics.store.layouts.directory_names import FIRST_DIRECTORY_FORMAT, MARKER_NAME
-from topics.store.recovery.log_replay import DirectReader, NameOfTopic, VerifiedBatches, shards_of
+from topics.store.recovery.direct_reader import DirectReader
+from topics.store.recovery.log_survey import shards_of
+from topics.store.recovery.verified_batches import NameOfTopic, VerifiedBatches
 from topics.store.repair.check_files import FsckReport, found_in, newer_file, rebuilt, verified
 from topics.store.repair.owned_topics import OwnedTopics
 from topics.store.repair.rebuild import Rebuilt

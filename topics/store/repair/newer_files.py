@@ -19,7 +19,7 @@ from topics.store.layouts.directory_names import MARKER_NAME, PACK_DIRECTORY, sn
 from topics.store.layouts.pack_format import PACK_MAGIC, PackHeader
 from topics.store.layouts.segment_format import SEGMENT_MAGIC, SegmentHeader
 from topics.store.layouts.snapshot_format import SNAPSHOT_MAGIC
-from topics.store.recovery.log_replay import shards_of
+from topics.store.recovery.log_survey import shards_of
 from topics.store.repair.salvage import HEADER_MAX_BYTES, unflipped
 from topics.store.segments.snapshot_files import read_snapshot, snapshot_numbers
 from topics.store.segments.tiers import Tiers, segment_files

@@ -8,7 +8,7 @@ import msgspec
 
 from topics.store.cores.slot_map import SlotMap
 from topics.store.disk.directory_format import NO_CORE
-from topics.store.recovery.log_replay import NameOfTopic
+from topics.store.recovery.verified_batches import NameOfTopic
 
 _INTERNAL = " "
 """How the names of an engine's own topics begin. Each core has those of its engine."""

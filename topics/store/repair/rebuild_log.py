@@ -26,7 +26,9 @@ from topics.store.format.log_format import (
     wal_file_name,
     wal_file_no,
 )
-from topics.store.recovery.log_replay import DirectReader, VerifiedBatches, is_whole_blocks, shards_of
+from topics.store.recovery.direct_reader import DirectReader
+from topics.store.recovery.log_survey import is_whole_blocks, shards_of
+from topics.store.recovery.verified_batches import VerifiedBatches
 from topics.store.repair.salvage import unflipped
 from topics.store.repair.set_aside import SetAside
 from topics.store.repair.verify_directory import replay_shard

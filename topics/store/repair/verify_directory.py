@@ -28,7 +28,10 @@ from topics.store.layouts.directory_names import PACK_DIRECTORY, SNAPSHOT_DIRECT
 from topics.store.layouts.file_kind import FOOTER_BYTES
 from topics.store.layouts.index_format import IndexHeader
 from topics.store.layouts.segment_format import SEGMENT_FOOTER_MAGIC, SegmentHeader
-from topics.store.recovery.log_replay import DirectReader, ShardReplay, VerifiedBatches, shards_of, survey_shard
+from topics.store.recovery.direct_reader import DirectReader
+from topics.store.recovery.log_replay import ShardReplay
+from topics.store.recovery.log_survey import shards_of, survey_shard
+from topics.store.recovery.verified_batches import VerifiedBatches
 from topics.store.segments.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, unpack_store_part
 from topics.store.segments.pack import PackIndex, read_pack, scan_runs
 from topics.store.segments.segment import read_footer

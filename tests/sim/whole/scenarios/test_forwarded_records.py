@@ -11,7 +11,7 @@ from tests.contract.world.sim_world import SimWorld
 from tests.contract.world.world import tombstone
 from tests.sim.whole.scenarios.routed import route, routers, topics_by_shard
 from tests.sim.world.ring_core import LATENCY_NS
-from topics.store.recovery import log_replay
+from topics.store.recovery import log_pieces
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 _MS = 1_000_000
@@ -61,7 +61,7 @@ def test_copies_of_records_on_their_way_when_the_router_was_made_survive_a_kill(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """R-RTR-16, R-DUR-3. Their frames are before the router's, perhaps in a piece of the log that was read before."""
-    monkeypatch.setattr(log_replay, "CHUNK_BYTES", 32768)
+    monkeypatch.setattr(log_pieces, "PIECE_BYTES", 32768)
     world = SimWorld(commit_in_place_max_us=0)
     world.start()
     for name in "sdo":
