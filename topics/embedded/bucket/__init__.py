@@ -1,1 +1,1 @@
-"""Copies of backups and archives in an object store: parts that are named by their checksums."""
+"""Copies of backups and archives in an object store: pieces that are named by their checksums."""
