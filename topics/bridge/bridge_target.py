@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from topics.bridge.carried import BridgePosition, TopicBatch
+from topics.bridge.bridge_messages import BridgePosition, TopicBatch
 
 
 class TargetSession(Protocol):

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from topics.bridge.bridge_errors import SourceDownError, TargetDownError
+from topics.bridge.bridge_messages import BridgePosition, TopicBatch
 from topics.bridge.bridge_numbers import BridgeNumbers
 from topics.bridge.bridge_target import BridgeTarget, TargetSession
-from topics.bridge.carried import BridgePosition, TopicBatch
 from topics.clock import Clock
 from topics.errors import TopicsError
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from topics.bridge.carried import BYTES_DATA, DATA, INCARNATION, JSON_ENDING, META, NODE, OVERSIZE, SEQ, TAG, TS
+from topics.bridge.bridge_messages import BYTES_DATA, DATA, INCARNATION, JSON_ENDING, META, NODE, OVERSIZE, SEQ, TAG, TS
 from topics.common.values.written import NewRecord
 from topics.errors import UsageError
 

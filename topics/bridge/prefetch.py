@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from typing import Protocol
 
-from topics.bridge.carried import TopicBatch
+from topics.bridge.bridge_messages import TopicBatch
 
 _FILL_S = 0.1
 """How long a batch that is not full waits for the next page that is known to be there."""

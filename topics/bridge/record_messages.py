@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from topics.bridge.carried import (
+from topics.bridge.bridge_messages import (
     BYTES_DATA,
     DATA,
     GAP,

@@ -14,9 +14,9 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from topics.bridge.bridge_errors import SourceDownError, TargetDownError
+from topics.bridge.bridge_messages import BridgePosition
 from topics.bridge.bridge_numbers import BridgeNumbers
 from topics.bridge.bridge_target import BridgeTarget, TargetSession
-from topics.bridge.carried import BridgePosition
 from topics.bridge.carry_in import CarryIn, Opened
 from topics.bridge.carry_out import CarryOut, Retries, TakenBatches
 from topics.bridge.incoming import BridgeMark

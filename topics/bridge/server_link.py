@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from topics.bridge.bridge_errors import SourceDownError
-from topics.bridge.carried import BridgePosition, TopicBatch
+from topics.bridge.bridge_messages import BridgePosition, TopicBatch
 from topics.bridge.record_messages import batch_of
 from topics.client import server_calls as calls
 from topics.client.attempts import ServerCall
 from topics.client.sync_client import Client
 from topics.clock import Clock
 from topics.common.values.answers import TopicHead
-from topics.common.values.which import WhichRecords
+from topics.common.values.which_records import WhichRecords
 from topics.errors import NoAnswerError, RequestError, StorageError
 
 R = TypeVar("R")

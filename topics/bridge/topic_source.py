@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from topics.bridge.carried import BridgePosition, TopicBatch
+from topics.bridge.bridge_messages import BridgePosition, TopicBatch
 from topics.common.topic_names import NAME_MAX, is_topic_name, prefix_fault
 from topics.common.values.answers import TopicHead
 from topics.errors import RequestError, UsageError

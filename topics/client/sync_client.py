@@ -44,8 +44,8 @@ from topics.common.values.configs import Predicate
 from topics.common.values.delivered import Job, Jobs, Page, Record
 from topics.common.values.reader_config import opening
 from topics.common.values.routing import router_config
-from topics.common.values.seen import Seen
-from topics.common.values.which import WhichRecords
+from topics.common.values.seen_topics import Seen
+from topics.common.values.which_records import WhichRecords
 from topics.common.values.written import Producer, Values
 
 R = TypeVar("R")

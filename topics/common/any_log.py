@@ -35,7 +35,7 @@ from topics.common.values.backup_result import BackupResult
 from topics.common.values.begin import From
 from topics.common.values.configs import Predicate
 from topics.common.values.delivered import Job, Jobs, Page, Record
-from topics.common.values.seen import Seen
+from topics.common.values.seen_topics import Seen
 from topics.common.values.written import Producer, Values
 from topics.common.work import AsyncWorkJob, WorkJob
 from topics.common.work_steps import RETRY_MS, START_MS

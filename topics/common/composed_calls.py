@@ -22,7 +22,7 @@ from topics.common.values.answers import RedriveResult
 from topics.common.values.begin import From
 from topics.common.values.configs import Predicate
 from topics.common.values.delivered import Record
-from topics.common.values.which import WhichRecords
+from topics.common.values.which_records import WhichRecords
 from topics.common.work import AsyncWorkJob, AwaitedQueueCalls, QueueCalls, WorkJob, work, work_awaited
 from topics.common.work_steps import RETRY_MS, START_MS, WorkOptions
 

@@ -13,7 +13,7 @@ from typing import Any
 from topics.common.record_steps import OnGap, RecordSteps, check_on_gap, made, made_awaited, pass_gap
 from topics.common.values import arguments
 from topics.common.values.delivered import GapError, Record
-from topics.common.values.which import WhichRecords
+from topics.common.values.which_records import WhichRecords
 from topics.errors import OutcomeUnknown, RequestError, TopicsError, UsageError
 
 _WAIT_MS = 30_000

@@ -15,8 +15,8 @@ from topics.common.values import arguments
 from topics.common.values.answers import News, TopicHead
 from topics.common.values.begin import NOW, Begin, From
 from topics.common.values.delivered import GapError, Page
-from topics.common.values.seen import Seen, TailPlaces
-from topics.common.values.which import WhichRecords
+from topics.common.values.seen_topics import Seen, TailPlaces
+from topics.common.values.which_records import WhichRecords
 from topics.errors import RequestError, TopicsError, UsageError
 
 _log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from topics.common.values.configs import RouterConfig
 from topics.common.values.delivered import GapError, Job, Jobs, Record
 from topics.common.values.held_jobs import held_jobs
 from topics.common.values.reader_config import Opening
-from topics.common.values.seen import Seen, TailPlaces, known_topics, places, prefix_places
-from topics.common.values.which import WhichRecords
+from topics.common.values.seen_topics import Seen, TailPlaces, known_topics, places, prefix_places
+from topics.common.values.which_records import WhichRecords
 from topics.common.values.written import Producer, Values
 from topics.config import Config
 from topics.embedded.driving.calls import Start

@@ -20,7 +20,7 @@ from topics.config import Config
 from topics.engine.delivery.cohort import Cohorts
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
-from topics.engine.producers.compared import ComparedParts
+from topics.engine.producers.compared_parts import ComparedParts
 from topics.engine.producers.stager import Stager
 from topics.engine.producers.sweeper import Sweeper
 from topics.engine.queue.ack_nack_extend import ack, extend, nack

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from topics.bridge.bridge_errors import FencedError, SourceDownError, TargetDownError
-from topics.bridge.carried import BridgeMessage, BridgePosition, TopicBatch
+from topics.bridge.bridge_messages import BridgeMessage, BridgePosition, TopicBatch
 from topics.common.values.answers import TopicHead
 from topics.errors import RequestError
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.cli.bridge.fake_sides import FakeServer, FakeTarget, Killed, StepCount
 from topics.bridge.bridge_errors import FencedError, SourceDownError, TargetDownError
+from topics.bridge.bridge_messages import BridgePosition, TopicBatch
 from topics.bridge.bridge_numbers import BridgeNumbers
-from topics.bridge.carried import BridgePosition, TopicBatch
 from topics.bridge.carry_out import CarryOut, Retries, TakenBatches
 from topics.bridge.topic_source import TopicPatterns, TopicSource
 from topics.clock import ManualClock

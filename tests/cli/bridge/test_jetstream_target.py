@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.bridge.fake_jetstream import FakeLink
 from topics.bridge.bridge_errors import FencedError, OversizeError, TargetDownError
-from topics.bridge.carried import BridgeMessage, BridgePosition, TopicBatch
+from topics.bridge.bridge_messages import BridgeMessage, BridgePosition, TopicBatch
 from topics.bridge.jetstream import jetstream_target
 from topics.bridge.jetstream.jetstream_target import JetStreamSession, JetStreamTarget, SentSeqs, StreamChoice
 from topics.bridge.jetstream.nats_place import NatsPlace

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.bridge.fake_kafka import FakeBroker, FakeProducer, KafkaError
 from topics.bridge.bridge_errors import FencedError, OversizeError, TargetDownError
-from topics.bridge.carried import BridgeMessage, BridgePosition, TopicBatch
+from topics.bridge.bridge_messages import BridgeMessage, BridgePosition, TopicBatch
 from topics.bridge.kafka.kafka_place import KafkaPlace
 from topics.bridge.kafka.kafka_target import KafkaTarget
 from topics.errors import UsageError

@@ -9,7 +9,7 @@ import pytest
 
 from topics.bridge import prefetch as prefetch_module
 from topics.bridge.bridge_errors import SourceDownError
-from topics.bridge.carried import BridgePosition, TopicBatch
+from topics.bridge.bridge_messages import BridgePosition, TopicBatch
 from topics.bridge.prefetch import Prefetch
 
 WAIT_S = 30.0

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from topics.bridge.carried import BridgePosition, TopicBatch
+from topics.bridge.bridge_messages import BridgePosition, TopicBatch
 from topics.bridge.record_messages import batch_of, meta_headers, text_header
 
 NOW_MS = 1_700_000_000_000

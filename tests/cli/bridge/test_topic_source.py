@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from tests.cli.bridge.fake_sides import FakeServer
-from topics.bridge.carried import BridgePosition
+from topics.bridge.bridge_messages import BridgePosition
 from topics.bridge.topic_source import TopicPatterns, TopicSource
 from topics.common.values.answers import TopicHead
 from topics.errors import UsageError

@@ -19,7 +19,7 @@ import topics
 from tests.amount import amount
 from tests.embedded.conftest import SMALL
 from topics import CorruptError, NewRecord, StorageError, UsageError
-from topics.common.values.which import WhichRecords
+from topics.common.values.which_records import WhichRecords
 from topics.embedded.records import UnreadPage
 from topics.engine.read import chosen_read
 

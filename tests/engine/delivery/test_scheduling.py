@@ -16,7 +16,7 @@ from topics.engine.delivery.frames import Burst, RecordsFrame
 from topics.engine.delivery.subscription import Subscription
 from topics.engine.queue.queue_results import ClaimRequest
 from topics.engine.scheduling.governor import Governor, Sample
-from topics.engine.scheduling.ready import AGING_NS, WEIGHTS, ReadySet, aged, band_of
+from topics.engine.scheduling.ready_topics import AGING_NS, WEIGHTS, ReadySet, aged, band_of
 from topics.engine.values.results import DiffQuery
 from topics.errors import RequestError, TopicsError
 

@@ -12,7 +12,7 @@ import pytest
 from tests.amount import seeds
 from tests.engine.harness import Answer, Harness, records
 from tests.engine.real_world import RealWorld
-from topics.engine.producers import compared, sweeper
+from topics.engine.producers import compared_parts, sweeper
 from topics.engine.state.producer_part import Part
 from topics.engine.values.results import AppendResult
 from topics.errors import RequestError, StorageError
@@ -209,7 +209,7 @@ def test_a_last_piece_asks_for_room_for_all() -> None:
 
 def test_pieces_that_are_compared_are_remembered_within_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     """R-PROD-11: beyond it the sender of the oldest part begins again."""
-    monkeypatch.setattr(compared, "_PIECES_MAX", 3)
+    monkeypatch.setattr(compared_parts, "_PIECES_MAX", 3)
     h = Harness()
     h.put()
     for part in range(2):

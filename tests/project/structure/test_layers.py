@@ -97,8 +97,8 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         },
     },
     "bridge": {
-        "jetstream": {"bridge_errors", "carried", "incoming", "record_messages", "side_url", "topic_source"},
-        "kafka": {"bridge_errors", "carried", "incoming", "record_messages", "topic_source"},
+        "jetstream": {"bridge_errors", "bridge_messages", "incoming", "record_messages", "side_url", "topic_source"},
+        "kafka": {"bridge_errors", "bridge_messages", "incoming", "record_messages", "topic_source"},
     },
     "bench": {
         "load": set(),

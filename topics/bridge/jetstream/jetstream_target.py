@@ -12,7 +12,16 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from topics.bridge.bridge_errors import FencedError, OversizeError, TargetDownError
-from topics.bridge.carried import INCARNATION, SEQ, TAG, TS, BridgeMessage, BridgePosition, TopicBatch, oversize_mark
+from topics.bridge.bridge_messages import (
+    INCARNATION,
+    SEQ,
+    TAG,
+    TS,
+    BridgeMessage,
+    BridgePosition,
+    TopicBatch,
+    oversize_mark,
+)
 from topics.bridge.jetstream.jetstream_link import JetStreamLink, refused
 from topics.bridge.jetstream.nats_place import NatsPlace
 from topics.bridge.record_messages import text_header

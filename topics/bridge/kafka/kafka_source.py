@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from topics.bridge.bridge_errors import SourceDownError
-from topics.bridge.carried import GAP
+from topics.bridge.bridge_messages import GAP
 from topics.bridge.incoming import BridgeMark, IncomingBatch, IncomingMessage
 from topics.bridge.kafka.kafka_place import KafkaPlace
 from topics.bridge.topic_source import TopicMatch

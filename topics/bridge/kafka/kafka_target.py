@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from topics.bridge.bridge_errors import FencedError, OversizeError
-from topics.bridge.carried import SEQ, BridgeMessage, BridgePosition, TopicBatch, oversize_mark
+from topics.bridge.bridge_messages import SEQ, BridgeMessage, BridgePosition, TopicBatch, oversize_mark
 from topics.bridge.kafka.kafka_place import KafkaPlace, check_topic_name, text_of
 from topics.errors import UsageError
 

@@ -26,8 +26,8 @@ from topics.common.values import arguments
 from topics.common.values.answers import News
 from topics.common.values.begin import Begin, From
 from topics.common.values.delivered import GapError, Page, Record
-from topics.common.values.seen import Seen, TailPlaces, known_topics, places, prefix_places
-from topics.common.values.which import WhichRecords
+from topics.common.values.seen_topics import Seen, TailPlaces, known_topics, places, prefix_places
+from topics.common.values.which_records import WhichRecords
 
 
 def beginning(from_seq: int | None, from_: From | Begin | None, from_time: int | None) -> Begin | None:

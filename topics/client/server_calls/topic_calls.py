@@ -16,7 +16,7 @@ from topics.common.topic_names import is_topic_name
 from topics.common.values import arguments
 from topics.common.values.answers import DeleteResult, DeleteTopicResult, PatchResult, PutResult, TopicHead, TopicState
 from topics.common.values.configs import Predicate, check_setting_names
-from topics.common.values.seen import KnownTopic, Seen, known_topics
+from topics.common.values.seen_topics import KnownTopic, Seen, known_topics
 from topics.errors import UsageError
 
 T = TypeVar("T")

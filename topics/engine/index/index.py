@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from topics.engine.index.chunk import CHUNK_ROWS_MAX, DEAD, THIN, Chunk, Dead
 from topics.engine.index.chunk_table import ChunkTable
-from topics.engine.index.found import Found
+from topics.engine.index.found_rows import Found
 from topics.engine.index.selected_rows import NO_ROWS, SelectedRows, joined, rows_of, slice_of
 from topics.engine.index.tags import Tags
 from topics.engine.index.usage import Usage

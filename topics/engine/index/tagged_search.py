@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.index.chunk import DEAD, Chunk
-from topics.engine.index.found import Found
+from topics.engine.index.found_rows import Found
 from topics.engine.index.index import Index
 from topics.engine.index.tag_matcher import TagMatcher
 from topics.engine.values.predicate import Predicate

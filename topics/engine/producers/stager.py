@@ -13,7 +13,7 @@ from functools import partial
 from typing import Protocol, cast
 
 from topics.engine.producers.assembly import Assembly, AssemblyCore
-from topics.engine.producers.compared import ComparedParts
+from topics.engine.producers.compared_parts import ComparedParts
 from topics.engine.producers.sweeper import Sweeper
 from topics.engine.state import refusals
 from topics.engine.state.append_request import AppendRequest, IdentifyingTopic, Identity, IdentityCore

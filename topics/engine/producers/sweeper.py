@@ -14,7 +14,7 @@ from typing import Protocol
 
 from topics.clock import Clock
 from topics.config import Config
-from topics.engine.producers.compared import ComparedParts
+from topics.engine.producers.compared_parts import ComparedParts
 from topics.engine.queue.job_removal import RemoveJobsCore, remove_jobs
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.control_frames import RemovalPayload, encode

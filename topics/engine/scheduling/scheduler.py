@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol
 from topics.clock import Clock
 from topics.config import Config
 from topics.engine.scheduling.governor import SAMPLE_NS, Governor, Sample
-from topics.engine.scheduling.ready import ReadySet
+from topics.engine.scheduling.ready_topics import ReadySet
 from topics.engine.state.topic import Topic
 from topics.engine.values.ports import LogPort, LoopPort, TimerPort
 from topics.engine.values.priority import effective_priority

@@ -24,7 +24,7 @@ from topics.common.values.answers import (
 )
 from topics.common.values.begin import Begin
 from topics.common.values.configs import Predicate
-from topics.common.values.seen import KnownTopic
+from topics.common.values.seen_topics import KnownTopic
 from topics.engine.values.node_set import NO_NODES, NodeSet
 from topics.errors import TopicsError
 
