@@ -13,7 +13,6 @@ LONG = {
     "engine/state/topic.py __init__",
     "http/plan/service.py __init__",
     "server/app.py __init__",
-    "store/checkpoint/checkpointer.py __init__",
     "store/read/render_json.py add",
     "store/recovery/recovery.py recover",
     "store/store_start.py run",
