@@ -15,6 +15,7 @@ from topics.common.values import arguments
 from topics.common.values.answers import AppendResult
 from topics.common.values.record_json import (
     bytes_of,
+    check_raw_texts,
     fields_of,
     first_unencodable,
     not_json,
@@ -120,20 +121,12 @@ def _appending(  # noqa: PLR0917 - the options of an append
     )
 
 
-def _check_raws(records: Sequence[NewRecord]) -> None:
-    """Check that each raw text is one JSON value; otherwise it could add fields to its record."""
-    for at, record in enumerate(records):
-        for name, value in (("data", record.data), ("meta", record.meta)):
-            if isinstance(value, msgspec.Raw):
-                _check_text(bytes(value), f"records[{at}].{name}")
-
-
 def _records(values: Sequence[Any]) -> list[dict[str, Any]]:
     """Return records as the wire has them. Raises: RequestError, JSON cannot hold a value."""
     made = [value if isinstance(value, NewRecord) else NewRecord(value) for value in values]
     plain = [record._replace(data=None) if isinstance(record.data, BYTES_TYPES) else record for record in made]
     refuse_other_names(made)
-    _check_raws(made)
+    check_raw_texts(made, _check_text)
     try:
         body = encode([fields_of(record) for record in plain])
     except (TypeError, ValueError, OverflowError, RecursionError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -72,6 +72,17 @@ def refuse_other_names(records: Sequence[NewRecord]) -> None:
             if type(time) is not int or not 0 <= time < 1 << 64:
                 message = f"records[{index}].{name} is {time!r}: use a number of milliseconds, 0 for none"
                 raise RequestError("invalid_request", message)
+
+
+def check_raw_texts(records: Sequence[NewRecord], check: Callable[[bytes, str], object]) -> None:
+    """Check that each raw text is one JSON value; otherwise it could add fields to its record.
+
+    check(text, name): raises RequestError if it is not.
+    """
+    for index, record in enumerate(records):
+        for name, value in (("data", record.data), ("meta", record.meta)):
+            if isinstance(value, msgspec.Raw):
+                check(bytes(value), f"records[{index}].{name}")
 
 
 def first_unencodable(records: Sequence[NewRecord]) -> str:

@@ -13,6 +13,7 @@ import msgspec
 
 from topics.common.values.record_json import (
     bytes_of,
+    check_raw_texts,
     fields_of,
     first_unencodable,
     not_json,
@@ -106,7 +107,7 @@ def rows_from_values(records: Sequence[NewRecord], scanner: WriteScanner) -> Row
         for at, _payload in payloads:
             records[at] = records[at]._replace(data=None)
     refuse_other_names(records)
-    _check_raws(records)
+    check_raw_texts(records, check)
     try:
         body = msgspec.json.encode({"records": [fields_of(record) for record in records]})
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -143,11 +144,3 @@ def _with_payloads(rows: Rows, payloads: list[tuple[int, bytes]], scanner: Write
         end += len(payload)
     parts = [part for at, payload in payloads for part in (times.get(at, b""), payload)]
     return Rows(b"".join((rows.buffer, *parts)), columns.tobytes(), rows.count, size)
-
-
-def _check_raws(records: Sequence[NewRecord]) -> None:
-    """Check that each raw text is one JSON value; otherwise it could add fields to its record."""
-    for index, record in enumerate(records):
-        for name, value in (("data", record.data), ("meta", record.meta)):
-            if isinstance(value, msgspec.Raw):
-                check(bytes(value), f"records[{index}].{name}")

@@ -129,7 +129,7 @@ class Evacuation:
             return
         # Recovery skips records up to the highest seq copied, so nothing below it may stay in the
         # log: a copy by position may be in an older file than a direct write before it.
-        from_files = self._log_files()
+        from_files = self._table.log_ids()
         if topic_id in self._manifest.segments:
             await self._to_segments(topic_id, NO_RUNS, from_files, last_seq)
             return
@@ -169,9 +169,6 @@ class Evacuation:
         packs = sorted({pack.file_id for pack, _ in runs})
         rows = self._catalog.rows_in_files(topic_id, np.array(packs, np.uint32))
         return Runs(rows, {(pack.number, run.number) for pack, run in runs})
-
-    def _log_files(self) -> NDArray[np.uint32]:
-        return np.array([file.file_id for file in self._table.of_log()], np.uint32)
 
     async def sync(self) -> None:
         """Make everything written durable, with many files at a time sharing the journal's commits.

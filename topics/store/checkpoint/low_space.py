@@ -83,7 +83,7 @@ class LowSpace:
         space = self._log.space
         if not space.lacks(_LOG_TIMES_AMPLE * self._log.held_bytes + snapshot_bytes):
             return False
-        ids = self._log_files()
+        ids = self._table.log_ids()
         copied_bytes = _PACK_BYTES
         for topic_id in self._catalog.topics_in_log():
             rows, frame_bytes = await self._bytes_in(topic_id, ids)
@@ -157,7 +157,7 @@ class LowSpace:
         return live, packed
 
     async def _cost_of_shared(self) -> int:
-        cost, ids = 0, self._log_files()
+        cost, ids = 0, self._table.log_ids()
         for topic_id in self._catalog.topics_in_log():
             if last_seq := self._catalog.last_shared(topic_id):
                 rows, frame_bytes = await self._bytes_in(topic_id, ids, last_seq)
@@ -195,6 +195,3 @@ class LowSpace:
     def _is_small(self, topic_id: int, frame_bytes: int) -> bool:
         """Return whether this many bytes of a topic are copied into a pack."""
         return frame_bytes < self._run_bytes and topic_id not in self._manifest.segments
-
-    def _log_files(self) -> NDArray[np.uint32]:
-        return np.array([file.file_id for file in self._table.of_log()], np.uint32)

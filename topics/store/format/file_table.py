@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from mmap import mmap
 
+import numpy as np
+from numpy.typing import NDArray
+
 from topics.store.format.compressed_segment import Blocks
 
 
@@ -120,6 +123,10 @@ class FileTable:
     def of_log(self) -> list[StoredFile]:
         """Return the files of the log, in the order of their numbers."""
         return list(self._log.values())
+
+    def log_ids(self) -> NDArray[np.uint32]:
+        """Return the ids of the files of the log, ascending."""
+        return np.array(list(self._log), np.uint32)
 
     def leave_log(self, file: StoredFile) -> None:
         """Count a file no longer among those of the log, though readers may still hold it."""
