@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from perf import lone
 from perf.figures import commit_id, interpreter, machine
-from perf.passes import Effort
+from perf.traced_passes import Effort
 from topics.bench.bench_run import BenchRun, with_run
 from topics.bench.outcome import RoundOutcome
 from topics.bench.peers.known_peers import known_peers, own_side

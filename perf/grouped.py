@@ -19,8 +19,8 @@ import tempfile
 from collections import Counter
 
 from perf.figures import PAYLOAD, commit_id, interpreter
-from perf.passes import Bytecodes, Passes, received, served
 from perf.servers import http_request
+from perf.traced_passes import Bytecodes, Passes, received, served
 from topics.loop import Loop
 from topics.server.app import Server
 

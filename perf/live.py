@@ -42,8 +42,8 @@ from typing import NamedTuple
 from perf import lone
 from perf.figures import PAYLOAD, commit_id, interpreter
 from perf.lone import GOAL_US, HANDSHAKE, PAUSE_US, WARM, WEBSOCKET
-from perf.passes import Effort
 from perf.servers import http_request, topics_server
+from perf.traced_passes import Effort
 from topics.bench.results.figure_text import spread
 from topics.bench.topics_server.topics_loads import text_frame
 from topics.errors import UsageError

@@ -31,8 +31,8 @@ from typing import Any, NamedTuple
 
 import topics
 from perf.figures import PAYLOAD, commit_id, interpreter
-from perf.passes import Bytecodes, Client, Effort, Passes, effort_of, effort_options, served
 from perf.servers import http_request
+from perf.traced_passes import Bytecodes, Client, Effort, Passes, effort_of, effort_options, served
 from topics.bench.results.figure_text import spread
 from topics.bench.topics_server.topics_loads import text_frame
 from topics.errors import UsageError

@@ -25,8 +25,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from perf.figures import PAYLOAD, commit_id, interpreter
-from perf.passes import Bytecodes, Client, Effort, Passes, effort_of, effort_options, received, served
 from perf.servers import http_request
+from perf.traced_passes import Bytecodes, Client, Effort, Passes, effort_of, effort_options, received, served
 from topics.bench.results.figure_text import spread
 from topics.errors import UsageError
 from topics.loop import Loop

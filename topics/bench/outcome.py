@@ -81,7 +81,7 @@ class RoundOutcome:
 
     @property
     def verdict(self) -> str:
-        """What a line says of the round, beside its rate."""
+        """The end of the line about the round, after its rate."""
         if self.failed:
             return "CHECK FAILED"
         return "nothing was answered" if all(load.is_unanswered for load in self.loads) else "ok"

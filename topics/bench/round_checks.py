@@ -85,7 +85,7 @@ def client_warnings(figures: LoadFigures) -> list[str]:
 
 
 def unanswered_warnings(outcome: RoundOutcome) -> list[str]:
-    """Return a sentence for each load whose rate is 0, as of a server that was busy all the time."""
+    """Return a sentence for each load whose rate is 0, as beside a busy server."""
     return [
         f"{load.name}: nothing was answered in the {outcome.seconds:.2f} s that were measured, so this rate is not the "
         "server's: measure for longer (--seconds)"

@@ -1,4 +1,4 @@
-"""What the live table of a run says of a round."""
+"""The lines of a run about its rounds."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from perf import lone
-from perf.passes import Effort
+from perf.traced_passes import Effort
 from topics.uring.probe import probe
 
 MOST = {

@@ -16,7 +16,7 @@ from topics.store.wal.sharded_log import ShardedLog
 
 
 class CheckpointParts(NamedTuple):
-    """What a checkpoint reads, and what it changes."""
+    """The parts that a checkpoint reads or changes."""
 
     loop: Loop
     config: Config

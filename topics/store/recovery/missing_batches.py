@@ -1,4 +1,4 @@
-"""What a file of the log says of batches that are missing before it or in it.
+"""Batches of the log that are missing, and how later ones of a file show it.
 
 If a later batch knows a missing one to have been synced, that is damage.
 """
@@ -31,7 +31,7 @@ async def highest_synced(reader: DirectReader, fd: int, file: LogFile, offset: i
 
 
 class LaterBatches(NamedTuple):
-    """What the batches of a file say that come after a missing one."""
+    """The statements of batches that come after a missing one in a file."""
 
     synced_upto: int
     """The highest of the sound batches; 0: there are none."""
