@@ -191,7 +191,8 @@ def _creations_beside_streams(world: CrowdWorld, clients: int) -> None:
 def _streams_of_a_window_of_jobs(world: CrowdWorld, clients: int) -> None:
     """Claims are collected, so each stream gets many jobs at once."""
     world.put("q", type="queue", claim_jitter_ms=100)
-    links = [world.connect().start("GET", f"/v0/topics/q/work?node=n{at}&max={_JOBS}") for at in range(clients)]
+    path = f"/v0/topics/q/work?node=n&max={_JOBS}&lease_ms=600000"
+    links = [world.connect().start("GET", path) for _ in range(clients)]
     for link in links:
         assert link.head(ANSWER_MS).status == 200
     world.settle()
