@@ -49,6 +49,7 @@ from topics.engine.routers.router_manager import RouterManager
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.scheduling.scheduler import LoadStats, Scheduler
 from topics.engine.shared.core import Core
+from topics.engine.shared.limits import Limits
 from topics.engine.shared.read_turns import BYTES_TO_MAKE
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.state import refusals
@@ -603,6 +604,11 @@ class Engine:
         wait = CheckpointWait(self._core, number, wait_ms, done)
         wait.begin()
         return wait.cancel
+
+    @property
+    def limits(self) -> Limits:
+        """The limits over all topics, with what is in use of them."""
+        return self._core.limits
 
     # --- load --------------------------------------------------------------------------------------------------------
     def share_names(self, core_of: Callable[[str], int], own: int) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, cast
 
+from topics.config import Config
 from topics.engine.producers.assembly import Assembly, AssemblyCore
 from topics.engine.producers.compared_parts import ComparedParts
 from topics.engine.producers.sweeper import Sweeper
@@ -35,6 +36,7 @@ from topics.store.format.rows import Rows
 class StagerCore(AssemblyCore, QuotaCore, Protocol):
     """The part of the core that the stager needs."""
 
+    config: Config
     format: FormatPort
     staged: StagedParts
 
@@ -47,8 +49,6 @@ class Stager:
         self._lifecycle = lifecycle
         self._compared = compared
         self._sweeper = sweeper
-        self._coming_bytes = 0
-        """Bytes of pieces on the way into the staging area, counted as `StagedParts.bytes`."""
         self._assemblies: deque[Callable[[], Assembly]] = deque()
         """Builders of the appends of parts whose last piece is here; the first has built its."""
 
@@ -135,9 +135,7 @@ class Stager:
     ) -> None:
         core, part = self._core, cast("Part", request.identity)
         held = piece.size + OVERHEAD_BYTES
-        most = core.config.max_staged_bytes
-        if 0 < most < core.staged.bytes + self._coming_bytes + held:
-            raise refusals.limit_reached("max_staged_bytes", most)
+        core.limits.staged_bytes.check(held)
         check_quota(core, piece.size, now_ms)
         if not core.format.is_newest and appender.waits_for_format(topic, request, done):
             return
@@ -155,7 +153,7 @@ class Stager:
         )
 
         def on_staged(result: AppendResult | TopicsError) -> None:
-            self._coming_bytes -= held
+            core.staged.coming_bytes -= held
             waiting = topic.end_identity(part.name)
             if isinstance(result, TopicsError):
                 done(result)
@@ -165,7 +163,7 @@ class Stager:
                 appender.append(later, then)
 
         appender.append_piece(self._lifecycle.staging(), request, _PieceIdentity(self, told), on_staged)
-        self._coming_bytes += held
+        core.staged.coming_bytes += held
         topic.begin_identity(part.name)
 
     def staged(self, told: StagedPiece, first_seq: int) -> None:

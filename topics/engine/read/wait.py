@@ -16,9 +16,9 @@ from typing import Protocol
 from topics.common.values.answers import News
 from topics.config import Config
 from topics.engine.shared.dormant import DormantTopic
+from topics.engine.shared.limits import Limits
 from topics.engine.shared.read_turns import BYTES_TO_MAKE, ReadTurns
 from topics.engine.shared.topic_registry import Registry
-from topics.engine.state import refusals
 from topics.engine.state.topic import Topic
 from topics.engine.state.wakes import CatchUpFirst, CreationWaiter, PrefixWaits
 from topics.engine.values.ports import LoopPort, TimerPort
@@ -40,6 +40,7 @@ class WaitCore(Protocol):
     bounds: ReadBounds
     closing: bool
     config: Config
+    limits: Limits
     loop: LoopPort
     partings: StepQueue
     prefix_waits: PrefixWaits
@@ -149,13 +150,10 @@ class Wait:
     def _park(self) -> None:
         """Wait at all topics. They were checked in the same step, so that no change is missed."""
         core = self._core
-        config, count = core.config, len(self._known) + len(self._starts)
-        for limit, most, held in (
-            ("max_waits", config.max_waits, core.waits + 1),
-            ("max_waited_topics", config.max_waited_topics, core.waited_topics + count),
-        ):
-            if 0 < most < held:
-                self._answer(refusals.limit_reached(limit, most))
+        count = len(self._known) + len(self._starts)
+        for limit, more in ((core.limits.waits, 1), (core.limits.waited_topics, count)):
+            if limit.left < more:
+                self._answer(limit.refusal(more))
                 return
         core.waits += 1
         core.waited_topics += count

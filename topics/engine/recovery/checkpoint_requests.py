@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from topics.config import Config
+from topics.engine.shared.limits import Limits
 from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.state import refusals
 from topics.engine.state.waiters import EndsAtShutdown
@@ -21,7 +21,7 @@ class CheckpointCore(Protocol):
 
     checkpoint_waits: dict[EndsAtShutdown, None]
     closing: bool
-    config: Config
+    limits: Limits
     loop: LoopPort
     requested: RequestedPort
     turns: ReadTurns
@@ -47,7 +47,6 @@ class CheckpointWait:
 
     def begin(self) -> None:
         core = self._core
-        most = core.config.max_waits
         if core.closing:
             self._answer(refusals.shutting_down())
             return
@@ -58,8 +57,8 @@ class CheckpointWait:
         if self._wait_ms == 0:
             core.requested.begin(self._number)
             self._answer(self._result(done=False))
-        elif most and core.waits >= most:
-            self._answer(refusals.limit_reached("max_waits", most))
+        elif core.limits.waits.left < 1:
+            self._answer(core.limits.waits.refusal())
         else:
             self._park()
 

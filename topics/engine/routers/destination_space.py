@@ -39,14 +39,20 @@ class DestinationSpace:
         are expired here; if that takes a commit, the room is there when the router tries again.
         """
         core = self._core
-        room = _room_now(core, topic, sizes)
+        room = self._room(topic, sizes)
         now_ns = core.clock.monotonic_ns()
-        if room == len(sizes) or not core.config.max_total_bytes or now_ns < self._expires_ns:
+        if room == len(sizes) or not core.limits.total_bytes.whole or now_ns < self._expires_ns:
             return room
         self._expires_ns = now_ns + _EXPIRES_EVERY_NS
         with contextlib.suppress(TopicsError):
             expire_everywhere(core, core.clock.now_ms())
-        return _room_now(core, topic, sizes)
+        return self._room(topic, sizes)
+
+    def _room(self, topic: Topic, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
+        room = _room_now(self._core, topic, sizes)
+        if room < len(sizes):
+            self._core.limits.total_bytes.lacks(int(sizes[room]))
+        return room
 
 
 def _room_now(core: QuotaCore, topic: Topic, sizes: Sequence[int] | NDArray[np.uint32]) -> int:
@@ -57,8 +63,8 @@ def _room_now(core: QuotaCore, topic: Topic, sizes: Sequence[int] | NDArray[np.u
     if room is not None:
         count = min(count, max(0, room[0]))
         limits.append(room[1])
-    if core.config.max_total_bytes:
-        limits.append(core.config.max_total_bytes - core.usage.bytes - core.usage.pending_bytes)
+    if core.limits.total_bytes.whole:
+        limits.append(core.limits.total_bytes.left)
     for limit in limits:
         sums = np.cumsum(sizes[:count], dtype=np.int64)
         count = min(count, int(np.searchsorted(sums, limit, "right")))

@@ -12,9 +12,9 @@ from typing import Protocol
 
 from topics.clock import Clock
 from topics.common.values.configs import RouterConfig
-from topics.config import Config
 from topics.engine.routers.forwarding import Forwarding
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
+from topics.engine.shared.limits import Limits
 from topics.engine.shared.router_registry import Routers
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state import refusals
@@ -35,7 +35,7 @@ class ManagerCore(OperationCore, Protocol):
     """The part of the core that the changes of routers need."""
 
     clock: Clock
-    config: Config
+    limits: Limits
     registry: Registry
     routers: Routers
 
@@ -91,9 +91,8 @@ class RouterManager:
                 raise refusals.router_fan_in(config.dest, other.name, allowed)
         if existing is not None and (existing.source, existing.dest) != (source, dest):
             raise refusals.router_repoint(existing, allowed)
-        most = core.config.max_routers
-        if existing is None and most and len(core.routers) >= most:
-            raise refusals.limit_reached("max_routers", most)
+        if existing is None:
+            core.limits.routers.check()
         if not config.allow_cycle:
             cycle = find_cycle(existing, config, source, dest)
             if cycle:

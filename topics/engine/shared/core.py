@@ -15,6 +15,7 @@ from topics.engine.index.expiries import A_LOOK
 from topics.engine.shared.expiry_turns import ExpiryTurns
 from topics.engine.shared.held_appends import HeldAppends
 from topics.engine.shared.job_counts import JobCounts
+from topics.engine.shared.limits import Limits
 from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.state.topic import Topic
@@ -100,3 +101,4 @@ class Core:
         """Requests that wait for a checkpoint to end."""
         self.waits = self.waited_topics = 0
         """The numbers of parked requests, for a checkpoint, too, and of topics that they name."""
+        self.limits = Limits(config, self)

@@ -253,19 +253,6 @@ class ProducerTotals:
         """Parts that are known or in flight."""
         self.epochs_max = config.producer_epochs
         self.silence_ms = config.producer_silence_ms
-        self._producers_max = config.max_producers
-        self._parts_max = config.max_producer_parts
-
-    def admit(self, *, is_new: bool) -> None:
-        """Check that there is room for another part. Source: R-PROD-5.
-
-        is_new: the topic does not know its producer.
-        Raises: RequestError throttled.
-        """
-        if is_new and 0 < self._producers_max <= self.producers:
-            raise refusals.limit_reached("max_producers", self._producers_max)
-        if 0 < self._parts_max <= self.parts:
-            raise refusals.limit_reached("max_producer_parts", self._parts_max)
 
 
 class Producers:

@@ -12,6 +12,7 @@ from topics.config import Config
 from topics.engine.state import refusals
 from topics.engine.state.known_producers import HasProducers, PartEntry, ProducerTotals, producers_of
 from topics.engine.values.json_fields import read_object
+from topics.engine.values.ports import LimitPort
 from topics.errors import RequestError
 from topics.store.format import codec
 from topics.store.format.log_format import ProducerPart, StagedPiece, pack_producer_part, pack_staged_piece
@@ -31,11 +32,23 @@ class PartTopic(refusals.NamedTopic, HasProducers, Protocol):
     id: int
 
 
+class ProducerLimits(Protocol):
+    """The limits of producers and of their parts. Source: R-PROD-5."""
+
+    @property
+    def producers(self) -> LimitPort: ...
+    @property
+    def producer_parts(self) -> LimitPort: ...
+
+
 class PartCore(Protocol):
     """The part of the core that a part of a producer needs."""
 
     clock: Clock
     producers: ProducerTotals
+
+    @property
+    def limits(self) -> ProducerLimits: ...
 
 
 class Part:
@@ -101,7 +114,9 @@ class Part:
         """Begin a part that one request holds, given the number and checksum of its records. See
         `begin`.
         """
-        core.producers.admit(is_new=topic.producers is None or self.producer not in topic.producers)
+        if topic.producers is None or self.producer not in topic.producers:
+            core.limits.producers.check()
+        core.limits.producer_parts.check()
         self._told = ProducerPart(count, now_ms, self.epoch, self.part, sum, self.producer)
         return pack_producer_part(self._told)
 

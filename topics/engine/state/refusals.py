@@ -134,6 +134,12 @@ def limit_reached(name: str, maximum: int) -> RequestError:
     return RequestError("throttled", message, {"limit": name, "max": maximum})
 
 
+def limit_unknown(name: str, core: int) -> RequestError:
+    """Refuse with 503 until a core has said what it uses of a limit (R-CORE-7)."""
+    message = f"core {core} of the server has not said yet what it uses of {name}; try again in a second"
+    return RequestError("not_ready", message, {"core": core})
+
+
 def backlogged() -> WouldBlockError:
     return WouldBlockError("admission", "the disk does not keep up with the writes: try again in a second", 1000)
 

@@ -105,6 +105,8 @@ class StagedParts:
         self._by_topic: dict[int, dict[Name, None]] = {}
         self.bytes = 0
         """Bytes of all pieces, plus `OVERHEAD_BYTES` for each."""
+        self.coming_bytes = 0
+        """Bytes of pieces on the way into the staging area."""
         self.orphans: deque[int] = deque()
         """First and last seq of each run in the staging area that belongs to no part, to be
         deleted.

@@ -109,6 +109,12 @@ class ReaderPort(Protocol):
     def on_unsound(self, file_id: int, offset: int, size: int, what: str) -> None: ...
 
 
+class LimitPort(Protocol):
+    """A limit: see `topics.engine.shared.limits.Limit`."""
+
+    def check(self, more: int = 1) -> None: ...
+
+
 class RequestedPort(Protocol):
     """The part of `topics.store.checkpoint.requested_checkpoints.RequestedCheckpoints` in use."""
 

@@ -10,8 +10,8 @@ from typing import Protocol
 
 import numpy as np
 
-from topics.config import Config
 from topics.engine.index.usage import Usage
+from topics.engine.shared.limits import Limits
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state import refusals
 from topics.engine.state.named_reader import NO_HOLD
@@ -39,7 +39,7 @@ class LogRoomCore(Protocol):
 class QuotaCore(ExpiryCore, Protocol):
     """The part of the core that a check of the quota needs."""
 
-    config: Config
+    limits: Limits
     registry: Registry
     usage: Usage
     quiet_from_ms: int
@@ -133,7 +133,7 @@ def check_quota(core: QuotaCore, size: int, now_ms: int) -> None:
     if _exceeds_quota(core, size):
         freed = expire_everywhere(core, now_ms)
         if _exceeds_quota(core, size - freed):
-            raise refusals.limit_reached("max_total_bytes", core.config.max_total_bytes)
+            raise core.limits.total_bytes.refusal(size - freed)
 
 
 def expire_for_quota(core: QuotaCore, size: int, now_ms: int) -> None:
@@ -143,8 +143,7 @@ def expire_for_quota(core: QuotaCore, size: int, now_ms: int) -> None:
 
 
 def _exceeds_quota(core: QuotaCore, size: int) -> bool:
-    quota = core.config.max_total_bytes
-    return 0 < quota < core.usage.bytes + core.usage.pending_bytes + size
+    return core.usage.bytes + core.usage.pending_bytes + size > core.limits.total_bytes.most
 
 
 def expire_everywhere(core: QuotaCore, now_ms: int) -> int:

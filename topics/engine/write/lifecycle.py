@@ -14,6 +14,7 @@ import msgspec
 from topics.common.id_blocks import IdSet
 from topics.config import Config
 from topics.engine.index.usage import Usage
+from topics.engine.shared.limits import Limits
 from topics.engine.shared.router_registry import Routers
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state import refusals
@@ -50,6 +51,7 @@ class LifecycleCore(ExpiryCore, CreationCore, EvictionCore, LogRoomCore, Protoco
     """The part of the core that the changes of topics need."""
 
     config: Config
+    limits: Limits
     loop: LoopPort
     usage: Usage
     registry: Registry
@@ -266,9 +268,8 @@ class Lifecycle:
         """
         registry = self._core.registry
         missing = [name for name in names if registry.named(name) is None]
-        most = self._core.config.max_topics
-        if missing and most and len(registry) + len(missing) > most:
-            raise refusals.limit_reached("max_topics", most)
+        if missing:
+            self._core.limits.topics.check(len(missing))
         first, second = (registry.named(name) or self._create(name, DEFAULT, None) for name in names)
         return first, second
 
@@ -279,9 +280,7 @@ class Lifecycle:
     def _check_new(self, name: str, config: TopicConfig) -> None:
         check_topic_name(name)
         self._check_dead_letter(config, name)
-        most = self._core.config.max_topics
-        if most and len(self._core.registry) >= most:
-            raise refusals.limit_reached("max_topics", most)
+        self._core.limits.topics.check()
         check_log(self._core)
 
     def _check_dead_letter(self, config: TopicConfig, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
 
+from topics.engine.shared.limits import Limit
 from topics.engine.values.ports import TimersPort
 from topics.errors import RequestError
 
@@ -44,10 +45,13 @@ def _nothing() -> None:
 
 
 class StreamSlots:
-    """Counts of open streams, in all and per key. most, most_per_key: 0 for no limit."""
+    """Counts of open streams, in all and per key. most, most_per_key: 0 for no limit.
+
+    The first limit is for those whose clients are connected to this core.
+    """
 
     def __init__(self, most: int, most_per_key: int) -> None:
-        self._most = most
+        self.limit = Limit("max_sse_connections", most, lambda: self.of_clients, _too_many)
         self._most_per_key = most_per_key
         self._by_key: dict[int, int] = {}
         self._taken: dict[Slot, None] = {}
@@ -64,8 +68,8 @@ class StreamSlots:
         Raises: RequestError throttled; nothing is taken.
         """
         held = self._by_key.get(key_id, 0) if key_id is not None else 0
-        if self._most and self.open >= self._most:
-            raise RequestError("throttled", f"{self._most} streams are open (TOPICS_MAX_SSE_CONNECTIONS)")
+        if is_of_client:
+            self.limit.check()
         if self._most_per_key and held >= self._most_per_key:
             message = f"this key has {held} streams open (TOPICS_MAX_SSE_CONNECTIONS_PER_KEY)"
             raise RequestError("throttled", message)
@@ -97,6 +101,10 @@ class StreamSlots:
         gone = [slot for slot in self._taken if slot.key_id is not None and slot.key_id not in key_ids]
         _end_some(iter(gone), timers)
         return len(gone)
+
+
+def _too_many(_name: str, most: int) -> RequestError:
+    return RequestError("throttled", f"{most} streams are open (TOPICS_MAX_SSE_CONNECTIONS)")
 
 
 def _end_some(gone: Iterator[Slot], timers: TimersPort) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Container
 from typing import NamedTuple, Protocol
 
 from topics.clock import Clock
+from topics.engine.shared.limits import Limit
 from topics.engine.state.refusals import limit_reached
 from topics.engine.values.name_rules import Prefixes, is_topic_name
 from topics.engine.values.results import DiffQuery
@@ -147,7 +148,7 @@ class Sessions:
         self._clock = clock
         self._random_bytes = random_bytes
         self._owns = owns
-        self._most = most
+        self.limit = Limit("max_watch_sessions", most, self.__len__)
         self._most_of_key = most_of_key
         self._most_bytes = most_bytes
         self._of_key: Counter[int | None] = Counter()
@@ -167,8 +168,7 @@ class Sessions:
         """
         self.collect()
         key_id, most_of_key = session.key_id, self._most_of_key
-        if self._most and len(self._by_wid) >= self._most:
-            raise limit_reached("max_watch_sessions", self._most)
+        self.limit.check()
         if most_of_key and key_id is not None and self._of_key[key_id] >= most_of_key:
             raise limit_reached("max_watch_sessions_per_key", most_of_key)
         if self._most_bytes and self._bytes + session.size > self._most_bytes:

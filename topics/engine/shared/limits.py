@@ -1,0 +1,113 @@
+"""Limits over all topics, requests and clients of an engine and of its server.
+
+Of a server of several cores each core has a part of a limit, which changes while it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from topics.config import Config
+from topics.engine.index.usage import Usage
+from topics.engine.shared.router_registry import Routers
+from topics.engine.shared.topic_registry import Registry
+from topics.engine.state import refusals
+from topics.engine.state.known_producers import ProducerTotals
+from topics.engine.state.staged_parts import StagedParts
+from topics.errors import RequestError, ShareSpentError
+
+NO_LIMIT = 1 << 62
+
+
+class Limit:
+    """One limit. name: of its setting. whole: as configured, 0 = none. used(): what is in use.
+
+    most: how much may be in use here.
+    """
+
+    __slots__ = ("_ask", "_refuse", "most", "name", "used", "waits_for", "whole")
+
+    def __init__(
+        self,
+        name: str,
+        whole: int,
+        used: Callable[[], int],
+        refuse: Callable[[str, int], RequestError] = refusals.limit_reached,
+    ) -> None:
+        """refuse(name, whole): returns the refusal of what is beyond the whole."""
+        self.name = name
+        self.whole = whole
+        self.most = whole or NO_LIMIT
+        self.used = used
+        self._refuse = refuse
+        self._ask: Callable[[str, int], None] | None = None
+        self.waits_for: int | None = None
+        """A core that has not said yet what it uses. Nothing is admitted before it has."""
+
+    def divide(self, ask: Callable[[str, int], None]) -> None:
+        """Let other cores have parts of it, too. ask(name, more): has them asked for some."""
+        self._ask = ask
+
+    def lacks(self, more: int) -> None:
+        """Have other cores asked for room, for what is tried again later."""
+        if self._ask is not None:
+            self._ask(self.name, more)
+
+    @property
+    def left(self) -> int:
+        """How much may be added. Negative if more is in use than may be."""
+        return self.most - self.used()
+
+    def check(self, more: int = 1) -> None:
+        """Check that this may be added. Raises: RequestError."""
+        if self.used() + more > self.most:
+            raise self.refusal(more)
+
+    def refusal(self, more: int = 1) -> RequestError:
+        """Return the refusal of a request that adds this, for which there is no room."""
+        if self.waits_for is not None:
+            refusal = refusals.limit_unknown(self.name, self.waits_for)
+        else:
+            refusal = self._refuse(self.name, self.whole)
+        return refusal if self._ask is None else ShareSpentError(refusal, self.name, more, partial(self.lacks, more))
+
+
+class CountedCore(Protocol):
+    """The part of the core of which there are limits."""
+
+    producers: ProducerTotals
+    registry: Registry
+    routers: Routers
+    staged: StagedParts
+    usage: Usage
+    waits: int
+    waited_topics: int
+
+
+class Limits:
+    """The limits of an engine, each with what is in use of it."""
+
+    def __init__(self, config: Config, core: CountedCore) -> None:
+        usage, staged = core.usage, core.staged
+        self.topics = Limit("max_topics", config.max_topics, lambda: len(core.registry))
+        self.routers = Limit("max_routers", config.max_routers, lambda: len(core.routers))
+        self.total_bytes = Limit("max_total_bytes", config.max_total_bytes, lambda: usage.bytes + usage.pending_bytes)
+        self.producers = Limit("max_producers", config.max_producers, lambda: core.producers.producers)
+        self.producer_parts = Limit("max_producer_parts", config.max_producer_parts, lambda: core.producers.parts)
+        self.staged_bytes = Limit(
+            "max_staged_bytes", config.max_staged_bytes, lambda: staged.bytes + staged.coming_bytes
+        )
+        self.waits = Limit("max_waits", config.max_waits, lambda: core.waits)
+        self.waited_topics = Limit("max_waited_topics", config.max_waited_topics, lambda: core.waited_topics)
+
+    @property
+    def stored(self) -> tuple[Limit, ...]:
+        """The limits of what a start finds again."""
+        return self.topics, self.routers, self.total_bytes, self.producers, self.producer_parts, self.staged_bytes
+
+    @property
+    def passing(self) -> tuple[Limit, ...]:
+        """The limits of what ends with the process."""
+        return self.waits, self.waited_topics
