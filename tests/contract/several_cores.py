@@ -12,7 +12,8 @@ from tests.contract.world.answer import Answer
 
 BETWEEN = "R-CORE-4: a router or a dead letter between topics of two cores is refused"
 """A test ends with the first refusal, because which topics share a core depends on the number of cores."""
-SHARES = "R-CORE-7: each core refuses at its share of a limit, and its `max` is the share"
+SHARES = "R-CORE-7: of this limit each core has a share of its own, and refuses at it"
+ROUTERS = "R-CORE-7: a router without room asks other cores, and finds it at its next try"
 PLACES = "R-CORE-10: each core takes in topics of its own, up to its share of the places"
 ORDER = "R-CORE-8: topics of two cores have no order among themselves"
 STOPS = "R-CORE-5: while a core stops, a wait is not_ready"
@@ -21,7 +22,6 @@ ARRIVAL = "no rule orders requests of two connections, each of which may come to
 LEFT_OUT = {
     "test_auth.test_a_client_that_leaves_frees_its_place": SHARES,
     "test_auth.test_requests_in_flight_of_a_key_have_a_cap": SHARES,
-    "test_gauges.test_all_streams_together_have_a_cap": SHARES,
     "test_hostile_clients.test_a_key_that_leaves_in_every_way_has_no_request_in_flight": SHARES,
     "test_prefixes.test_a_connection_takes_in_as_many_as_a_session": PLACES,
     "test_prefixes.test_a_free_place_is_for_the_first_that_was_left_out": PLACES,
@@ -30,28 +30,14 @@ LEFT_OUT = {
     "test_prefixes.test_a_session_takes_in_the_topics_that_are_there": ORDER,
     "test_prefixes.test_named_topics_take_no_place_of_those_with_a_prefix": PLACES,
     "test_prefixes.test_what_is_beyond_the_limit_is_reported": PLACES,
-    "test_producers.test_a_known_part_is_answered_under_a_full_quota": SHARES,
-    "test_producers.test_the_limit_of_known_parts_is_over_all_topics": SHARES,
-    "test_producers.test_what_is_staged_has_bounds": SHARES,
-    "test_producers.test_writes_on_their_way_count_for_the_limits": SHARES,
-    "test_responses.test_throttled_names_the_limit_and_when_to_retry": SHARES,
-    "test_routers.test_a_router_needs_room_for_both_of_its_topics": SHARES,
-    "test_routers.test_the_checks_of_a_router_come_in_their_order": SHARES,
-    "test_routers.test_the_quota_holds_routers_back_like_a_full_destination": SHARES,
-    "test_topics.test_a_full_server_still_updates_what_it_has": SHARES,
+    "test_routers.test_the_quota_holds_routers_back_like_a_full_destination": ROUTERS,
     "test_topics.test_a_patch_of_a_topic_that_is_being_deleted_finds_none": ARRIVAL,
-    "test_topics.test_concurrent_creations_never_pass_the_cap": SHARES,
-    "test_topics.test_the_checks_of_put_come_in_order": SHARES,
     "test_wait.test_a_stopping_server_answers_at_once": STOPS,
-    "test_wait.test_all_waits_together_name_so_many_topics_at_most": SHARES,
     "test_watch.test_a_session_may_begin_elsewhere": ORDER,
     "test_watch.test_names_that_sessions_keep_are_bounded_together": SHARES,
     "test_watch.test_one_key_cannot_take_the_sessions_of_others": SHARES,
-    "test_watch.test_sessions_are_capped_and_the_cap_frees": SHARES,
-    "test_watch.test_streams_are_capped_and_give_their_place_back": SHARES,
     "test_websocket.test_a_subscription_may_begin_elsewhere": ORDER,
     "test_websocket.test_a_tail_begins_at_the_head": ORDER,
-    "test_websocket.test_connections_are_counted_and_freed": SHARES,
 }
 """By the names of the module and of the test."""
 

@@ -57,6 +57,8 @@ _RELAYED_WRITES = "tests/server/service/test_relayed_writes.py"
 _STREAM_RELAYS = "tests/server/service/cores/test_stream_relays.py"
 _FEEDS = "tests/server/service/cores/test_feed_lives.py"
 _FAR_FEED = "tests/http/spanning/test_far_feed.py"
+_LEDGER = "tests/server/service/cores/test_share_ledger.py"
+_SHARES = "tests/server/service/cores/test_shares.py"
 _SUPERVISOR = "tests/server/service/test_supervisor.py"
 _HAND_OVERS = "tests/loop/handover/test_hand_overs.py"
 _PUBLISHES = "tests/ws/test_lone_publishes.py"
@@ -3430,6 +3432,48 @@ MUTANTS = (
         "            far.drop_prefixes(prefixes, [name for name in gone if name in far.subscriptions])\n",
         "            pass\n",
         _FEEDS,
+    ),
+    _one(
+        "room that is given and used, too",
+        "server/cores/share_ledger.py",
+        "            other.given[name] = before + given\n            self._settle(limit)\n",
+        "            other.given[name] = before + given\n",
+        _LEDGER,
+    ),
+    _one(
+        "room that another core gave added instead of taken",
+        "server/cores/share_ledger.py",
+        "other.got[name] = max(given, other.got.get(name, 0))",
+        "other.got[name] = given + other.got.get(name, 0)",
+        _LEDGER,
+    ),
+    _one(
+        "room given that is in use",
+        "server/cores/share_ledger.py",
+        "        return self._allowed(limit) - limit.used()\n",
+        "        return self._allowed(limit)\n",
+        _LEDGER,
+    ),
+    _one(
+        "room that an earlier life of a core gave",
+        "server/cores/share_ledger.py",
+        "        if report.life < other.newest_life:\n",
+        "        if False:\n",
+        _LEDGER,
+    ),
+    _one(
+        "room used before another core has recovered",
+        "server/cores/share_ledger.py",
+        "(is_stored and not other.has_counted)",
+        "(is_stored and False)",
+        _LEDGER,
+    ),
+    _one(
+        "a request that asks for room twice",
+        "http/plan/call.py",
+        "if error.limit in repetition.asked or not",
+        "if not",
+        _SHARES,
     ),
     _one(
         "two routers of one name that are made at once",

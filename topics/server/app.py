@@ -223,6 +223,7 @@ class Server:
         backend.engine.hold_reads_while(self._sweep.is_memory_short)
         if self._neighbours is not None:
             backend.engine.share_names(self._neighbours.core_of, self._neighbours.own)
+            self._neighbours.shares.serve(backend.engine.limits)
         if self._stopping:
             return
         self.service.serve(backend.engine)

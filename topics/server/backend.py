@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from topics.config import Config
 from topics.engine.scheduling.scheduler import LoadStats
+from topics.engine.shared.limits import Limits
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import EngineStats, TopicState
 from topics.http.plan.engine_api import EngineApi
@@ -21,6 +22,9 @@ from topics.store.wal.log_bound import LogBound
 
 class ServedEngine(EngineApi, Protocol):
     """An engine, with the calls that a server needs besides those of the handlers."""
+
+    @property
+    def limits(self) -> Limits: ...
 
     def share_names(self, core_of: Callable[[str], int], own: int) -> None: ...
 

@@ -21,7 +21,7 @@ from topics.engine.state.refusals import name_forbidden
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import AppendResult
 from topics.engine.write.long_bodies import Work
-from topics.errors import RequestError, TopicsError, as_request_error
+from topics.errors import RequestError, ShareSpentError, TopicsError, as_request_error
 from topics.ws import replies
 from topics.ws.commands import (
     Command,
@@ -499,6 +499,8 @@ class WebSocketSession:
             text = result
         else:
             text = replies.refusal(reply.request_id, as_request_error(result))
+            if isinstance(result, ShareSpentError):
+                result.ask_later()  # publishes keep their order, so this one cannot wait
             # Its frames hold the message, which holds the violation found in it: a cycle.
             result.__traceback__ = None
         reply.text = text

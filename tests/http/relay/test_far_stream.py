@@ -123,8 +123,9 @@ def test_a_refusal_comes_as_it_was_made_and_frees_the_slot(cores: LinkedCores) -
     assert cores.service.streams.slots.open == 0
 
 
-def test_streams_are_limited_and_counted_by_both_cores() -> None:
-    cores = LinkedCores(max_sse_connections=2)
+def test_streams_are_counted_by_both_cores_and_limited_where_the_connection_is() -> None:
+    cores = LinkedCores(max_sse_connections=1)
+    cores.service.streams.slots.limit.most = 2
     peers = [opened(cores) for _ in range(2)]
     assert (cores.service.streams.slots.open, cores.owner.streams.slots.open) == (2, 2)
     refused = cores.http1()

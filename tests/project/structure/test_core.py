@@ -68,6 +68,7 @@ KNOW_THE_SERVICE = {
     "server/app.py": "builds it",
     "server/cores/neighbours.py": "passes it on",
     "server/cores/relays.py": "likewise",
+    "server/cores/shares.py": "makes calls of its own, and has others executed again",
     "server/handler.py": "makes the first state of a connection",
     "server/websocket.py": "a session is a connection",
 }

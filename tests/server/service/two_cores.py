@@ -85,6 +85,7 @@ class TwoCores:
             except SimStoppedError:
                 self.killed.append(dies)
                 self.rings[dies] = self.rings[dies].next_life(power_cut=self.cuts_power)
+                self.rings[dies].clock.advance_ns(1)  # a process begins later than the one before it
                 self._start(dies)
         raise AssertionError("it never came to an end")
 

@@ -81,7 +81,9 @@ def _write_long(call: Call) -> Work:
                 frames = yield from long_bodies.frames(body.rows, body.node, identity)
             _append(call, body, found, frames)
             yield
-            call.body, call.held_bytes = b"", 0  # freeing memory takes as long as using it does
+            if not call.waits_for_others:
+                call.body, call.held_bytes = b"", 0  # freeing memory takes as long as using it does
+                call.repeat_by(partial(write, call), never=True)
     except Exception as error:
         call.fail(error)
 

@@ -61,9 +61,13 @@ def wait(call: Call) -> None:
         shape = b'{"topics":{%b},%b"performance":{"server_total_ms":%b}}'
         call.reply(shape % (members, left_out, call.total_ms()))
 
-    cancel = call.service.engine.wait(known, wait_ms, done, prefixes, call.principal.prefixes)
-    if not call.answered:
-        call.on_disconnect = cancel
+    def begin() -> None:
+        cancel = call.service.engine.wait(known, wait_ms, done, prefixes, call.principal.prefixes)
+        if not (call.answered or call.waits_for_others):
+            call.on_disconnect = cancel
+
+    call.repeat_by(begin)
+    begin()
 
 
 def _prefixes(fields: Fields, most: int) -> Prefixes:

@@ -11,7 +11,7 @@ from topics.engine.values.durations import milliseconds
 from topics.engine.values.json_fields import Fields, read_object
 from topics.engine.values.results import Done
 from topics.engine.write.long_bodies import Work
-from topics.errors import StorageError, TopicsError, as_request_error
+from topics.errors import ShareSpentError, StorageError, TopicsError, as_request_error
 from topics.http.access.principal import Principal
 from topics.http.access.routes import Body
 from topics.http.openapi.known_keys_of import body_keys
@@ -76,6 +76,22 @@ class Exchange(Protocol):
         """Treat a wait that the handler has begun in a later pass like one that began at once."""
 
 
+class _Repetition:
+    """Another execution of a call.
+
+    asked: limits for which others were asked. waits: until they have answered. is_possible: False
+    once the body is gone.
+    """
+
+    __slots__ = ("again", "asked", "is_possible", "waits")
+
+    def __init__(self, again: Callable[[], None], *, is_possible: bool = True) -> None:
+        self.again = again
+        self.is_possible = is_possible
+        self.asked: set[str] = set()
+        self.waits = False
+
+
 class Call:
     """One request and its answer.
 
@@ -88,6 +104,7 @@ class Call:
 
     __slots__ = (
         "_exchange",
+        "_repetition",
         "body",
         "held_bytes",
         "on_disconnect",
@@ -96,6 +113,9 @@ class Call:
         "started_ns",
         "unpacking",
     )
+
+    is_of_client = True
+    """Whether it is counted among those that cores have asked each other for."""
 
     def __init__(
         self,
@@ -118,6 +138,7 @@ class Call:
         self.started_ns = started_ns
         self.on_disconnect: Callable[[], None] | None = None
         self._exchange: Exchange | None = exchange
+        self._repetition: _Repetition | None = None
 
     @property
     def name(self) -> str:
@@ -186,8 +207,11 @@ class Call:
     def fail(self, error: BaseException) -> None:
         """Answer with the error envelope of any exception.
 
-        Storage may have failed for thousands of requests at once, so their answers take turns.
+        Storage may have failed for thousands of requests at once, so their answers take turns. If
+        other cores may have the room that it lacks, they are asked first.
         """
+        if isinstance(error, ShareSpentError) and self.asks_others(error):
+            return
         if isinstance(error, StorageError):
             self.on_disconnect = None  # what it would end has ended
             self.service.answer_turns.answer(partial(self._fail, error))
@@ -201,6 +225,50 @@ class Call:
         self.service.refused_total += 1
         headers = extra_headers(request_error) + self.plan.answer_headers
         self._respond(status_of(request_error), envelope(request_error), JSON, headers)
+
+    def asks_others(self, error: ShareSpentError) -> bool:
+        """Have other cores asked for room, and the call executed again after that.
+
+        False: there are none, they were asked for this limit before, or too many calls wait.
+        """
+        cores = self.service.cores
+        if cores is None or self.answered:
+            return False
+        repetition = self._repetition = self._repetition or _Repetition(self._handle)
+        if error.limit in repetition.asked or not repetition.is_possible:
+            return False
+        self.on_disconnect = None  # what it would end has ended
+        repetition.asked.add(error.limit)
+        repetition.waits = cores.shares.ask(error, self)
+        return repetition.waits
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether other cores are being asked for room, after which it is executed again."""
+        return self._repetition is not None and self._repetition.waits
+
+    def repeat_by(self, again: Callable[[], None], *, never: bool = False) -> None:
+        """Have `again` called in the place of the handler, if the call is executed again.
+
+        never: it cannot be, because its body is gone.
+        """
+        self._repetition = _Repetition(again, is_possible=not never)
+
+    def execute_again(self) -> None:
+        """Execute the call once more, from its beginning, after other cores were asked."""
+        repetition = self._repetition
+        assert repetition is not None, "a call that has not asked"
+        repetition.waits, self.held_bytes = False, 0
+        try:
+            repetition.again()
+            self.settle_wait()
+        except Exception as error:
+            self.fail(error)
+
+    def _handle(self) -> None:
+        route = self.plan.route
+        assert route is not None, "a call without a route"
+        route.handler(self)
 
     def or_fail(self, answer: Callable[[T], None]) -> Done[T]:
         """Return a `done` for the engine that passes results to `answer`, and errors to `fail`."""

@@ -14,7 +14,7 @@ from topics.engine.delivery.audience import Audience
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.write.long_bodies import LongBodies
 from topics.engine.write.write_body import WriteScanner
-from topics.errors import RequestError
+from topics.errors import RequestError, ShareSpentError
 from topics.http.access.guard import Guard
 from topics.http.access.keyring import NO_KEYS, Keyring
 from topics.http.access.origin import HostRule
@@ -67,6 +67,28 @@ class Probes(Protocol):
     def scrapes(self) -> MetricsPages: ...
 
 
+class Waiting(Protocol):
+    """A call that waits for room. See `topics.http.plan.call.Call`."""
+
+    body: bytes | bytearray | memoryview
+    held_bytes: int
+
+    @property
+    def answered(self) -> bool: ...
+
+    def execute_again(self) -> None: ...
+
+
+class AsksForRoom(Protocol):
+    """The shares that the cores of a server have of its limits."""
+
+    def ask(self, error: ShareSpentError, call: Waiting) -> bool:
+        """Ask the other cores for what a call lacks, and execute it again once they have answered.
+
+        False: too many calls wait.
+        """
+
+
 class OtherCores(Elsewhere, Protocol):
     """The other cores of a server, which own topics, too."""
 
@@ -79,6 +101,9 @@ class OtherCores(Elsewhere, Protocol):
 
     def owns(self, name: str) -> bool:
         """Return whether this core has the slot of a name."""
+
+    @property
+    def shares(self) -> AsksForRoom: ...
 
     def far_topic(self, plan: Plan) -> FarTopic | None:
         """Return the topic of a relayed write, for plain writes with the rights of this one.

@@ -39,7 +39,7 @@ class OrderedStream:
 
 
 class FarStream:
-    """One stream. Its slot is that of this core; the other core takes one of its own.
+    """One stream. It counts for the limit of all here, and for that of its key on both cores.
 
     Without a slot the other core is asked, too, which refuses it after what it checks before.
     """

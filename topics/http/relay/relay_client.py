@@ -168,7 +168,7 @@ class RelayClient:
         while waiting and len(rows) < ROWS_MAX and asked.has_room:
             call = waiting.popleft()
             if not call.answered:
-                self.relayed += 1
+                self.relayed += call.is_of_client
                 rows.append(asked.row_of(call))
         if rows:
             asked.send(rows)
@@ -201,7 +201,7 @@ class RelayClient:
             if isinstance(call, _PlainWrite):
                 self.in_doubt += call.answers.waits(call.name)
             else:
-                self.in_doubt += not call.answered
+                self.in_doubt += call.is_of_client and not call.answered
             self._turns.answer(call.drop)
         self._refuse_waiting()
 

@@ -83,13 +83,19 @@ INNER = "/inner/"
 
 
 def inner_route(
-    method: str, path: str, handler: Handler, body: Body = Body.IGNORED, *, stream: bool = False
+    method: str,
+    path: str,
+    handler: Handler,
+    body: Body = Body.IGNORED,
+    *,
+    stream: bool = False,
+    always: bool = False,
 ) -> RelayedRoute:
     """Return a route for requests between cores, whose answers are not counted as a client's.
 
-    path: without `INNER`.
+    path: without `INNER`. always: also while the core recovers or stops.
     """
-    return RelayedRoute(method, INNER + path, Scope.NONE, handler, body, stream=stream)
+    return RelayedRoute(method, INNER + path, Scope.NONE, handler, body, stream=stream, always=always)
 
 
 def inner_plan(routes: RouteTable, method: str, path: str, principal: Principal, query: dict[str, str]) -> Plan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from topics.http.access.routes import Body, RouteTable
 from topics.http.handlers import checkpoint_endpoint, record_endpoints, router_endpoints
+from topics.http.plan.call import Handler
 from topics.http.relay.relayed_head import inner_route
 from topics.http.spanning import served_feed
 from topics.http.spanning.portions import AskedCores
@@ -11,8 +12,8 @@ from topics.http.spanning.spanning_checkpoint import JoinedCheckpoints
 from topics.http.spanning.spanning_routers import RouterPuts
 
 
-def inner_routes(cores: AskedCores) -> RouteTable:
-    """Return the routes of one core. cores: all of them, as it sees them."""
+def inner_routes(cores: AskedCores, shares: Handler) -> RouteTable:
+    """Return the routes of one core. cores: all, as it sees them. shares: for `CoreShares`."""
     return RouteTable(
         [
             inner_route("GET", "feed", served_feed.open_feed, stream=True),
@@ -23,5 +24,6 @@ def inner_routes(cores: AskedCores) -> RouteTable:
             inner_route("PUT", "routers/:router", RouterPuts(cores).put, Body.JSON),
             inner_route("POST", "checkpoint", checkpoint_endpoint.checkpoint, Body.JSON),
             inner_route("POST", "checkpoints", JoinedCheckpoints(cores).join, Body.JSON),
+            inner_route("POST", "shares", shares, Body.JSON, always=True),
         ]
     )

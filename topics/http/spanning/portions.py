@@ -120,6 +120,20 @@ class Portion(Call):
     def _head_ready(self, status: int, size: int | None = None) -> None:
         self._exchange = self.on_disconnect = None
 
+    def _handle(self) -> None:
+        route = self.plan.route
+        if isinstance(route, SpanningRoute):
+            route = route.portion
+        assert route is not None, "a route without portions"
+        route.handler(self)
+
+    def run(self) -> None:
+        """Have this core answer."""
+        try:
+            self._handle()
+        except Exception as error:
+            self.fail(error)
+
 
 class ToAsk(NamedTuple):
     """The request for the portion of a core."""
@@ -197,7 +211,7 @@ def _begin(
         if is_done():
             return
         if core == cores.own:
-            _run(portion)
+            portion.run()
         else:
             cores.ask(core, portion)
     if not (call.answered or is_done()):
@@ -210,18 +224,6 @@ def ask_all(call: Call, cores: AskedCores, then: Joined, plan: Plan | None = Non
     plan: of the portions; None: that of the call.
     """
     ask_each(call, cores, dict.fromkeys(range(cores.count), ToAsk(plan or call.plan, bytes(call.body))), then)
-
-
-def _run(portion: Portion) -> None:
-    """Have this core answer its own portion."""
-    route = portion.plan.route
-    if isinstance(route, SpanningRoute):
-        route = route.portion
-    assert route is not None, "a route without portions"
-    try:
-        route.handler(portion)
-    except Exception as error:
-        portion.fail(error)
 
 
 def run_steps(call: Call, steps: Steps) -> None:

@@ -13,22 +13,14 @@ SHARED = (
     "max_client_bytes",
     "hot_tail_bytes",
     "prefetch_bytes",
-    "max_staged_bytes",
-    "max_topics",
-    "max_routers",
-    "max_watch_sessions",
     "max_watch_sessions_per_key",
-    "max_sse_connections",
     "max_sse_connections_per_key",
     "max_inflight_per_key",
-    "max_total_bytes",
-    "max_producers",
-    "max_producer_parts",
-    "max_waits",
-    "max_waited_topics",
 )
-"""Limits of the whole server, and memory of its process. Those of one topic, of one connection and
-of one request stay, and so do those of the log, of which each core has its own.
+"""Limits of the whole server, and memory of its process, of which each core has the same share.
+
+Those of one topic, of one connection and of one request stay, and so do those of the log, of which
+each core has its own. Shares of the other limits change while cores run (`share_ledger.py`).
 """
 
 

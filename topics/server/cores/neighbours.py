@@ -14,6 +14,7 @@ from topics.loop.doors.listener import Listener
 from topics.loop.doors.mailbox import Mailbox
 from topics.loop.loop import Loop
 from topics.server.cores.relays import Relays
+from topics.server.cores.shares import CoreShares
 from topics.store.cores.slot_map import SlotMap
 
 
@@ -29,7 +30,9 @@ class Neighbours:
         self._slots = slots
         self._core = core
         self._mailboxes = mailboxes
-        self.inner = inner_routes(self)
+        self.shares = CoreShares(self, loop.call_later, loop.clock.monotonic_ns() + 1)
+        """The shares of limits of this core."""
+        self.inner = inner_routes(self, self.shares.answer)
         """The routes that cores ask each other for."""
         self.relays: Relays | None = None
         """The requests that are relayed from and to this core; None until `join`."""
@@ -46,6 +49,7 @@ class Neighbours:
             self._loop, service, self._core, self._mailboxes, self.elsewhere, inner=self.inner, tables=tables
         )
         mailbox = self._mailbox = self._loop.open_mailbox(self._mailboxes[self._core], listener, relays.answering)
+        self.shares.join(service)
         return mailbox
 
     def hand_overs(self) -> dict[str, int]:

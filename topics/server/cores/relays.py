@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+from topics.errors import ShareSpentError
 from topics.http.access.routes import Route, RouteTable
 from topics.http.lane.plain_writes import LaneTables
 from topics.http.plan.call import Call
@@ -50,8 +51,8 @@ class Relays:
         self._plans = RelayedPlans(service.routes, service.key_id_of, inner)
         self._routes: dict[Route, RelayedRoute] = {}
         self._due: dict[Callable[[], None], None] = {}
-        self._away: set[int] = set()
-        """Cores that could not be asked the last time, which was logged."""
+        self._away: set[int] = set(range(len(mailboxes)))
+        """Cores that could not be asked the last time, which was logged, or that never were."""
         self._is_flushing = False
         """Whether a pass is ending. What is noted before comes with it."""
         self.asking = _PairHandler(lambda _conn: None, self._answer_single)
@@ -85,7 +86,15 @@ class Relays:
     def _ask(self, call: Call) -> None:
         core = call.plan.core
         assert core is not None, "relayed to no core"
+        if call.plan.is_of_stream and self._waits_for_slot(call):
+            return
         self.asked[core].ask(call)
+
+    def _waits_for_slot(self, call: Call) -> bool:
+        """Return whether a stream waits until other cores were asked for the room for it."""
+        limit = self._service.streams.slots.limit
+        refusal = limit.refusal() if limit.left < 1 else None
+        return isinstance(refusal, ShareSpentError) and call.asks_others(refusal)
 
     def _end_streams(self) -> Iterator[None]:
         for asked in self.asked:
