@@ -1971,7 +1971,7 @@ MUTANTS = (
     _one(
         "a copy taken by a checkpoint without the direct writes before it",
         "store/checkpoint/evacuation.py",
-        "        from_files = self._log_files()\n",
+        "        from_files = self._table.log_ids()\n",
         "",
         f"{_FORWARDED}::test_a_direct_write_goes_with_the_copy_behind_it_though_its_original_lies_in_an_older_file",
     ),
