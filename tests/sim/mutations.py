@@ -61,6 +61,7 @@ _LEDGER = "tests/server/service/cores/test_share_ledger.py"
 _SHARES = "tests/server/service/cores/test_shares.py"
 _SUPERVISOR = "tests/server/service/test_supervisor.py"
 _HAND_OVERS = "tests/loop/handover/test_hand_overs.py"
+_FAR_ROUTERS = "tests/engine/routers/test_far_routers.py"
 _PUBLISHES = "tests/ws/test_lone_publishes.py"
 _QUICK = "tests/embedded/appends/test_quick_appends.py"
 _ACCESS_LOGS = "tests/server/service/test_access_log_lives.py"
@@ -3502,5 +3503,54 @@ MUTANTS = (
         "return bool(self._held) or (",
         "return False or (",
         _FAR_FEED,
+    ),
+    _one(
+        "a step executed from another position than it was planned from",
+        "engine/routers/arrived_steps.py",
+        "        if sent.after != router.position:\n",
+        "        if sent.after > router.position:\n",
+        _FAR_ROUTERS,
+    ),
+    _one(
+        "a position ahead of its copies, in the answer to a step between cores",
+        "engine/routers/leaving_steps.py",
+        "            self.take_position(router, reply.position)\n",
+        "            self.take_position(router, max(step.upto, reply.position))\n",
+        _FAR_ROUTERS,
+    ),
+    _one(
+        "a router between cores that believes its position after a restart",
+        "engine/routers/router_recovery.py",
+        "            router.is_unsure = router.dest.is_far\n",
+        "            router.is_unsure = False\n",
+        _FAR_ROUTERS,
+    ),
+    _one(
+        "a reader that continues after an order for an earlier one",
+        "engine/routers/far_sources.py",
+        "            self._next.setdefault(key, []).append(then)\n",
+        "            self._asked[key].append(then)\n",
+        _FAR_ROUTERS,
+    ),
+    _one(
+        "a link removed while its router is made",
+        "engine/routers/far_routers.py",
+        "        tokens = {router.token for router in routers} | self._making\n",
+        "        tokens = {router.token for router in routers}\n",
+        _FAR_ROUTERS,
+    ),
+    _one(
+        "a link that outlives its router",
+        "engine/routers/links.py",
+        "        forwarding.far_sources.on_unknown.append(partial(self.remove, done=_ignore))\n",
+        "        forwarding.far_sources.on_unknown.append(_ignore)\n",
+        _FAR_ROUTERS,
+    ),
+    _one(
+        "records above another core's topic left out by its readers",
+        "engine/routers/far_routers.py",
+        "        self._forwarding.catch_up_above(source, order.levels, on_source)\n",
+        "        on_source()\n",
+        _FAR_ROUTERS,
     ),
 )

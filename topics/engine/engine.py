@@ -44,6 +44,7 @@ from topics.engine.read.wait import Wait
 from topics.engine.readers.reader_calls import ReaderCalls
 from topics.engine.recovery.checkpoint_requests import CheckpointWait
 from topics.engine.routers.carried_step import StepCarrier
+from topics.engine.routers.far_messages import Order, OtherCores, Replied
 from topics.engine.routers.forwarding import Forwarding
 from topics.engine.routers.router_manager import RouterManager
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
@@ -526,6 +527,10 @@ class Engine:
         """Delete the router; an absent router is no error (9.5)."""
         self._routers.delete(name, allowed, done)
 
+    def execute_order(self, order: Order, done: Replied) -> None:
+        """Execute what another core asks for, for a router between the two."""
+        self._routers.execute(order, done)
+
     # --- the loop ----------------------------------------------------------------------------------------------------
     def flush(self) -> None:
         """End the pass: waiters of changed topics look again, batches take no more rows."""
@@ -614,6 +619,10 @@ class Engine:
     def share_names(self, core_of: Callable[[str], int], own: int) -> None:
         """Refuse what would tie topics of two cores. own: the number of this one."""
         self._core.registry.share_names(core_of, own)
+
+    def join_cores(self, others: OtherCores) -> None:
+        """Have routers lead to topics of other cores, and from them."""
+        self._routers.join(others)
 
     def hold_reads_while(self, is_memory_short: Callable[[], bool]) -> None:
         """Begin no read in a pass at whose beginning the memory for clients is used up."""

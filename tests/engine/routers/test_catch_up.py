@@ -58,7 +58,7 @@ class Net:
         CatchUp(topic, ask, self._on_end).begin()
         return self.asked
 
-    def _ask(self, way: Way, then: Callable[[], None]) -> None:
+    def _ask(self, way: Way, _levels: int, then: Callable[[], None]) -> None:
         self.asked.append(way.name)
         if self.at_once:
             then()

@@ -17,6 +17,7 @@ class Place:
         self.name = name
         self.id = topic_id
         self.head = 0
+        self.is_far = False
         self.feeders: tuple[Router, ...] = ()
         self.listed = 0
         self._routers: tuple[Router, ...] = ()

@@ -232,14 +232,38 @@ def test_a_router_is_on_the_core_of_its_topics_and_known_to_all(world: Spanning,
 
 
 @pytest.mark.parametrize("asked", [0, 1])
-def test_a_router_between_cores_is_refused(world: Spanning, asked: int) -> None:
-    """R-CORE-4."""
-    answer = put_router(world, asked, "r", world.topic_of(0, "t"), world.topic_of(1, "t"))
-    assert detail_of(answer) == (400, "invalid_request", {})
-    assert "are on two cores" in answer.json["error"]["message"]
-    assert "serve with one core" in answer.json["error"]["message"]
+def test_a_router_between_cores_is_one_of_all(world: Spanning, asked: int) -> None:
+    """R-CORE-11, R-CORE-13, 9.2 to 9.5."""
+    source, dest = world.topic_of(0, "t"), world.topic_of(1, "t")
+    assert put_router(world, asked, "r", source, dest).status == 201
+    assert put_router(world, 1 - asked, "r", source, dest).json["created"] is False
+    assert put_router(world, asked, "r", dest, source).json["error"]["detail"]["existing_source"] == source
+    assert [server.topic_count() for server in world.servers] == [1, 1]
+    assert world.ask_of(asked, "POST", f"/v0/topics/{source}", {"records": [{"data": 1}]}).status == 200
+    found = world.ask_of(1 - asked, "POST", f"/v0/topics/{dest}/diff").json["records"]
+    assert [record["data"] for record in found] == [1]
+    for core in range(2):
+        assert world.ask_of(core, "GET", "/v0/routers/r").json["forwarded_total"] == 1
+        assert [row["router"] for row in world.walk(core, "/v0/routers", "routers")] == ["r"]
+    assert world.ask_of(asked, "DELETE", "/v0/routers/r").json["deleted"] is True
     assert world.walk(asked, "/v0/routers", "routers") == []
-    assert [server.topic_count() for server in world.servers] == [0, 0]
+
+
+def test_a_topic_in_memory_is_no_end_of_a_router_between_cores(world: Spanning) -> None:
+    """R-CORE-11."""
+    source, dest = world.topic_of(0, "t"), world.topic_of(1, "t")
+    for weak in (source, dest):
+        assert world.ask_of(0, "PUT", f"/v0/topics/{weak}", {"durability": "memory"}).status in {200, 201}
+        answer = put_router(world, 0, "r", source, dest)
+        assert detail_of(answer) == (400, "invalid_request", {})
+        assert "serve with one core" in answer.json["error"]["message"]
+        assert world.ask_of(0, "PUT", f"/v0/topics/{weak}", {"durability": "disk"}).status == 200
+    assert put_router(world, 0, "r", source, dest).status == 201
+    for weak in (source, dest):
+        answer = world.ask_of(0, "PATCH", f"/v0/topics/{weak}", {"durability": "ephemeral"})
+        assert detail_of(answer) == (400, "invalid_request", {})
+    assert world.ask_of(0, "DELETE", "/v0/routers/r").status == 200
+    assert world.ask_of(0, "PATCH", f"/v0/topics/{dest}", {"durability": "memory"}).status == 200
 
 
 def test_a_name_of_a_router_is_one_over_all_cores(world: Spanning) -> None:

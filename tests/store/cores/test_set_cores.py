@@ -28,6 +28,7 @@ from tests.store.cores.moves_world import (
     twin_of,
 )
 from topics.config import Config
+from topics.engine.routers.far_messages import LinkState, Order, Replied
 from topics.engine.state.producer_part import Part
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.loop import Loop
@@ -266,7 +267,7 @@ def of_two_slots() -> tuple[RealWorld, str, str]:
 def test_a_router_between_two_cores_is_refused() -> None:
     world, source, dest = of_two_slots()
     route(world, "away", source, dest)
-    refused(world, rf"^router away copies from {source} to {dest}, which would be on cores \d and \d, between which")
+    refused(world, rf"^router away copies from {source} to {dest}, which would be on cores \d and \d, and a move")
 
 
 def test_so_is_a_dead_letter_topic_on_another_core() -> None:
@@ -318,6 +319,38 @@ def test_routers_of_several_cores_get_different_ids_on_one() -> None:
     for source, dest in ends:
         world.append(source, name=source)
         assert world.seqs(name=dest) == [1]
+
+
+class Linked:
+    """Another core, which makes each link."""
+
+    def ask(self, _topic: str, _order: Order, done: Replied) -> None:
+        done(LinkState(1, 0, 0))
+
+
+def test_a_router_between_cores_stays_as_it_is_or_the_move_is_refused() -> None:
+    """R-CORE-11."""
+    base, config, _wanted = closed(2)
+    ring, layout = copy_of(base), layout_of(base)
+    assert layout is not None
+    of_two, of_three = layout.slots, layout.slots.moved_to(3)
+    names = [f"s{n}" for n in range(99)]
+    source, dest = (
+        next(name for name in names if of_two.core_of(name) == of_three.core_of(name) == core) for core in range(2)
+    )
+    place = {**settings_of(core_config(config, 0)), "core": 0, "number": layout.number_of(0)}
+    world = RealWorld(ring=ring, **place)
+    world.engine.share_names(of_two.core_of, 0)
+    world.engine.join_cores(Linked())
+    world.put(source)
+    route(world, "away", source, dest)
+    end(world)
+    with pytest.raises(UsageError, match=f"^router away copies between {source} and {dest}, on cores 0 and 1, which"):
+        moved(world.ring, config, 1)
+    assert state_of(world.ring) is MapState.WHOLE
+    moved(world.ring, config, 3)
+    world = RealWorld(ring=world.ring, **place)
+    assert [router.dest.name for router in world.stored.routers.by_name.values() if router.token] == [dest]
 
 
 def test_two_routers_with_one_name_stay_on_their_cores() -> None:

@@ -2,8 +2,8 @@
 
 All that a topic has comes along: its config and numbers, floors and gaps, leases and attempts,
 keys, producers and readers, and the routers of which it is an end. The staging area of producers
-stays where it is, and so does a topic with pieces in it. A router and a dead-letter topic have to
-be on the core of their source.
+stays where it is, and so does a topic with pieces in it. A dead-letter topic has to be on the core
+of its source, and a router between cores stays as it is.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 
 from topics.engine.shared.topic_snapshot import PlainTopics, Rest, TopicImage, TopicsSnapshot
 from topics.engine.state.control_frames import parse_config
-from topics.engine.state.router_frames import RouterImage
+from topics.engine.state.router_frames import FarEnd, RouterImage
 from topics.engine.state.topic import STAGING
 from topics.errors import CorruptError, UsageError
 from topics.store.cores.slot_map import SlotMap
@@ -84,6 +84,18 @@ class _Owners:
         owner = self.by_id[topic_id] = self._after.core_of(name)
         return owner
 
+    def check_half(self, router: RouterImage, far: FarEnd) -> None:
+        """Check that both ends of a router between cores stay on them. Raises: UsageError."""
+        here = self.names[router.dest if far.is_source else router.source]
+        before = [self._before.core_of(name) for name in (here, far.name)]
+        after = [self._after.core_of(name) for name in (here, far.name)]
+        if before != after:
+            raise UsageError(
+                f"router {router.name} copies between {here} and {far.name}, on cores {before[0]} and {before[1]}, "
+                f"which would be on cores {after[0]} and {after[1]}: delete the router, or start with the number of "
+                "cores as before"
+            )
+
     def check_dead_letter(self, name: str, config: msgspec.Raw) -> None:
         """Check that a queue and its dead-letter topic are on one core. Raises: UsageError."""
         other = parse_config(config).dead_letter
@@ -118,7 +130,9 @@ class _CoreTopics:
         taken: set[int] = set()
         names: set[str] = set()
         for at, router in enumerate(self.routers):
-            if router.name in names:
+            # A link has the name of the other half.
+            is_link = router.far is not None and router.far.is_source
+            if router.name in names and not is_link:
                 raise UsageError(
                     f"two routers are named {router.name}, and both would be on core {core}: delete one of them, with "
                     "the number of cores as before"
@@ -127,7 +141,8 @@ class _CoreTopics:
                 last_order += 1
                 self.routers[at] = msgspec.structs.replace(router, id=last_order)
             taken.add(self.routers[at].id)
-            names.add(router.name)
+            if not is_link:
+                names.add(router.name)
         return last_order
 
     def packed(self, last_id: int, last_order: int, last_lease: int) -> list[bytes | memoryview]:
@@ -194,11 +209,15 @@ def _rows_of(image: TopicsSnapshot) -> Iterator[tuple[bytes, tuple[int, Sequence
 def _take_routers(found: _Owners, image: TopicsSnapshot, parts: list[_CoreTopics]) -> None:
     owners, names = found.by_id, found.names
     for router in image.routers:
+        if router.far is not None:
+            found.check_half(router, router.far)
+            parts[found.core].routers.append(router)
+            continue
         source, dest = owners[router.source], owners[router.dest]
         if source != dest:
             raise UsageError(
                 f"router {router.name} copies from {names[router.source]} to {names[router.dest]}, which would be on "
-                f"cores {source} and {dest}, between which nothing is copied yet: delete the router, {_REMEDY}"
+                f"cores {source} and {dest}, and a move divides no router yet: delete it, {_REMEDY}"
             )
         parts[source].routers.append(router)
     for source_id, dest_id in image.ties:

@@ -366,7 +366,7 @@ class EngineCheckpoints:
             stored.registry.last_id,
             stored.registry.last_order,
             stored.lease_ids.reserved,
-            images_of(list(stored.routers.by_name.values())),
+            images_of(list(stored.routers.by_id.values())),
             stored.routers.ties(stored.usage.log_files()),
         )
         lists = {b"topics": prepared.topics, b"plain": prepared.plain, b"keys": prepared.keys}

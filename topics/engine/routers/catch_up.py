@@ -16,15 +16,15 @@ from topics.engine.state.topic import Router, Topic
 from topics.engine.values.trampoline import Trampoline
 
 
-def levels_above(topic: Topic) -> list[list[Router]]:
+def levels_above(topic: Topic, most: int = HOPS_MAX) -> list[list[Router]]:
     """Return the routers that lead to the topic, then those that lead to their sources, and so on.
 
-    A router may be in several levels.
+    A router may be in several levels, of which there are `most` at most.
     """
     levels: list[list[Router]] = []
     dests: dict[Topic, None] = {topic: None}
     met = {topic}
-    while len(levels) < HOPS_MAX:
+    while len(levels) < most:
         routers = [router for dest in dests for router in dest.feeders if router.life is RouterLife.LIVE]
         dests = dict.fromkeys(router.source for router in routers)
         met.update(dests)
@@ -37,17 +37,22 @@ def levels_above(topic: Topic) -> list[list[Router]]:
 class CatchUp:
     """One reader's wait.
 
-    catch_up_router(router, then): calls `then` when the router has come as far as it can, at once
-    for most routers, which have no work.
+    catch_up_router(router, levels, then): calls `then` when the router has come as far as it can,
+    at once for most routers, which have no work. levels: how many topics above its source count.
     """
 
-    __slots__ = ("_catch_up_router", "_levels", "_steps", "_then", "_waits")
+    __slots__ = ("_catch_up_router", "_levels", "_most", "_steps", "_then", "_waits")
 
     def __init__(
-        self, topic: Topic, catch_up_router: Callable[[Router, Callable[[], None]], None], then: Callable[[], None]
+        self,
+        topic: Topic,
+        catch_up_router: Callable[[Router, int, Callable[[], None]], None],
+        then: Callable[[], None],
+        most: int = HOPS_MAX,
     ) -> None:
         self._catch_up_router = catch_up_router
-        self._levels = levels_above(topic)
+        self._most = most
+        self._levels = levels_above(topic, most)
         self._then = then
         self._waits = 0
         """Number of routers of the current level that have not caught up."""
@@ -61,9 +66,10 @@ class CatchUp:
             self._then()
             return False
         routers = self._levels.pop()
+        above = self._most - len(self._levels) - 1
         self._waits = len(routers)
         for router in routers:
-            self._catch_up_router(router, self._on_caught_up)
+            self._catch_up_router(router, above, self._on_caught_up)
         return True
 
     def _on_caught_up(self) -> None:

@@ -22,7 +22,7 @@ from topics.store.format.rows import BYTES, META, NODE, ROW, ROW_BYTES, TAG, Row
 KEY = "_topics_router"
 _ORIGINAL = b'"_topics_original_meta":'
 _META_KEYS_MAX = 64
-_SIZE = 8
+SIZE_AT = 8
 """Index of a row's size in an unpacked ROW."""
 _EPOCH = 1
 """A source's records keep their seqs as long as its id exists, so there is only one epoch."""
@@ -67,7 +67,7 @@ def copies_of(router: Router, parts: Sequence[OwnFrames]) -> Copies:
             deque(verified(router.source, part), 0)  # names the topic
             raise
         buffer += data
-    return Copies(_seqs(parts), bytes(rows), [row[_SIZE] for row in ROW.iter_unpack(rows)], bytes(buffer))
+    return Copies(_seqs(parts), bytes(rows), [row[SIZE_AT] for row in ROW.iter_unpack(rows)], bytes(buffer))
 
 
 def _seqs(parts: Sequence[OwnFrames]) -> NDArray[np.uint64]:

@@ -334,13 +334,16 @@ class ForwardSteps:
         if router.changing or (step.copies and has_to_wait(router.dest)):
             router.enter(RouterWork.QUEUED)
             failed = partial(self._on_turn_failed, router)
-            Turn(self._core, router.dest, partial(self._on_end, router), failed).wait()
+            Turn(self._core, router.dest, partial(self._plan_again, router), failed).wait()
             return
         router.enter(RouterWork.COMMITTING)
         try:
             stage_forward(self, self._core, router, step)
         except TopicsError:
             self._on_end(router, blocked=True)
+
+    def _plan_again(self, router: Router) -> None:
+        self._on_end(router)
 
     def _on_turn_failed(self, router: Router, _error: TopicsError) -> None:
         self._on_end(router, blocked=True)
@@ -357,7 +360,7 @@ class ForwardSteps:
         if router.examined == forward.first_hole - 1 and forward.counts[0]:
             # the router's own copies need no check
             router.examined = forward.first_seqs[0] + forward.counts[0] - 1
-        _forget_hops(router.source)
+        forget_hops(router.source)
         trim(self._core, router.source)
         self._on_end(router, blocked=step.blocked, is_whole=step.is_whole)
 
@@ -384,7 +387,7 @@ def _holes(router: Router, upto: int) -> list[tuple[int, int]]:
     return holes
 
 
-def _forget_hops(source: Topic) -> None:
+def forget_hops(source: Topic) -> None:
     """Forget hops that no router needs any more.
 
     Of many routers the last one usually catches up last, so mostly only that is checked.

@@ -15,15 +15,18 @@ fewer steps. A step that finds no room is tried again after `router_retry_ms`, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import Protocol
 
+from topics.engine.routers.arrived_steps import ArrivedSteps
 from topics.engine.routers.catch_up import CatchUp
+from topics.engine.routers.far_sources import FarSources
 from topics.engine.routers.forward import StepOwner
 from topics.engine.routers.forward_steps import ForwardSteps, ForwardStepsCore
 from topics.engine.routers.kept_frames import KeepCore, keep_frames
+from topics.engine.routers.leaving_steps import LeavingSteps
 from topics.engine.state.router import HOPS_MAX, RouterLife
 from topics.engine.state.router_work import STEPPING, RouterWork
 from topics.engine.state.topic import Router, Topic
@@ -75,6 +78,14 @@ class Forwarding:
         self._core = core
         self._load = load
         self._steps = ForwardSteps(core, self._on_end)
+        self.leaving = LeavingSteps(core, self._on_end)
+        """The steps of routers whose destination is on another core."""
+        self.arrived = ArrivedSteps(core)
+        """The steps of links."""
+        self.far_sources = FarSources()
+        """The waits for routers whose source is on another core."""
+        self.on_gone_with_topic: list[Callable[[Sequence[Router], Callable[[], None]], Iterator[None]]] = []
+        """Called with halves of routers whose topic was deleted; returns steps."""
         self._news: dict[Router, None] = {}
         """Routers whose sources have new records and that were not checked yet."""
         self._lagging: dict[Router, None] = {}
@@ -183,7 +194,7 @@ class Forwarding:
 
     def stop(self) -> None:
         """Begin no more steps. No reader waits for one any more."""
-        self._steps.stopped = True
+        self._steps.stopped = self.leaving.stopped = self.arrived.stopped = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -217,7 +228,7 @@ class Forwarding:
 
     def _routers_with_work(self) -> list[Router]:
         """Return the routers that lag, without a permanent obstacle."""
-        return [router for router in self._core.routers.by_name.values() if self._steps.can_continue(router)]
+        return [router for router in self._core.routers.by_name.values() if self._can_continue(router)]
 
     # --- readers that wait -------------------------------------------------------------------------------------------
     def catch_up(self, topic: Topic, then: Callable[[], None]) -> None:
@@ -227,9 +238,22 @@ class Forwarding:
         destination is not waited for. Every read of a topic calls this first (R-RTR-4).
         """
         if topic.feeders and topic.awaits_routers:
-            CatchUp(topic, self.catch_up_router, then).begin()
+            CatchUp(topic, self._catch_up_level, then).begin()
         else:
             then()
+
+    def catch_up_above(self, topic: Topic, levels: int, then: Callable[[], None]) -> None:
+        """Do as `catch_up`, with at most so many topics above."""
+        if levels > 0 and topic.feeders and topic.awaits_routers:
+            CatchUp(topic, self._catch_up_level, then, levels).begin()
+        else:
+            then()
+
+    def _catch_up_level(self, router: Router, levels: int, then: Callable[[], None]) -> None:
+        if router.source.is_far:
+            self.far_sources.catch_up(router, levels, then)
+        else:
+            self.catch_up_router(router, then)
 
     def catch_up_router(self, router: Router, then: Callable[[], None]) -> None:
         """Call `then` when the router has come to its source's current head, or cannot."""
@@ -287,13 +311,19 @@ class Forwarding:
         """Begin a step, unless one is in progress. Return whether it did."""
         if router.work in STEPPING:
             return False
-        if not self._steps.can_continue(router):
+        if not self._can_continue(router):
             self._rest(router)
             return False
         self._held.pop(router, None)
         self._lagging[router] = None
-        self._steps.begin(router)
+        self._steps_of(router).begin(router)
         return True
+
+    def _steps_of(self, router: Router) -> ForwardSteps:
+        return self.leaving if router.dest.is_far else self._steps
+
+    def _can_continue(self, router: Router) -> bool:
+        return self._steps_of(router).can_continue(router)
 
     def _on_end(self, router: Router, *, blocked: bool = False, is_whole: bool = False) -> None:
         """Continue after a step; for the arguments see `OnEnd`."""
@@ -302,7 +332,7 @@ class Forwarding:
             self._tries += 2
             self._arm(1)
         router.blocked = blocked
-        if blocked or not self._steps.can_continue(router):
+        if blocked or not self._can_continue(router):
             self._rest(router)
             return
         self._release(router, everybody=False)
@@ -315,7 +345,7 @@ class Forwarding:
         """Stop driving a router that cannot continue now."""
         self._lagging.pop(router, None)
         self._held.pop(router, None)
-        if self._steps.can_continue(router):
+        if self._can_continue(router):
             router.enter(RouterWork.HELD)
             self._held[router] = None
             self._arm(self._core.config.router_retry_ms)
@@ -335,6 +365,17 @@ class Forwarding:
         for source in {router.source for router in gone}:
             trim(self._core, source)
         return self._remove_from_lists(list(gone))
+
+    def report(self, gone: Sequence[Router], then: Callable[[], None]) -> Iterator[None]:
+        """Return the steps that report routers gone with a topic to the cores of their halves.
+
+        `then` is called once these have answered, at once if there are none.
+        """
+        halves = [router for router in gone if router.token]
+        if not halves:
+            then()
+            return iter(())
+        return chain.from_iterable(each(halves, then) for each in self.on_gone_with_topic)
 
     def _remove_from_lists(self, gone: list[Router]) -> Iterator[None]:
         """Take routers off the lists, some a step, and their objects out of this one."""

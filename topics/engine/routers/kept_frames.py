@@ -46,7 +46,7 @@ class KeptFrames(Operation[OperationCore]):
     __slots__ = ("done", "frames", "router")
 
     def __init__(self, core: OperationCore, router: Router, frames: list[tuple[int, bytes]], done: Done) -> None:
-        super().__init__(core, router.dest)
+        super().__init__(core, router.home)
         self.router = router
         self.frames = frames
         self.done = done
@@ -107,9 +107,9 @@ def _stage(core: KeepCore, router: Router, frames: list[tuple[int, bytes]]) -> N
 
     On a full disk acks continue (R-DUR-16), until routers keep as much as half the reserve.
     """
-    dest = router.dest
+    home = router.home
     payload = encode(KeepPayload(router.id, frames))
-    frame = dest.id, FrameType.KEEP, dest.next_seq - 1, core.clock.now_ms(), payload
+    frame = home.id, FrameType.KEEP, home.next_seq - 1, core.clock.now_ms(), payload
     try:
         core.log.stage_control(*frame, counted=False)
     except DiskFullError:
@@ -124,4 +124,4 @@ def _deletion_of(router: Router) -> list[Callable[[], None]] | None:
     """Return the calls that wait for a deletion in progress that removes the router, or None."""
     if router.life is RouterLife.DELETING:
         return router.parked
-    return router.dest.parked if router.dest.life is Life.DELETING else None
+    return router.home.parked if router.home.life is Life.DELETING else None

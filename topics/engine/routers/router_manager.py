@@ -8,20 +8,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import islice
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from topics.clock import Clock
 from topics.common.values.configs import RouterConfig
+from topics.engine.routers.far_messages import (
+    CatchUpOrder,
+    GoneOrder,
+    LinkOrder,
+    Order,
+    OtherCores,
+    Path,
+    PathOrder,
+    Replied,
+    SentStep,
+    UnlinkOrder,
+)
+from topics.engine.routers.far_routers import FarRouters, FarRoutersCore
 from topics.engine.routers.forwarding import Forwarding
+from topics.engine.routers.links import Links, of_another_source, stage_removal, stage_settings
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.shared.limits import Limits
-from topics.engine.shared.router_registry import Routers
-from topics.engine.shared.topic_registry import Registry
 from topics.engine.state import refusals
 from topics.engine.state.control_frames import encode
 from topics.engine.state.router import RouterLife, StoredConfig
 from topics.engine.state.router_frames import RouterDeletePayload, RouterPayload
-from topics.engine.state.staged_operations import Notice, OperationCore
+from topics.engine.state.staged_operations import Notice
 from topics.engine.state.topic import Life, Router, Topic
 from topics.engine.values.name_rules import Allowed, check_router_name, check_topic_name
 from topics.engine.values.results import Done
@@ -31,13 +42,22 @@ from topics.errors import RequestError, TopicsError
 from topics.store.format.log_format import FrameType
 
 
-class ManagerCore(OperationCore, Protocol):
+class ManagerCore(FarRoutersCore, Protocol):
     """The part of the core that the changes of routers need."""
 
-    clock: Clock
     limits: Limits
-    registry: Registry
-    routers: Routers
+
+
+class KnownElsewhere(NamedTuple):
+    """The answers of other cores about a router that is to be made."""
+
+    above: list[str] | None = None
+    """The topics beyond the path that leaves this core; None: it was not asked for."""
+    has_checked: bool = False
+    """Whether links of the destination were checked for their routers."""
+
+
+NOT_ASKED = KnownElsewhere()
 
 
 class RouterManager:
@@ -47,35 +67,69 @@ class RouterManager:
         self._core = core
         self._lifecycle = lifecycle
         self._forwarding = forwarding
+        self._links = Links(core, lifecycle, forwarding)
+        self._far = FarRouters(core, lifecycle, forwarding)
+        forwarding.leaving.on_gone.append(self._on_gone)
+
+    def join(self, others: OtherCores) -> None:
+        """Have routers lead to topics of other cores, and from them, from now on."""
+        self._far.others = self._forwarding.far_sources.others = self._forwarding.leaving.others = others
+        for router in self._core.routers.by_name.values():
+            if router.token:
+                self._forwarding.note(router)
+
+    def execute(self, order: Order, done: Replied) -> None:
+        """Execute what another core asks for."""
+        match order:
+            case SentStep():
+                self._links.step(order, done)
+            case LinkOrder():
+                self._links.make(order, done)
+            case UnlinkOrder():
+                self._links.remove(order.token, done)
+            case CatchUpOrder():
+                self._far.catch_up(order, done)
+            case GoneOrder():
+                self._far.forget(order, done)
+            case PathOrder():
+                done(Path(*path_above(self._core.registry.named(order.topic))))
 
     # --- create and change -------------------------------------------------------------------------------------------
-    def put(self, name: str, config: RouterConfig, allowed: Allowed, done: Done[RouterPut]) -> None:
+    def put(
+        self,
+        name: str,
+        config: RouterConfig,
+        allowed: Allowed,
+        done: Done[RouterPut],
+        known: KnownElsewhere = NOT_ASKED,
+    ) -> None:
         """Make checks 3 to 11 of 9.2, then the change.
 
-        allowed: names that a refusal may contain (R-AUTH-9).
+        allowed: names that a refusal may contain (R-AUTH-9). known: what other cores have answered.
         """
         try:
-            self._put(name, config, allowed, done)
+            self._put(name, config, allowed, done, known)
         except TopicsError as error:
             done(error)
 
-    def _put(self, name: str, config: RouterConfig, allowed: Allowed, done: Done[RouterPut]) -> None:
+    def _put(
+        self, name: str, config: RouterConfig, allowed: Allowed, done: Done[RouterPut], known: KnownElsewhere
+    ) -> None:
         core = self._core
+        again = partial(self.put, name, config, allowed, done)
         check_router_name(name)
         if config.source == config.dest:
             raise RequestError("invalid_request", "source and dest are the same topic: a router needs two")
         check_topic_name(config.source)
         check_topic_name(config.dest)
-        if core.registry.are_apart(config.source, config.dest):
-            raise refusals.router_apart(config.source, config.dest)
         topics = [core.registry.named(config.source), core.registry.named(config.dest)]
         existing = core.routers.by_name.get(name)
         for topic in topics:
             if topic is not None and topic.life is Life.DELETING:
-                topic.parked.append(lambda: self.put(name, config, allowed, done))
+                topic.parked.append(again)
                 return
         if existing is not None and existing.life is not RouterLife.LIVE:
-            existing.parked.append(lambda: self.put(name, config, allowed, done))
+            existing.parked.append(again)
             return
         if not core.registry.owns(config.source):
             if existing is not None:
@@ -83,25 +137,54 @@ class RouterManager:
             done(RouterPut(False, config))  # another core makes it: its name is not taken here
             return
         source, dest = topics
+        is_apart = core.registry.are_apart(config.source, config.dest)
         core.routers.settle()
-        if dest is None and not config.create_dest:
+        if not is_apart and dest is None and not config.create_dest:
             raise refusals.topic_not_found(config.dest)
-        for other in dest.feeders if dest is not None else ():
-            if other is not existing and other.source.name != config.source:
-                raise refusals.router_fan_in(config.dest, other.name, allowed)
-        if existing is not None and (existing.source, existing.dest) != (source, dest):
+        other = None if dest is None else of_another_source(dest, config.source, existing)
+        if other is not None and other.source.is_far and not known.has_checked:
+            self._links.when_checked(other, partial(again, known._replace(has_checked=True)))
+            return
+        if other is not None:
+            raise refusals.router_fan_in(config.dest, other.name, allowed)
+        if existing is not None and (existing.source.name, existing.dest.name) != (config.source, config.dest):
             raise refusals.router_repoint(existing, allowed)
         if existing is None:
             core.limits.routers.check()
         if not config.allow_cycle:
-            cycle = find_cycle(existing, config, source, dest)
-            if cycle:
+            path, is_cut = path_above(source, existing, config.dest)
+            if is_cut and known.above is None:
+                self._ask_path(path, config.dest, again, known, done)
+                return
+            path += known.above if is_cut and known.above is not None else []
+            if config.dest in path:
+                cycle = [config.source, *reversed(path[: path.index(config.dest) + 1]), config.source]
                 raise refusals.router_cycle(cycle, allowed)
         check_backlog(core.log)
-        if existing is not None:
+        if is_apart:
+            self._far.put(name, config, existing, again, done)
+        elif existing is not None:
             self._update(existing, config, done)
         else:
             self._create(name, config, done)
+
+    def _ask_path(
+        self,
+        path: list[str],
+        dest: str,
+        again: Callable[[KnownElsewhere], None],
+        known: KnownElsewhere,
+        done: Done[RouterPut],
+    ) -> None:
+        """Have the checks repeated with the topics beyond a path that leaves this core."""
+
+        def on_path(above: list[str] | TopicsError) -> None:
+            if isinstance(above, TopicsError):
+                done(above)
+            else:
+                again(known._replace(above=above))
+
+        self._far.path_beyond(path, dest, on_path)
 
     def _create(self, name: str, config: RouterConfig, done: Done[RouterPut]) -> None:
         core = self._core
@@ -178,23 +261,7 @@ class RouterManager:
             resume()
 
     def _update(self, router: Router, config: RouterConfig, done: Done[RouterPut]) -> None:
-        core = self._core
-        order = core.registry.take_order()
-        ends, stored = (router.source.id, router.dest.id), StoredConfig.of(config)
-        payload = RouterPayload(router.id, router.name, *ends, stored, unmarked=router.unmarked)
-        core.log.stage_control(router.dest.id, FrameType.ROUTER_PUT, order, core.clock.now_ms(), encode(payload))
-
-        def on_part(error: TopicsError | None) -> None:
-            router.changing -= 1
-            if error is not None:
-                done(error)
-                return
-            router.order = order
-            router.config = config
-            done(RouterPut(False, config))
-
-        router.changing += 1
-        Notice(core, router.dest, on_part).stage(synced=True)
+        stage_settings(self._core, router, config, lambda error: done(error or RouterPut(False, config)))
 
     # --- delete ------------------------------------------------------------------------------------------------------
     def delete(self, name: str, allowed: Allowed, done: Done[RouterDeleted]) -> None:
@@ -215,11 +282,7 @@ class RouterManager:
                 if topic.life is Life.DELETING:
                     topic.parked.append(lambda: self.delete(name, allowed, done))
                     return
-            check_backlog(core.log)
-            order = core.registry.take_order()
-            with core.log.use_reserve():
-                payload = encode(RouterDeletePayload(router.id))
-                core.log.stage_control(router.dest.id, FrameType.ROUTER_DELETE, order, core.clock.now_ms(), payload)
+            stage_removal(core, router)
         except TopicsError as error:
             done(error)
             return
@@ -233,15 +296,23 @@ class RouterManager:
                     pass
                 # The creation is in the source's shard, too, whose files may outlast those of this
                 # one.
-                answer = partial(done, RouterDeleted(True))
-                self._stage_deletion(router, [router.source], partial(self._end, router, answer))
+                end = partial(self._end, router, partial(done, RouterDeleted(True)))
+                if router.token:
+                    self._far.unlink(router, end)
+                else:
+                    self._stage_deletion(router, [router.source], end)
                 return
             if router.life is not RouterLife.GONE:
                 router.life = RouterLife.LIVE
                 self._forwarding.note(router)
             self._end(router, partial(done, error))
 
-        Notice(core, router.dest, on_part).stage(synced=True)
+        Notice(core, router.home, on_part).stage(synced=True)
+
+    def _on_gone(self, router: Router) -> None:
+        """Delete a router whose link is gone, with its destination (R-RTR-11)."""
+        if router.life is RouterLife.LIVE:
+            self.delete(router.name, lambda _name: True, _ignore)
 
     # --- look --------------------------------------------------------------------------------------------------------
     def state(self, name: str, allowed: Allowed, done: Done[RouterState]) -> None:
@@ -294,24 +365,26 @@ def check_allowed(router: Router, allowed: Allowed) -> None:
             raise refusals.name_forbidden(name)
 
 
-def find_cycle(existing: Router | None, config: RouterConfig, source: Topic | None, dest: Topic | None) -> list[str]:
-    """Return the cycle the edge would close: [source, dest, ..., source]; [] if none (R-RTR-9).
+def path_above(source: Topic | None, existing: Router | None = None, until: str = "") -> tuple[list[str], bool]:
+    """Return the names of the topics that lead to a topic, from the nearest on (R-RTR-9).
 
-    A topic is fed from only one source, so the way back from `source` is one path; it ends at an
-    allowed cycle.
+    A topic is fed from only one source, so they are one path. It ends at `until`, at an allowed
+    cycle, or at a topic of another core; the second value is whether it does that. existing: a
+    router that does not count.
     """
-    if source is None or dest is None:
-        return []
-    path = [config.source]
-    seen = {source}
-    topic: Topic | None = source
+    path: list[str] = []
+    seen, topic = {source}, source
     while topic is not None:
         before: Topic | None = next((router.source for router in topic.feeders if router is not existing), None)
-        if before is not None:
-            path.append(before.name)
-        if before is dest:
-            return [config.source, *reversed(path)]
-        topic = before if before is not None and before not in seen else None
-        if topic is not None:
-            seen.add(topic)
-    return []
+        if before is None:
+            break
+        path.append(before.name)
+        if before.name == until or before.is_far:
+            return path, before.is_far and before.name != until
+        topic = before if before not in seen else None
+        seen.add(before)
+    return path, False
+
+
+def _ignore(_result: RouterDeleted | TopicsError) -> None:
+    """Ignore the result of a deletion."""

@@ -15,6 +15,7 @@ from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.control_frames import to_runs
 from topics.engine.state.router import UNKNOWN, RouterLife, StoredConfig
 from topics.engine.state.router_frames import (
+    FarEnd,
     ForwardPayload,
     KeepPayload,
     RouterDeletePayload,
@@ -47,7 +48,7 @@ class RouterRecovery:
         self.log_rows = LogRows()
 
     def take_image(self, image: RouterImage) -> None:
-        router = self._add(image.id, image.name, image.source, image.dest, image.order, image.config)
+        router = self._add(image.id, image.name, image.source, image.dest, image.order, image.config, image.far)
         if router is None:
             return
         if image.order >= router.order:
@@ -79,7 +80,14 @@ class RouterRecovery:
             self.take_image(msgspec.structs.replace(image, kept=image.kept + image.keeping, keeping=[]))
 
     def _add(  # noqa: PLR0917 - one caller's columns
-        self, router_id: int, name: str, source_id: int, dest_id: int, order: int, config: StoredConfig
+        self,
+        router_id: int,
+        name: str,
+        source_id: int,
+        dest_id: int,
+        order: int,
+        config: StoredConfig,
+        far: FarEnd | None,
     ) -> Router | None:
         """Return the router of this id, new or known.
 
@@ -91,12 +99,14 @@ class RouterRecovery:
         # theirs.
         registry.note_id(source_id)
         registry.note_id(dest_id)
-        self.log_rows.note_router(source_id, dest_id)
+        if far is None or far.is_source:  # else the other core has the copies
+            self.log_rows.note_router(source_id, dest_id)
         router = routers.by_id.get(router_id)
         if router is not None:
             return router
-        source, dest = registry.with_id(source_id), registry.with_id(dest_id)
-        holder = routers.by_name.get(name)
+        source = self._end(source_id, far if far is not None and far.is_source else None)
+        dest = self._end(dest_id, far if far is not None and not far.is_source else None)
+        holder = None if source is not None and source.is_far else routers.by_name.get(name)
         if source is None or dest is None or (holder is not None and holder.id > router_id):
             return None
         if holder is not None:
@@ -104,8 +114,13 @@ class RouterRecovery:
         router = Router(name, router_id, source, dest, config.config(source.name, dest.name))
         router.life = RouterLife.LIVE
         router.order = order
+        router.token = "" if far is None else far.token
         routers.add(router)
         return router
+
+    def _end(self, topic_id: int, far: FarEnd | None) -> Topic | None:
+        """Return an end of a router. far: of another core; None: it is here."""
+        return self._registry.with_id(topic_id) if far is None else self._registry.stand_in(far.name, topic_id)
 
     def apply_control(self, kind: int, topic_id: int, seq: int, ts_ms: int, payload: bytes) -> None:
         self._adopt_all()
@@ -114,7 +129,7 @@ class RouterRecovery:
             known = put.id in self._routers.by_id
             if seq == put.id and (not known or put.id in self._made):
                 self._made.setdefault(put.id, set()).add(topic_id)
-            router = self._add(put.id, put.name, put.source, put.dest, seq, put.config)
+            router = self._add(put.id, put.name, put.source, put.dest, seq, put.config, put.far)
             if router is None:
                 return
             if not known:
@@ -205,16 +220,17 @@ class RouterRecovery:
         before it reads the other shard's: it needs the router in a snapshot.
         """
         routers = self._routers.by_id.values()
-        return any(len(self._made[router.id]) < 2 for router in routers if router.id in self._made)
+        return any(len(self._made[router.id]) < 2 for router in routers if router.id in self._made and not router.token)
 
     def recovered(self) -> Iterator[None]:
         """Finish recovery, in bounded steps.
 
         The catalog has limited each position to its source's head.
         """
-        for router in self._routers.by_name.values():
+        for router in self._routers.by_id.values():
             # the rewritten tail may be before the creation as well
             router.unshared_through = router.source.head
+            router.is_unsure = router.dest.is_far
             if router.config.guarantee != EXACTLY_ONCE:
                 router.own = []
             router.examined = min(router.examined, router.dest.head)

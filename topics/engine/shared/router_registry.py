@@ -18,11 +18,17 @@ _STEP = 64
 
 
 class Routers:
-    """The registry of routers. `by_name` includes routers being created and deleted."""
+    """The registry of routers. `by_name` includes routers being created and deleted.
+
+    A link, the half at the destination of a router whose source is on another core, has no name
+    here: its name is that of the other half.
+    """
 
     def __init__(self) -> None:
         self.by_name: dict[str, Router] = {}
         self.by_id: dict[int, Router] = {}
+        self.links: dict[str, Router] = {}
+        """The links by token."""
         self._names: list[str] = []
         self._leaving: list[Router] = []
         """Routers that are gone, and that their destinations and `by_id` still list."""
@@ -36,10 +42,13 @@ class Routers:
         return len(self.by_name)
 
     def add(self, router: Router) -> None:
-        assert router.name not in self.by_name, "a name is one router's"
-        self.by_name[router.name] = router
         self.by_id[router.id] = router
-        insort(self._names, router.name)
+        if router.source.is_far:
+            self.links[router.token] = router
+        else:
+            assert router.name not in self.by_name, "a name is one router's"
+            self.by_name[router.name] = router
+            insort(self._names, router.name)
         router.source.routers = (*router.source.routers, router)
         router.dest.feeders = (*router.dest.feeders, router)
 
@@ -54,13 +63,17 @@ class Routers:
         that looks at `feeders` or `gone`.
         """
         by_name, life = self.by_name, RouterLife.GONE
+        named = [router for router in routers if not router.source.is_far]
         for router in routers:
             router.life = life
+            if router.source.is_far:
+                del self.links[router.token]
+        for router in named:
             del by_name[router.name]
-        if len(routers) > _FEW:
+        if len(named) > _FEW:
             self._names = [name for name in self._names if name in by_name]
         else:
-            for router in routers:
+            for router in named:
                 del self._names[bisect_left(self._names, router.name)]
         for source in {router.source for router in routers}:
             source.routers = tuple([router for router in source.routers if router.life is not life])

@@ -9,7 +9,7 @@ from topics.config import DURABILITIES
 from topics.engine.index.usage import Usage
 from topics.engine.shared.dormant import Dormant, DormantBlocks, DormantTopic
 from topics.engine.shared.names_in_blocks import ByName, SortedNames, sorted_in_steps
-from topics.engine.state.topic import STAGING, Life, Topic
+from topics.engine.state.topic import STAGING, Life, Topic, stand_in
 from topics.engine.values.name_rules import Prefixes, starts_of
 from topics.engine.values.topic_config import TopicConfig
 from topics.store.disk.directory_format import DIRECTORY_SHIFT
@@ -65,8 +65,12 @@ class Registry:
         self._core_of, self._own_core = core_of, own
 
     def are_apart(self, name: str, other: str) -> bool:
-        """Return whether two topics are on two cores, between which nothing is copied yet."""
+        """Return whether two topics are on two cores."""
         return self._core_of(name) != self._core_of(other)
+
+    def stand_in(self, name: str, topic_id: int) -> Topic:
+        """Return what stands in for a topic of another core."""
+        return stand_in(name, topic_id, self._usage)
 
     def owns(self, name: str) -> bool:
         """Return whether this core owns a topic."""

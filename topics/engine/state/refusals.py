@@ -297,10 +297,10 @@ def router_keeps_enough(router: NamedRouter) -> RequestError:
     return RequestError("throttled", message, {"retry_after_ms": 1000})
 
 
-def router_apart(source: str, dest: str) -> RequestError:
+def router_between_weak(topic: str) -> RequestError:
     message = (
-        f"topics {shown(source)} and {shown(dest)} are on two cores of the server, between which nothing is copied "
-        "yet: give one of them another name, or serve with one core"
+        f"topic {shown(topic)} is an end of a router between two cores of the server, which has to be of class disk or "
+        "fsync: give one of the ends another name, or serve with one core"
     )
     return RequestError("invalid_request", message)
 

@@ -63,7 +63,11 @@ End = TypeVar("End", bound=RouterEnd)
 
 
 class RouterOf(Generic[End]):
-    """Forwards records of `source` after seq `position`, which moves when a forward is applied."""
+    """Forwards records of `source` after seq `position`, which moves when a forward is applied.
+
+    token: what both halves of a router between two cores have, 16 hex digits; "": both ends are
+    here. is_unsure: whether the link, its other half, may have another position.
+    """
 
     __slots__ = (
         "blocked",
@@ -74,6 +78,7 @@ class RouterOf(Generic[End]):
         "examined",
         "forwarded",
         "id",
+        "is_unsure",
         "keeping",
         "kept",
         "kept_bytes",
@@ -85,6 +90,7 @@ class RouterOf(Generic[End]):
         "parked",
         "position",
         "source",
+        "token",
         "unmarked",
         "unshared_through",
         "waiting",
@@ -100,6 +106,8 @@ class RouterOf(Generic[End]):
         self.source = source
         self.dest = dest
         self.config = config
+        self.token = ""
+        self.is_unsure = False
         self.changing = 0
         """The number of changes of `config` in flight."""
         self.life = RouterLife.CREATING
@@ -198,5 +206,5 @@ class RouterOf(Generic[End]):
 
     @property
     def lags(self) -> bool:
-        """Whether there are records after its position."""
-        return self.position < self.source.head
+        """Whether there may be records after its position."""
+        return self.is_unsure or self.position < self.source.head

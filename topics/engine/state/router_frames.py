@@ -13,6 +13,16 @@ from topics.engine.state.router import UNKNOWN, RouterLife, StoredConfig
 from topics.engine.state.topic import Router
 
 
+class FarEnd(msgspec.Struct, array_like=True):
+    """The end of a router that is on another core."""
+
+    token: str
+    """`Router.token`."""
+    name: str
+    is_source: bool
+    """Whether it is the source, and not the destination."""
+
+
 class RouterPayload(msgspec.Struct, omit_defaults=True):
     """The payload of ROUTER_PUT.
 
@@ -29,6 +39,7 @@ class RouterPayload(msgspec.Struct, omit_defaults=True):
     """The position of a new router."""
     unmarked: int = UNKNOWN
     """`Router.unmarked`. A new router has no copies yet."""
+    far: FarEnd | None = None
 
 
 class RouterDeletePayload(msgspec.Struct):
@@ -96,6 +107,15 @@ class RouterImage(msgspec.Struct, omit_defaults=True):
     """Frames of jobs that were acknowledged."""
     keeping: list[tuple[int, bytes]] = []
     """Frames of jobs whose ack was undecided."""
+    far: FarEnd | None = None
+
+
+def far_end_of(router: Router) -> FarEnd | None:
+    """Return the end that is on another core; None: both are here."""
+    if not router.token:
+        return None
+    far = router.source if router.source.is_far else router.dest
+    return FarEnd(router.token, far.name, far is router.source)
 
 
 def image_of_router(router: Router) -> RouterImage:
@@ -113,6 +133,7 @@ def image_of_router(router: Router) -> RouterImage:
         router.unmarked,
         [(seq, router.kept[seq]) for seq in router.kept_seqs],
         list(router.keeping.items()),
+        far_end_of(router),
     )
 
 

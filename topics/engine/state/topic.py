@@ -21,7 +21,7 @@ from topics.engine.state.topic_numbers import TopicNumbers
 from topics.engine.state.waiters import Waiter
 from topics.engine.values.priority import effective_priority
 from topics.engine.values.results import QueueState, TopicState
-from topics.engine.values.topic_config import TopicConfig
+from topics.engine.values.topic_config import DEFAULT, TopicConfig
 from topics.errors import TopicsError
 from topics.store.format.floors import Floors, Gap
 
@@ -71,6 +71,7 @@ class Topic(TopicNumbers):
         "id",
         "incarnation",
         "index",
+        "is_far",
         "is_made",
         "keys",
         "keys_forgotten",
@@ -125,6 +126,8 @@ class Topic(TopicNumbers):
         """
         self.life = Life.CREATING
         """Changed by `enter`."""
+        self.is_far = False
+        """Whether it stands in for a topic of another core: see `stand_in`."""
         self.is_made = False
         """Its creation is durable. Without that readers do not see it, even while it is being
         deleted.
@@ -251,7 +254,7 @@ class Topic(TopicNumbers):
     @property
     def awaits_routers(self) -> bool:
         """Whether a reader waits for routers into the topic, of which one may lag (R-RTR-4)."""
-        return any(router.lags or router.source.feeders for router in self.feeders)
+        return any(router.lags or router.source.feeders or router.source.is_far for router in self.feeders)
 
     @property
     def held(self) -> int:
@@ -363,6 +366,19 @@ def _freed(gone: list[list[Gap]]) -> Iterator[None]:
 
 
 class Router(RouterOf[Topic]):
-    """A router between two topics."""
+    """A router between two topics, or the half of one whose ends are on two cores."""
 
     __slots__ = ()
+
+    @property
+    def home(self) -> Topic:
+        """The end in whose shard of the log its frames are."""
+        return self.source if self.dest.is_far else self.dest
+
+
+def stand_in(name: str, topic_id: int, usage: Usage) -> Topic:
+    """Return what stands in for a topic of another core: it has a name and an id, no records."""
+    topic = Topic(name, topic_id, DEFAULT, 0, usage, "")
+    topic.enter(Life.LIVE)
+    topic.is_far = True
+    return topic

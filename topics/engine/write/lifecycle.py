@@ -5,7 +5,8 @@ Source: wire contract 7.1, 7.4, 7.17, R-REC, R-CFG, R-PATCH.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import chain
 from typing import Protocol
 
@@ -71,6 +72,12 @@ class TopicRouters(Protocol):
 
     def forget(self, *gone: Router) -> Iterator[None]:
         """Let go who waits for deleted routers; return the steps that remove their state."""
+
+    def report(self, gone: Sequence[Router], then: Callable[[], None]) -> Iterator[None]:
+        """Return the steps that report routers gone with a topic to the cores of their halves.
+
+        `then` is called once these have answered, at once if there are none.
+        """
 
 
 class Creation(Operation[LifecycleCore]):
@@ -163,12 +170,13 @@ class Removal(Operation[LifecycleCore]):
         self.routers = []
         released = self.core.routers.remove_in_steps(routers)
         forgotten = self.forwarding.forget(*routers)
-        self.done(DeleteTopicResult(True, [router.name for router in routers]))
+        answer = partial(self.done, DeleteTopicResult(True, [router.name for router in routers]))
+        reported = self.forwarding.report(routers, answer)
         for waiter in list(topic.waiters):
             waiter.on_topic_gone()
         self._resume()
         del routers
-        self.core.usage.reclaim.run(chain(released, forgotten))
+        self.core.usage.reclaim.run(chain(reported, released, forgotten))
 
     def fail(self, error: TopicsError) -> None:
         if self.topic.is_made:
@@ -261,17 +269,16 @@ class Lifecycle:
         request.check_frames()
         return config
 
-    def create_missing(self, names: tuple[str, str]) -> tuple[Topic, Topic]:
+    def create_missing(self, names: Sequence[str]) -> list[Topic]:
         """Return the topics of these names; create missing ones with the default config.
 
-        Both or none are created (R-RTR-10). Raises: RequestError.
+        All or none are created (R-RTR-10). Raises: RequestError.
         """
         registry = self._core.registry
         missing = [name for name in names if registry.named(name) is None]
         if missing:
             self._core.limits.topics.check(len(missing))
-        first, second = (registry.named(name) or self._create(name, DEFAULT, None) for name in names)
-        return first, second
+        return [registry.named(name) or self._create(name, DEFAULT, None) for name in names]
 
     def _create(self, name: str, config: TopicConfig, done: Done[PutResult] | None) -> Topic:
         self._check_new(name, config)
@@ -326,6 +333,8 @@ class Lifecycle:
         core = self._core
         if config.type != topic.config.type:
             raise refusals.incompatible_type(topic, config.type)
+        if incarnation.ends_with_process(config) and any(router.token for router in (*topic.routers, *topic.feeders)):
+            raise refusals.router_between_weak(topic.name)
         now_ms = core.clock.now_ms()
         expire(core, topic, now_ms)  # Records that the old ttl_ms has expired stay expired.
         leaves_memory = topic.stage_class == "ephemeral" or topic.memory_through > 0

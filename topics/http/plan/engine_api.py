@@ -16,6 +16,7 @@ from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResu
 from topics.engine.queue.redrive import RedriveRequest, RedriveTurn
 from topics.engine.read.plain_reads import PlainReads
 from topics.engine.readers.reader_calls import ReaderCalls
+from topics.engine.routers.far_messages import Order, Replied
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.topic import Topic
@@ -193,3 +194,5 @@ class EngineApi(Protocol):
     ) -> RouterPage: ...
 
     def delete_router(self, name: str, allowed: Allowed, done: Done[RouterDeleted]) -> None: ...
+
+    def execute_order(self, order: Order, done: Replied) -> None: ...

@@ -6,7 +6,7 @@ from topics.http.access.routes import Body, RouteTable
 from topics.http.handlers import checkpoint_endpoint, record_endpoints, router_endpoints
 from topics.http.plan.call import Handler
 from topics.http.relay.relayed_head import inner_route
-from topics.http.spanning import served_feed
+from topics.http.spanning import router_halves, served_feed
 from topics.http.spanning.portions import AskedCores
 from topics.http.spanning.spanning_checkpoint import JoinedCheckpoints
 from topics.http.spanning.spanning_routers import RouterPuts
@@ -22,6 +22,7 @@ def inner_routes(cores: AskedCores, shares: Handler) -> RouteTable:
             inner_route("POST", "topics/:topic", record_endpoints.write, Body.JSON),
             inner_route("PUT", "router/:router", router_endpoints.put_router, Body.JSON),
             inner_route("PUT", "routers/:router", RouterPuts(cores).put, Body.JSON),
+            inner_route("POST", router_halves.PATH, router_halves.execute, Body.JSON),
             inner_route("POST", "checkpoint", checkpoint_endpoint.checkpoint, Body.JSON),
             inner_route("POST", "checkpoints", JoinedCheckpoints(cores).join, Body.JSON),
             inner_route("POST", "shares", shares, Body.JSON, always=True),
