@@ -308,7 +308,7 @@ class FakeFormat:
 
     def __init__(self) -> None:
         self.number = FIRST_DIRECTORY_FORMAT
-        self.is_newest = False
+        self.takes_all = False
         self.waiting: list[Callable[[StorageError | None], None]] = []
 
     def when_raised(self, number: int, done: Callable[[StorageError | None], None]) -> None:
@@ -316,7 +316,7 @@ class FakeFormat:
 
     def end(self, error: StorageError | None = None) -> None:
         if error is None:
-            self.number, self.is_newest = DIRECTORY_FORMAT, True
+            self.number, self.takes_all = DIRECTORY_FORMAT, True
         waiting, self.waiting = self.waiting, []
         for done in waiting:
             done(error)

@@ -32,16 +32,16 @@ def raised() -> StoreWorld:
 def test_a_new_directory_has_the_first_format_until_it_is_raised() -> None:
     world = StoreWorld().open()
     assert stored(world.ring) == Marker(1, 1)
-    assert not world.store.format.is_newest
+    assert not world.store.format.takes_all
     world.run(world.store.format.raise_to(DIRECTORY_FORMAT))
     assert stored(world.ring) == Marker(DIRECTORY_FORMAT, 1)
-    assert world.store.format.is_newest
+    assert world.store.format.takes_all
 
 
 @pytest.mark.parametrize("power_cut", [False, True])
 def test_a_raised_format_lasts(power_cut: bool) -> None:
     world = raised().next_life(power_cut=power_cut)
-    assert world.store.format.is_newest
+    assert world.store.format.takes_all
     assert stored(world.ring) == Marker(DIRECTORY_FORMAT, 1)
 
 
@@ -70,14 +70,14 @@ def test_a_disk_that_fails_refuses_every_caller_and_the_next_one_tries_again(
         world.store.format.when_raised(DIRECTORY_FORMAT, seen.append)
     world.loop.run_until(lambda: len(seen) == 2)
     assert [type(each) for each in seen] == [refusal] * 2
-    assert not world.store.format.is_newest
-    assert world.next_life(power_cut=True).store.format.is_newest is False
+    assert not world.store.format.takes_all
+    assert world.next_life(power_cut=True).store.format.takes_all is False
     world = StoreWorld().open()
     world.ring.faults.fail(kind, error, path_part="topics.json")
     with pytest.raises(refusal):
         world.run(world.store.format.raise_to(DIRECTORY_FORMAT))
     world.run(world.store.format.raise_to(DIRECTORY_FORMAT))
-    assert world.next_life(power_cut=True).store.format.is_newest
+    assert world.next_life(power_cut=True).store.format.takes_all
 
 
 def test_a_directory_is_raised_to_what_is_needed_and_no_further() -> None:
@@ -86,11 +86,11 @@ def test_a_directory_is_raised_to_what_is_needed_and_no_further() -> None:
     for number in (SECOND_DIRECTORY_FORMAT, DIRECTORY_FORMAT, SECOND_DIRECTORY_FORMAT):
         world.store.format.when_raised(number, lambda _error, n=number: seen.append((n, stored(world.ring).format)))  # type: ignore[misc]
     world.loop.run_until(lambda: len(seen) == 3)
-    assert sorted(seen) == [(2, 2), (2, 2), (3, 3)]
+    assert sorted(seen) == [(2, 2), (2, 2), (4, 4)]
     world = StoreWorld().open()
     world.run(world.store.format.raise_to(SECOND_DIRECTORY_FORMAT))
     assert stored(world.ring) == Marker(SECOND_DIRECTORY_FORMAT, 1)
-    assert not world.store.format.is_newest
+    assert not world.store.format.takes_all
     world.run(world.store.format.raise_to(DIRECTORY_FORMAT))
     assert stored(world.ring) == Marker(DIRECTORY_FORMAT, 1)
 
@@ -128,6 +128,6 @@ def test_a_build_that_knows_the_first_format_only_refuses_the_next_one_with_a_se
     ring = raised().end(power_cut=False)
     monkeypatch.setattr("topics.store.disk.directory_format.KNOWN_FORMATS", range(1, 2))
     with pytest.raises(
-        FormatError, match=r"^data: format 3; this build knows 1 to 1: use the version of topics that made it$"
+        FormatError, match=r"^data: format 4; this build knows 1 to 1: use the version of topics that made it$"
     ):
         StoreWorld(ring).open()

@@ -137,7 +137,7 @@ class Stager:
         held = piece.size + OVERHEAD_BYTES
         core.limits.staged_bytes.check(held)
         check_quota(core, piece.size, now_ms)
-        if not core.format.is_newest and appender.waits_for_format(topic, request, done):
+        if not core.format.takes_all and appender.waits_for_format(topic, request, done):
             return
         told = StagedPiece(
             piece.records,
@@ -190,7 +190,7 @@ class Stager:
         total = before.total.plus(piece)
         check_caps(topic, total.records, total.size)
         check_quota(core, piece.size, now_ms)
-        if not core.format.is_newest and appender.waits_for_format(topic, request, done):
+        if not core.format.takes_all and appender.waits_for_format(topic, request, done):
             return
         extension = part.begin_whole(core, topic, total.records, total.sum, now_ms)
         topic.begin_identity(part.name)

@@ -227,7 +227,7 @@ class Appender:
         topic = None if flags & TIMES else self._plain(request)
         try:
             if topic is not None and request.frames is None:
-                if flags & NEWER_FLAGS and not self._format.is_newest and self.waits_for_format(topic, request, done):
+                if flags & NEWER_FLAGS and not self._format.takes_all and self.waits_for_format(topic, request, done):
                     return
                 now_ms = self._core.clock.now_ms()
                 if not topic.needs_only_seqs and topic.expires:
@@ -253,7 +253,7 @@ class Appender:
             return None
         if on_committed is None and (topic.waiters or topic.routers):
             return None
-        if not self._format.is_newest and self._format_wait.concerns(rows.spans):
+        if not self._format.takes_all and self._format_wait.concerns(rows.spans):
             return None
         core, count, first = self._core, rows.count, topic.next_seq
         last = first + count - 1
@@ -357,7 +357,7 @@ class Appender:
         created = topic is None
         now_ms = core.clock.now_ms()
         if topic is None:
-            if not self._format.is_newest and self._waits_to_create(request, done):
+            if not self._format.takes_all and self._waits_to_create(request, done):
                 return
             if request.frames is not None:
                 # The batch that the creation begins has no room for the losses of other topics.
@@ -390,7 +390,7 @@ class Appender:
                     self._pieces.take(self, topic, request, now_ms, created=created, done=done)
                     return
             check_admission(core, topic, request.rows, now_ms)
-            if not self._format.is_newest and self.waits_for_format(topic, request, done):
+            if not self._format.takes_all and self.waits_for_format(topic, request, done):
                 return
             if request.frames is None:
                 rows = request.rows

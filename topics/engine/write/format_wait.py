@@ -18,14 +18,14 @@ from topics.engine.values.ports import FormatPort
 from topics.engine.values.results import AppendResult, Done
 from topics.errors import StorageError
 from topics.store.format.rows import BYTES, TIMES, flags_in
-from topics.store.layouts.directory_names import DIRECTORY_FORMAT, SECOND_DIRECTORY_FORMAT
+from topics.store.layouts.directory_names import SECOND_DIRECTORY_FORMAT, THIRD_DIRECTORY_FORMAT
 
 NEWER_FLAGS = BYTES | TIMES
 """Flags of rows that the first format has not: without them `lacks` is 0."""
 
 
 class FormatWait:
-    """The writes of one engine that wait for the format; none once `format.is_newest`."""
+    """The writes of one engine that wait for the format; none once `format.takes_all`."""
 
     def __init__(self, directory_format: FormatPort, held: HeldAppends) -> None:
         self.format = directory_format
@@ -45,9 +45,9 @@ class FormatWait:
     def lacks(self, spans: bytes) -> int:
         """Return the format that the directory needs for these rows; 0 if it has it."""
         number = self.format.number
-        flags = flags_in(spans) if number < DIRECTORY_FORMAT else 0
+        flags = flags_in(spans) if number < THIRD_DIRECTORY_FORMAT else 0
         if flags & TIMES:
-            return DIRECTORY_FORMAT
+            return THIRD_DIRECTORY_FORMAT
         return SECOND_DIRECTORY_FORMAT if flags & BYTES and number < SECOND_DIRECTORY_FORMAT else 0
 
     def join(self, request: AppendRequest, done: Done[AppendResult]) -> bool:

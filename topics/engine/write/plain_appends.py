@@ -89,7 +89,7 @@ class PlainAppender:
         core = self._core
         if not core.log.is_one_shard or core.log.append_retry_ms():
             return list(range(len(names)))
-        if not self._format_wait.format.is_newest and self._format_wait.concerns(spans):
+        if not self._format_wait.format.takes_all and self._format_wait.concerns(spans):
             return list(range(len(names)))
         topics = list(map(self._by_name.get, names))
         for at in _odd(names, groups, spans):

@@ -2,9 +2,9 @@
 
 A directory keeps number 1 until it is to hold something that an older build would misread. Number 2
 is that of records of bytes, frames of named readers and compressed segments, 3 that of records with
-a delay. Its marker is replaced and synced with the number that is needed, and only after that may
-such a frame be staged or such a file be begun. An older build refuses the number, and does not read
-the directory wrongly. The number is never lowered.
+a delay, 4 that of routers between cores. Its marker is replaced and synced with the number that is
+needed, and only after that may such a frame be staged or such a file be begun. An older build
+refuses the number, and does not read the directory wrongly. The number is never lowered.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from topics.loop.loop import Loop
 from topics.loop.tasks import Task
 from topics.store.disk.disk_space import is_full
 from topics.store.disk.whole_files import replace_file
-from topics.store.layouts.directory_names import DIRECTORY_FORMAT, KNOWN_FORMATS, MARKER_NAME
+from topics.store.layouts.directory_names import KNOWN_FORMATS, MARKER_NAME, THIRD_DIRECTORY_FORMAT
 
 CORES = 1
 """Number of engines that share a data directory."""
@@ -119,8 +119,8 @@ class DirectoryFormat:
         self._raising: Task[StorageError | None] | None = None
         self.number = marker.format
         """Frames and files of this format and of lower ones may be written. It never falls."""
-        self.is_newest = marker.format == DIRECTORY_FORMAT
-        """Whether nothing needs a higher number."""
+        self.takes_all = marker.format >= THIRD_DIRECTORY_FORMAT
+        """Whether no record needs a higher number."""
 
     def when_raised(self, number: int, done: Callable[[StorageError | None], None]) -> None:
         """Call `done` once the number is this on stable storage, or with the disk's error.
@@ -189,5 +189,5 @@ class DirectoryFormat:
             self._raising = None
         self._marker = marker
         self.number = number
-        self.is_newest = number == DIRECTORY_FORMAT
+        self.takes_all = number >= THIRD_DIRECTORY_FORMAT
         return None
