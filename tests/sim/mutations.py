@@ -1982,7 +1982,7 @@ MUTANTS = (
         ".stage(synced=True)",
         ".stage(synced=False)",
         "forwarding",
-    )._replace(places=4),
+    )._replace(places=3),
     _one(
         "a write that carries a step of which the log has nothing",
         "store/wal/in_place_commits.py",
@@ -3323,10 +3323,10 @@ MUTANTS = (
         _SPANNING,
     ),
     _one(
-        "a router between two cores",
-        "engine/routers/router_manager.py",
-        "        if core.registry.are_apart(config.source, config.dest):\n",
-        "        if core.registry.are_apart(config.source, config.source):\n",
+        "a router between cores of a topic in memory",
+        "engine/routers/links.py",
+        "    if incarnation.ends_with_process(topic.config) or ",
+        "    if ",
         _SPANNING,
     ),
     _one(
@@ -3521,8 +3521,8 @@ MUTANTS = (
     _one(
         "a router between cores that believes its position after a restart",
         "engine/routers/router_recovery.py",
-        "            router.is_unsure = router.dest.is_far\n",
-        "            router.is_unsure = False\n",
+        "                router.is_unsure, router.known_head = True, router.source.head\n",
+        "                router.is_unsure, router.known_head = False, router.source.head\n",
         _FAR_ROUTERS,
     ),
     _one(
@@ -3551,6 +3551,48 @@ MUTANTS = (
         "engine/routers/far_routers.py",
         "        self._forwarding.catch_up_above(source, order.levels, on_source)\n",
         "        on_source()\n",
+        _FAR_ROUTERS,
+    ),
+    _one(
+        "a reader that gives up at the first order without an answer",
+        "engine/routers/far_sources.py",
+        "        if isinstance(reply, TopicsError) and not is_again:\n",
+        "        if isinstance(reply, TopicsError) and is_again:\n",
+        _FAR_ROUTERS,
+    ),
+    _one(
+        "a step that is given up at the first order without an answer",
+        "engine/routers/far_routers.py",
+        "            if tries and router.is_unsure and router.life is RouterLife.LIVE:\n",
+        "            if False and router.life is RouterLife.LIVE:\n",
+        _FAR_ROUTERS,
+    ),
+    _one(
+        "a core that stops asked again with each answer",
+        "engine/routers/leaving_steps.py",
+        "blocked=reply.blocked or is_refused,",
+        "blocked=reply.blocked,",
+        _FAR_ROUTERS,
+    ),
+    _one(
+        "records of a rebuilt source taken for those that were forwarded",
+        "engine/routers/leaving_steps.py",
+        "        elif reply.position > min(router.source.head, router.known_head):\n",
+        "        elif reply.position > router.source.head:\n",
+        _FAR_ROUTERS,
+    ),
+    _one(
+        "steps to other cores without a bound",
+        "engine/routers/leaving_steps.py",
+        "        while self._queue and self._begun < _STEPS_MAX:\n",
+        "        while self._queue:\n",
+        _FAR_ROUTERS,
+    ),
+    _one(
+        "half a router between cores in a directory that older builds open",
+        "engine/routers/links.py",
+        "        elif core.format.number < DIRECTORY_FORMAT:\n",
+        "        elif core.format.number < 0:\n",
         _FAR_ROUTERS,
     ),
 )

@@ -44,7 +44,7 @@ from topics.engine.read.wait import Wait
 from topics.engine.readers.reader_calls import ReaderCalls
 from topics.engine.recovery.checkpoint_requests import CheckpointWait
 from topics.engine.routers.carried_step import StepCarrier
-from topics.engine.routers.far_messages import Order, OtherCores, Replied
+from topics.engine.routers.far_messages import Order, OtherHalves, Replied
 from topics.engine.routers.forwarding import Forwarding
 from topics.engine.routers.router_manager import RouterManager
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
@@ -620,7 +620,7 @@ class Engine:
         """Refuse what would tie topics of two cores. own: the number of this one."""
         self._core.registry.share_names(core_of, own)
 
-    def join_cores(self, others: OtherCores) -> None:
+    def join_cores(self, others: OtherHalves) -> None:
         """Have routers lead to topics of other cores, and from them."""
         self._routers.join(others)
 
@@ -709,6 +709,7 @@ class Engine:
             core.job_counts.acked,
             core.job_counts.nacked,
             core.job_counts.dead_lettered,
+            self._forwarding.arrived.copies,
         )
 
     def topic_count(self) -> int:

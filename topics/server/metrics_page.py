@@ -126,7 +126,7 @@ class ServerMetrics:
             yield _rendered(family)
         for family in _access_log_families(self._access_log):
             yield _rendered(family)
-        for family in core_families(self._neighbours):
+        for family in core_families(self._neighbours, now.engine):
             yield _rendered(family)
         yield _rendered(InfoMetricFamily("topics_build", "The build that runs", self._build))
         for family in _process_families(now, process):

@@ -2,7 +2,8 @@
 
 Orders arrive in the order in which they were asked, replies in any. A core is killed or loses its power after any of
 its effects. Its askers get an error, and what it was asked may be executed later all the same, as by a core that was
-taken for dead, also after what is asked then.
+taken for dead, also after what is asked then. The first order that each asks after that may get an error, too: its
+socket was that of the life before.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ class Asked:
         self.order = order
         self.done: Replied | None = done
         self.is_begun = False
+        self.is_lost = False
+        """Whether it is sent to a life of the core that has ended."""
         self.reply: Reply | TopicsError | None = None
 
     def end(self, reply: Reply | TopicsError) -> None:
@@ -61,7 +64,10 @@ class Wires:
         if core_of(topic) == self.asker:
             self.world.worlds[self.asker].engine.execute_order(order, done)
             return
-        self.world.asked.append(Asked(self.asker, core_of(topic), ENCODER.encode(order), done))
+        asked = Asked(self.asker, core_of(topic), ENCODER.encode(order), done)
+        asked.is_lost = (self.asker, asked.core) in self.world.stale
+        self.world.stale.discard((self.asker, asked.core))
+        self.world.asked.append(asked)
         self.world.orders += 1
 
 
@@ -72,6 +78,8 @@ class Cores:
         self.rng = random.Random(seed)
         self.asked: list[Asked] = []
         self.orders = 0
+        self.stale: set[tuple[int, int]] = set()
+        """(asker, core) with a socket of the life before."""
         self.killed = self.cuts = 0
         self.worlds = [
             RealWorld(ring=SimRing(seed * 7 + core, shuffle=True), number=core + 1, **config) for core in range(cores)
@@ -114,6 +122,10 @@ class Cores:
     """Whether a core that is stopped by its ring loses its power."""
 
     def _execute(self, asked: Asked) -> None:
+        if asked.is_lost:
+            self.asked.remove(asked)
+            asked.end(RequestError("not_ready", "the core has ended"))
+            return
         asked.is_begun = True
         world = self.worlds[asked.core]
 
@@ -138,12 +150,14 @@ class Cores:
         for asked in list(self.asked):
             if asked.asker == core:
                 asked.done = None
-                if asked.is_begun or self.rng.random() < 0.5:
+                if asked.is_begun or asked.is_lost or self.rng.random() < 0.5:
                     self.asked.remove(asked)
             elif asked.core == core:
                 if asked.is_begun or self.rng.random() < 0.5:
                     self.asked.remove(asked)
                 asked.end(RequestError("not_ready", "the core has ended"))
+        self.stale = {pair for pair in self.stale if core not in pair}
+        self.stale |= {(other, core) for other in range(len(self.worlds)) if other != core and self.rng.random() < 0.5}
         self.worlds[core].restart(power_lost=power_lost)
         self._join(core)
 

@@ -6,6 +6,7 @@ what was acknowledged before.
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import msgspec
@@ -237,6 +238,7 @@ def test_a_deleted_topic_takes_its_routers_along(gone: str, dies: int | None) ->
     assert world.delete(gone).routers_removed == ["r"]
     if dies is not None:
         world.restart(dies)
+        world.stale.clear()
     world.put(gone)
     assert world.data("d1") == ([] if gone == "d1" else [1])
     world.append("s0", 2)
@@ -257,6 +259,7 @@ def test_a_core_that_ends_while_a_router_is_made_leaves_one_or_none(seed: int, d
     made = world.start_route("r", "s0", "d1")
     world.run(lambda: made.given or world.killed > 0)
     world.worlds[dies].ring.stop_at(0)
+    world.stale.clear()
     if made.given and not isinstance(made.results[0], TopicsError):
         assert "r" in world.worlds[0].stored.routers.by_name
     made = world.start_route("r", "s0", "d1")
@@ -370,6 +373,87 @@ def test_copies_that_a_power_cut_took_are_made_again_without_a_reader(seed: int)
     world.restart(0)
     world.run(lambda: position_of_link(world) == 4)
     assert [record["data"] for record in surviving(world, "d1")] == list(range(4))
+
+
+@pytest.mark.parametrize("dies", [0, 1])
+@pytest.mark.parametrize("seed", seeds(40))
+def test_a_reader_after_a_restart_has_what_was_acknowledged(seed: int, dies: int) -> None:
+    """R-CORE-12: also if the first order to the new life is sent to the one before."""
+    world = Cores(seed)
+    world.route("r", "s0", "d1")
+    world.append("s0", 1)
+    world.some(30)
+    world.restart(dies)
+    world.append("s0", 2)
+    world.some(30)
+    assert world.data("d1") == [1, 2]
+
+
+def test_a_core_that_stops_is_not_asked_again_and_again() -> None:
+    """Its answer is the position as it was."""
+    world = Cores(11)
+    world.route("r", "s0", "d1")
+    world.worlds[1].engine._forwarding.stop()
+    before = world.orders
+    world.append("s0", 1)
+    for _ in range(3000):
+        world.step()
+    assert 0 < world.orders - before < 60, "each 100 ms, and not with each answer"
+
+
+def test_what_waits_for_other_cores_is_bounded() -> None:
+    """A hundred routers with a record each take turns."""
+    world = Cores(12)
+    for number in range(100):
+        world.route(f"r{number}", "s0", "d1")
+    world.append("s0", 1)
+    most = 0
+    while world_lags(world, 0):
+        world.step()
+        most = max(most, len(world.asked))
+    assert 1 < most <= 16
+    assert world.data("d1") == [1] * 100
+
+
+def test_a_source_that_was_rebuilt_below_the_position_gives_its_link_no_other_records() -> None:
+    """R-CORE-11: what is written to it since has the seqs of records that are in the destination."""
+    world = Cores(13)
+    world.route("r", "s0", "d1")
+    world.append("s0", 1, 2)
+    assert world.data("d1") == [1, 2]
+    world.restart(0)
+    router = world.worlds[0].stored.routers.by_name["r"]
+    assert router.known_head == 2
+    router.known_head = 1  # as a rebuild without the last record would begin
+    world.append("s0", 3)
+    assert world.data("d1") == [1, 2]
+    assert router.blocked
+    assert world.delete_router("r", 0).deleted
+    assert world.route("r", "s0", "d1").created
+    world.append("s0", 4)
+    assert world.data("d1") == [1, 2, 4]
+
+
+def test_older_builds_refuse_the_directories_of_both_cores() -> None:
+    """They would drop both halves. A router that is refused leaves the format as it is."""
+    world = Cores(14)
+    assert code_of(lambda: world.route("r", "s0", "d1", create_dest=False)) == "topic_not_found"
+    assert [each.store.format.number for each in world.worlds] == [1, 1]
+    world.route("r", "s0", "d1")
+    assert [each.store.format.number for each in world.worlds] == [4, 4]
+
+
+@pytest.mark.parametrize("core", [0, 1])
+def test_a_format_that_cannot_be_raised_refuses_the_router(core: int) -> None:
+    world = Cores(15)
+    world.put("s0")
+    world.put("d1")
+    world.worlds[core].ring.faults.fail("rename", errno.EIO, path_part="topics.json")
+    with pytest.raises(TopicsError):
+        world.route("r", "s0", "d1")
+    assert world.links(1) == []
+    assert world.worlds[0].stored.routers.by_name == {}
+    assert world.route("r", "s0", "d1").created
 
 
 def position_of_link(world: Cores) -> int:

@@ -242,6 +242,7 @@ def test_a_router_between_cores_is_one_of_all(world: Spanning, asked: int) -> No
     assert world.ask_of(asked, "POST", f"/v0/topics/{source}", {"records": [{"data": 1}]}).status == 200
     found = world.ask_of(1 - asked, "POST", f"/v0/topics/{dest}/diff").json["records"]
     assert [record["data"] for record in found] == [1]
+    assert samples(world.ask_of(asked, "GET", "/v0/metrics"))["topics_core_copies_total"] == 1
     for core in range(2):
         assert world.ask_of(core, "GET", "/v0/routers/r").json["forwarded_total"] == 1
         assert [row["router"] for row in world.walk(core, "/v0/routers", "routers")] == ["r"]

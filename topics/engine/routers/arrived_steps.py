@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from topics.engine.routers.far_messages import LinkState, NoLink, Replied, SentStep
-from topics.engine.routers.forward import ForwardStep
+from topics.engine.routers.forward import Forward, ForwardStep
 from topics.engine.routers.forward_steps import ForwardSteps, ForwardStepsCore
 from topics.engine.state.router import RouterLife
 from topics.engine.state.router_work import RouterWork
@@ -26,6 +26,8 @@ class ArrivedSteps(ForwardSteps):
         super().__init__(core, self._on_answered)
         self._waiting: dict[Router, deque[tuple[SentStep, Replied]]] = {}
         """By link, its steps; the first one is in progress."""
+        self.copies = 0
+        """Copies that readers have seen since the start."""
 
     def take(self, link: Router, step: SentStep, done: Replied) -> None:
         """Execute a step, after those of the link that came before it."""
@@ -37,6 +39,10 @@ class ArrivedSteps(ForwardSteps):
     def _begin(self, link: Router) -> None:
         link.enter(RouterWork.RETAINING)
         self._on_source_retained(link, None)
+
+    def on_applied(self, forward: Forward) -> None:
+        self.copies += forward.step.copies
+        super().on_applied(forward)
 
     def _on_answered(self, router: Router, *, blocked: bool = False, is_whole: bool = False) -> None:
         """Answer the step in progress, and begin the next one."""

@@ -123,7 +123,7 @@ Reply = LinkState | NoLink | CaughtUp | Path
 Replied = Callable[[Reply | TopicsError], None]
 
 
-class OtherCores(Protocol):
+class OtherHalves(Protocol):
     """The cores that have the other halves."""
 
     def ask(self, topic: str, order: Order, done: Replied) -> None:

@@ -21,7 +21,7 @@ from topics.engine.routers.far_messages import (
     LinkOrder,
     LinkState,
     NoLink,
-    OtherCores,
+    OtherHalves,
     Path,
     PathOrder,
     Replied,
@@ -41,7 +41,10 @@ from topics.engine.values.ports import LoopPort
 from topics.engine.values.results import DeleteTopicResult, Done
 from topics.engine.write.lifecycle import Lifecycle
 from topics.errors import TopicsError
+from topics.store.layouts.directory_names import DIRECTORY_FORMAT
 
+_TRIES = 2
+"""Further tries of a step that the core which asks for it has not answered."""
 _REPORTS_A_STEP = 16
 """Deletions that one step reports to other cores."""
 
@@ -59,7 +62,7 @@ class FarRouters:
         self._core = core
         self._lifecycle = lifecycle
         self._forwarding = forwarding
-        self.others: OtherCores | None = None
+        self.others: OtherHalves | None = None
         forwarding.on_gone_with_topic.append(self._report)
         self._making: set[str] = set()
         """Tokens of links that are made, whose routers follow."""
@@ -132,8 +135,14 @@ class FarRouters:
             if not isinstance(reply, LinkState):
                 self._making.discard(token)
                 done(reply if isinstance(reply, TopicsError) else refusals.topic_not_found(config.dest))
-                return
+            else:
+                self._core.format.when_raised(DIRECTORY_FORMAT, partial(on_raised, reply))
+
+        def on_raised(reply: LinkState, failed: TopicsError | None) -> None:
             core = self._core
+            if failed is not None:
+                self._unlink(config.dest, token, partial(done, failed))
+                return
             try:
                 check_lasting(source)
                 if source.life in (Life.DELETING, Life.GONE) or name in core.routers.by_name:
@@ -286,10 +295,25 @@ class FarRouters:
                     done(CaughtUp(unknown))
 
             for router in routers:
-                self._forwarding.catch_up_router(router, one)
+                self._catch_up_router(router, one, _TRIES)
             one()
 
         self._forwarding.catch_up_above(source, order.levels, on_source)
+
+    def _catch_up_router(self, router: Router, then: Callable[[], None], tries: int) -> None:
+        """Bring a router to the head of its source for the core of its destination.
+
+        That core is there, since it asks. So a step without an answer had gone to one that has
+        ended, or came before it was ready.
+        """
+
+        def on_end() -> None:
+            if tries and router.is_unsure and router.life is RouterLife.LIVE:
+                self._catch_up_router(router, then, tries - 1)
+            else:
+                then()
+
+        self._forwarding.catch_up_router(router, on_end)
 
     def _routers_of(self, name: str) -> Sequence[Router]:
         source = self._core.registry.named(name)

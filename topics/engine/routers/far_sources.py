@@ -4,7 +4,8 @@
       -> its answer, or its end: the reader continues
 
 Readers that come while an order is on its way wait for the next one, which covers what was
-acknowledged before they came. So there are two at most for a topic and a number of levels.
+acknowledged before they came. So there are two at most for a topic and a number of levels. An order
+without an answer is sent once more: it may have gone to a core that has ended and is back.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from topics.engine.routers.far_messages import CatchUpOrder, CaughtUp, OtherCores, Reply
+from topics.engine.routers.far_messages import CatchUpOrder, CaughtUp, OtherHalves, Reply
 from topics.engine.state.router import RouterLife
 from topics.engine.state.topic import Router, Topic
 from topics.errors import TopicsError
@@ -24,7 +25,7 @@ class FarSources:
     """The orders to cores of sources. A topic has one source (R-RTR-7)."""
 
     def __init__(self) -> None:
-        self.others: OtherCores | None = None
+        self.others: OtherHalves | None = None
         """The other cores; None as long as there are none."""
         self.on_unknown: list[Callable[[str], None]] = []
         """Called with the token of a link whose router is gone."""
@@ -57,7 +58,7 @@ class FarSources:
         else:
             self.catch_up(link, 0, then)
 
-    def _ask(self, key: tuple[Topic, int], waiting: list[Then]) -> None:
+    def _ask(self, key: tuple[Topic, int], waiting: list[Then], *, is_again: bool = False) -> None:
         topic, levels = key
         links = _links(topic)
         if not links or self.others is None:
@@ -67,10 +68,14 @@ class FarSources:
         self._asked[key] = waiting
         source = links[0].source.name
         order = CatchUpOrder(source, topic.name, levels, {link.token: link.position for link in links})
-        self.others.ask(source, order, partial(self._on_reply, key))
+        self.others.ask(source, order, partial(self._on_reply, key, is_again=is_again))
 
-    def _on_reply(self, key: tuple[Topic, int], reply: Reply | TopicsError) -> None:
-        waiting, more = self._asked.pop(key), self._next.pop(key, [])
+    def _on_reply(self, key: tuple[Topic, int], reply: Reply | TopicsError, *, is_again: bool) -> None:
+        waiting = self._asked.pop(key)
+        if isinstance(reply, TopicsError) and not is_again:
+            self._ask(key, waiting, is_again=True)
+            return
+        more = self._next.pop(key, [])
         if isinstance(reply, CaughtUp):
             for token in reply.unknown:
                 for each in self.on_unknown:

@@ -40,8 +40,6 @@ from topics.store.format.log_format import Frame, record_size
 
 _STEP_ROWS = 8192
 _COPIED_ROWS = 1000
-_COPIED_BYTES = 4 << 20
-"""Most bytes that one step writes out, though at least one record."""
 
 
 class OnEnd(Protocol):
@@ -63,6 +61,9 @@ class ForwardStepsCore(ForwardCore, RecordDeletionCore, SpaceCore, Protocol):
 
 class ForwardSteps:
     """The steps of routers. Each ends with one call of `on_end`."""
+
+    copied_bytes = 4 << 20
+    """Most bytes that one step writes out, though at least one record."""
 
     def __init__(self, core: ForwardStepsCore, on_end: OnEnd) -> None:
         self._core = core
@@ -128,7 +129,7 @@ class ForwardSteps:
         room = self._room_for(router, step, int(kept.seqs[0]), kept.sizes[:_COPIED_ROWS])
         if not room:
             return
-        most = min(room, fitting(kept.lengths, _COPIED_BYTES))
+        most = min(room, fitting(kept.lengths, self.copied_bytes))
         if most < len(kept.seqs):
             step.upto = int(kept.seqs[most]) - 1
             kept = kept.rows(slice(most))
@@ -177,7 +178,7 @@ class ForwardSteps:
 
     def _forward_kept(self, router: Router, step: ForwardStep, seqs: list[int]) -> None:
         """Forward as many of these kept frames as one step may write out."""
-        seqs = seqs[: fitting([len(router.kept[seq]) for seq in seqs[:_COPIED_ROWS]], _COPIED_BYTES)]
+        seqs = seqs[: fitting([len(router.kept[seq]) for seq in seqs[:_COPIED_ROWS]], self.copied_bytes)]
         step.upto = seqs[-1]
         hops, match = router.source.hops, router.config.filter
         if hops is not None:

@@ -25,16 +25,19 @@ from topics.engine.state.staged_operations import Notice, OperationCore
 from topics.engine.state.topic import Life, Router, Topic
 from topics.engine.values import incarnation
 from topics.engine.values.name_rules import check_topic_name
+from topics.engine.values.ports import FormatPort
 from topics.engine.write.admission import check_backlog
 from topics.engine.write.lifecycle import Lifecycle
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
+from topics.store.layouts.directory_names import DIRECTORY_FORMAT
 
 
 class LinksCore(OperationCore, Protocol):
     """The part of the core that links need."""
 
     clock: Clock
+    format: FormatPort
     registry: Registry
     routers: Routers
 
@@ -87,6 +90,8 @@ class Links:
             done(LinkState(0, 0, 0))
         elif router is not None:
             stage_settings(core, router, config, lambda error: done(error or state_of(router)))
+        elif core.format.number < DIRECTORY_FORMAT:
+            core.format.when_raised(DIRECTORY_FORMAT, lambda error: done(error) if error is not None else again())
         else:
             self._create(order, config, done)
 

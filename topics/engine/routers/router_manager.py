@@ -16,7 +16,7 @@ from topics.engine.routers.far_messages import (
     GoneOrder,
     LinkOrder,
     Order,
-    OtherCores,
+    OtherHalves,
     Path,
     PathOrder,
     Replied,
@@ -71,7 +71,7 @@ class RouterManager:
         self._far = FarRouters(core, lifecycle, forwarding)
         forwarding.leaving.on_gone.append(self._on_gone)
 
-    def join(self, others: OtherCores) -> None:
+    def join(self, others: OtherHalves) -> None:
         """Have routers lead to topics of other cores, and from them, from now on."""
         self._far.others = self._forwarding.far_sources.others = self._forwarding.leaving.others = others
         for router in self._core.routers.by_name.values():

@@ -230,7 +230,8 @@ class RouterRecovery:
         for router in self._routers.by_id.values():
             # the rewritten tail may be before the creation as well
             router.unshared_through = router.source.head
-            router.is_unsure = router.dest.is_far
+            if router.dest.is_far:
+                router.is_unsure, router.known_head = True, router.source.head
             if router.config.guarantee != EXACTLY_ONCE:
                 router.own = []
             router.examined = min(router.examined, router.dest.head)

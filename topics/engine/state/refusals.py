@@ -299,8 +299,8 @@ def router_keeps_enough(router: NamedRouter) -> RequestError:
 
 def router_between_weak(topic: str) -> RequestError:
     message = (
-        f"topic {shown(topic)} is an end of a router between two cores of the server, which has to be of class disk or "
-        "fsync: give one of the ends another name, or serve with one core"
+        f"topic {shown(topic)} is an end of a router between two cores of the server, so its durability has to be disk "
+        "or fsync: set it, give one of the ends another name, or serve with one core"
     )
     return RequestError("invalid_request", message)
 

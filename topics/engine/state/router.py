@@ -51,6 +51,8 @@ class RouterLife(Enum):
 
 
 UNKNOWN = -1
+ABOVE_ALL = 1 << 64
+"""Above every seq."""
 
 
 class RouterEnd(Protocol):
@@ -66,7 +68,9 @@ class RouterOf(Generic[End]):
     """Forwards records of `source` after seq `position`, which moves when a forward is applied.
 
     token: what both halves of a router between two cores have, 16 hex digits; "": both ends are
-    here. is_unsure: whether the link, its other half, may have another position.
+    here. is_unsure: whether the link, its other half, may have another position. known_head: the
+    source's head when this process began, until the link has answered; a position above it is that
+    of records which were lost since.
     """
 
     __slots__ = (
@@ -83,6 +87,7 @@ class RouterOf(Generic[End]):
         "kept",
         "kept_bytes",
         "kept_seqs",
+        "known_head",
         "life",
         "name",
         "order",
@@ -108,6 +113,7 @@ class RouterOf(Generic[End]):
         self.config = config
         self.token = ""
         self.is_unsure = False
+        self.known_head = ABOVE_ALL
         self.changing = 0
         """The number of changes of `config` in flight."""
         self.life = RouterLife.CREATING

@@ -21,7 +21,9 @@ class RouterWork(IntEnum):
     again.
     """
     RETAINING = 4
-    """A step waits for the expiry of records, in the source and then in the destination."""
+    """A step waits for the expiry of records, in the source and then in the destination, and before
+    that, to another core, for its turn.
+    """
     SEARCHING = 5
     """A step searches the destination for copies that it holds already (`exactly_once`)."""
     READING = 6

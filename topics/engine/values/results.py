@@ -173,3 +173,5 @@ class EngineStats(NamedTuple):
     nacked_jobs: int = 0
     dead_lettered_jobs: int = 0
     """Jobs to which this has happened since the start, over all queues, gone ones included."""
+    arrived_copies: int = 0
+    """Copies of records of other cores that routers have written here since the start."""

@@ -1,8 +1,8 @@
-"""Routers of a server of several cores: each is on the core that owns both of its topics.
+"""Routers of a server of several cores: each is on the core that owns its source.
 
-Source: R-CORE-4. A router is found by its name, which says nothing about its core, so all are
-asked. Requests to make routers of one name take turns, on the core that a topic of this name would
-be on, so that no two are made.
+Source: R-CORE-4, R-CORE-11. A router is found by its name, which says nothing about its core, so
+all are asked. Requests to make routers of one name take turns, on the core that a topic of this
+name would be on, so that no two are made.
 """
 
 from __future__ import annotations

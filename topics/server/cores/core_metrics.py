@@ -1,4 +1,4 @@
-"""Metrics of hand-overs and relays, of a server of several cores. Others do not have them."""
+"""Metrics of what the cores of a server of several send each other. Others do not have them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from prometheus_client.core import CounterMetricFamily
 
+from topics.engine.values.results import EngineStats
 from topics.server.cores.neighbours import Neighbours
 
 
-def core_families(neighbours: Neighbours | None) -> Iterator[CounterMetricFamily]:
+def core_families(neighbours: Neighbours | None, engine: EngineStats) -> Iterator[CounterMetricFamily]:
     """Yield the families; none for a server of one core."""
     if neighbours is None:
         return
@@ -25,3 +26,6 @@ def core_families(neighbours: Neighbours | None) -> Iterator[CounterMetricFamily
         for event, count in counts.items():
             family.add_metric([event], count)
         yield family
+    yield CounterMetricFamily(
+        "topics_core_copies_total", "Copies that routers have written for topics of another core", engine.arrived_copies
+    )
