@@ -25,6 +25,31 @@ def test_a_pass_runs_completions_then_timers_then_ready_work_then_hooks_in_their
     assert order == ["completion", "timer", "ready", "waiters", "commits"]
 
 
+def test_a_pass_has_one_number_in_all_its_parts() -> None:
+    """A budget of a pass would be spent twice by a receive and the hooks after it."""
+    loop, ring = fake_loop()
+    numbers: list[int] = []
+    handler = Recorder()
+    handler.on_receive = lambda conn, data: numbers.append(loop.passes)
+    loop.on_pass_end(lambda: numbers.append(loop.passes), PassEnd.WAITERS)
+    loop.listen("127.0.0.1", 0, handler)
+    ring.complete(ring.one("accept"), 10, 0)
+    loop.run_pass(0)
+    (receive,) = ring.take("recv")
+
+    def numbers_of_a_pass() -> list[int]:
+        numbers.clear()
+        ring.receive(receive, b"x")
+        loop.run_pass(0)
+        return numbers.copy()
+
+    assert numbers_of_a_pass() == [1, 1], "a receive by itself"
+    loop.call_later(0, lambda: numbers.append(loop.passes))
+    loop.call_soon(lambda: numbers.append(loop.passes))
+    assert numbers_of_a_pass() == [2, 2, 2, 2]
+    assert loop.passes == 3
+
+
 def test_what_a_completion_makes_ready_runs_in_the_same_pass() -> None:
     loop, ring = fake_loop()
     loop.files.write_nowait(5, b"x", 0, lambda res: loop.call_soon(loop.stop))

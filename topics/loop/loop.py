@@ -197,7 +197,6 @@ class Loop:
         Of those that leave nothing to the hooks, one of `_SAMPLED` is timed, and counts for all.
         """
         stats = self._stats
-        stats.passes += 1
         stats.completions += 1
         if not is_settled:
             self.interruptions += 1
@@ -213,6 +212,7 @@ class Loop:
             self._untimed = _SAMPLED - 1
             stats.wait.add_sample(waited_ns - started_ns, _SAMPLED)
             stats.receive.add_sample(self.clock.monotonic_ns() - waited_ns, _SAMPLED)
+        stats.passes += 1
         if self._failure is not None:
             self._raise_failure()
 
@@ -235,13 +235,13 @@ class Loop:
             ran_ns = now()
             stats.tasks.add(ran_ns - received_ns)
             is_settled = False
-        stats.passes += 1
         stats.wait.add(waited_ns - started_ns)
         stats.receive.add(received_ns - waited_ns)
         if not is_settled:
             self.interruptions += 1
             self._run_hooks()
             stats.pass_end.add(now() - ran_ns)
+        stats.passes += 1
         if self._failure is not None:
             self._raise_failure()
 
@@ -271,7 +271,7 @@ class Loop:
 
     @property
     def passes(self) -> int:
-        """Number of passes so far, the one that ends among them."""
+        """Number of passes that have ended: the same in all of a pass, its end included."""
         return self._stats.passes
 
     # --- scheduling --------------------------------------------------------------------------------------------------

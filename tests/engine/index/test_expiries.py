@@ -87,6 +87,6 @@ def test_a_look_takes_a_bounded_number_of_ends() -> None:
     expiries = Expiries(index)
     seqs = add(index, 3000)
     expiries.add(*columns([(seq, 10_000 - seq) for seq in seqs]))
-    assert expiries.take_due(20_000, NEVER) == seqs[-1024:]
+    assert expiries.take_due(20_000, NEVER) == seqs[-module.A_LOOK :]
     assert expiries.is_due(20_000, NEVER)
     assert not expiries.is_due(7000, NEVER)

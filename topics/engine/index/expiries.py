@@ -16,7 +16,7 @@ from topics.engine.index.index import Index
 from topics.engine.index.seq_times import SeqTimes
 
 A_LOOK = 1024
-"""Most records that one call of `take_due` returns."""
+"""Most entries that a look at a topic takes (R-RTTL-1)."""
 _STALE_MIN = 1024
 """Entries of dead records are dropped once there are this many more entries than twice the live
 ones.
@@ -63,15 +63,15 @@ class Expiries:
         first = self.ends.first()
         return (first is not None and first < now_ms) or bool(self._held and self._held[0] <= held)
 
-    def take_due(self, now_ms: int, held: int) -> list[int]:
+    def take_due(self, now_ms: int, held: int, most: int = A_LOOK) -> list[int]:
         """Return live seqs up to `held` that have expired, ascending; each is returned once.
 
-        They are those that expired first, at most a thousand. `forget` or `put_back` follows.
+        They are those that expired first, at most `most`. `forget` or `put_back` follows.
         """
         found: list[int] = []
-        while self._held and self._held[0] <= held and len(found) < A_LOOK:
+        while self._held and self._held[0] <= held and len(found) < most:
             found.append(heappop(self._held))
-        for seq in self.ends.take(now_ms - 1, A_LOOK - len(found)):
+        for seq in self.ends.take(now_ms - 1, most - len(found)):
             if seq > held:
                 heappush(self._held, seq)
             else:

@@ -11,8 +11,7 @@ from typing import Protocol
 
 from topics.clock import Clock
 from topics.config import Config
-from topics.engine.index.expiries import A_LOOK
-from topics.engine.shared.expiry_turns import ExpiryTurns
+from topics.engine.shared.expiry_turns import EXPIRED_A_PASS, ExpiryTurns
 from topics.engine.shared.held_appends import HeldAppends
 from topics.engine.shared.job_counts import JobCounts
 from topics.engine.shared.limits import Limits
@@ -85,7 +84,7 @@ class Core:
         self.routed: dict[Topic, None] = {}
         """Topics with routers and staged records, of which the batch may carry a step."""
         self.turns = ReadTurns(loop, config.pass_read_bytes, config.max_client_bytes // _READS_OF_MEMORY)
-        self.expiring = ExpiryTurns(loop, A_LOOK)
+        self.expiring = ExpiryTurns(loop, EXPIRED_A_PASS)
         self.searches = StepQueue(loop, config.pass_search_steps or 1 << 62)
         """Searches for records that are to be deleted."""
         self.notices = StepQueue(loop, _NOTICES_A_PASS // NOTICES_A_STEP)

@@ -14,8 +14,9 @@ from typing import Protocol
 
 import numpy as np
 
+from topics.engine.index.expiries import A_LOOK
 from topics.engine.index.pending_delete_flags import PendingDeleteFlags
-from topics.engine.shared.expiry_turns import ExpiryTurns
+from topics.engine.shared.expiry_turns import A_PORTION, ExpiryTurns
 from topics.engine.state.control_frames import encode, removal, to_runs
 from topics.engine.state.staged_operations import Operation, OperationCore
 from topics.engine.state.topic import Life, PendingExpiry, Topic
@@ -111,13 +112,14 @@ def expired_through(topic: Topic, now_ms: int) -> int:
     return expired
 
 
-def expire(core: ExpiryCore, topic: Topic, now_ms: int) -> PendingExpiry | None:
+def expire(core: ExpiryCore, topic: Topic, now_ms: int, most: int = A_LOOK) -> PendingExpiry | None:
     """Stage the loss of expired records, or return the one staged; None if there is none.
 
-    Raises: StorageError, the loss cannot be made durable.
+    most: of records with a ttl of their own, the most that go by it. Raises: StorageError, the loss
+    cannot be made durable.
     """
     ttl, pending = expired_through(topic, now_ms), topic.expiry
-    seqs = _own_expired(core, topic, now_ms) if topic.expiries is not None else []
+    seqs = _own_expired(core, topic, now_ms, most) if topic.expiries is not None else []
     if not seqs and (pending is not None or not ttl) and (pending is None or pending.ttl >= ttl):
         return pending
     expiry = Expiry(core, topic, ttl if pending is None else max(ttl, pending.ttl), seqs)
@@ -129,24 +131,35 @@ def expire(core: ExpiryCore, topic: Topic, now_ms: int) -> PendingExpiry | None:
         raise
 
 
-def _own_expired(core: ExpiryCore, topic: Topic, now_ms: int) -> list[int]:
+def _own_expired(core: ExpiryCore, topic: Topic, now_ms: int, most: int) -> list[int]:
     """Take records that have expired by a ttl of their own, without those about to be deleted."""
     expiries = topic.expiries
     assert expiries is not None, "the caller has looked"
     if core.expiring.over and expiries.pass_of_look == core.expiring.number:
         return []  # The others go with a later request, of another pass (R-RTTL-1).
     expiries.pass_of_look = core.expiring.number
-    seqs = expiries.take_due(now_ms, topic.held)
+    seqs: list[int] = []
+    stay: list[int] = []
+    for _ in range(A_LOOK // most):  # what one look of `A_LOOK` would find, too
+        seqs = expiries.take_due(now_ms, topic.held, most)
+        if seqs and topic.pending:
+            seqs, deleted = _without_deleted(topic, seqs)
+            stay += deleted
+        if seqs or not expiries.is_due(now_ms, topic.held):
+            break
     core.expiring.spend(len(seqs))
-    if not seqs or not topic.pending:
-        return seqs
+    if stay:
+        expiries.put_back(sorted(stay))
+    return seqs
+
+
+def _without_deleted(topic: Topic, seqs: list[int]) -> tuple[list[int], list[int]]:
+    """Return seqs that no staged operation deletes, and the others, whose loss is silent."""
     taken = np.array(seqs, np.uint64)
-    stays = np.zeros(len(seqs), np.bool_)
+    deleted = np.zeros(len(seqs), np.bool_)
     for operation in topic.pending:
-        stays |= operation.deletes(taken)
-    if stays.any():  # Deletes are silent.
-        expiries.put_back(taken[stays].tolist())
-    return [int(seq) for seq in taken[~stays].tolist()]
+        deleted |= operation.deletes(taken)
+    return [int(seq) for seq in taken[~deleted].tolist()], [int(seq) for seq in taken[deleted].tolist()]
 
 
 def _stage(core: ExpiryCore, topic: Topic, expiry: Expiry, now_ms: int) -> PendingExpiry | None:
@@ -166,8 +179,8 @@ def _stage(core: ExpiryCore, topic: Topic, expiry: Expiry, now_ms: int) -> Pendi
 def when_retained(core: ExpiryCore, topic: Topic, now_ms: int, then: Then) -> None:
     """Call `then` once the loss of all records expired at `now_ms` is durable, or with the error.
 
-    If nothing is expired, it is called at once. Records with a ttl of their own take turns: a
-    thousand of all topics go in a pass.
+    If nothing is expired, it is called at once. Records with a ttl of their own take turns, in
+    which only some of all topics go in a pass.
     """
 
     def again(error: TopicsError | None) -> None:
@@ -182,7 +195,7 @@ def when_retained(core: ExpiryCore, topic: Topic, now_ms: int, then: Then) -> No
             core.expiring.wait(partial(again, None))
             return
         try:
-            expiry = expire(core, topic, now_ms)
+            expiry = expire(core, topic, now_ms, A_PORTION)
         except TopicsError as error:
             then(error)
             return
