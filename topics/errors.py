@@ -3,8 +3,7 @@
     TopicsError
     ├── UsageError            the caller broke the contract of a Python API
     ├── RequestError          a request is refused; has the wire contract's code and detail
-    │   ├── WouldBlockError   the log has no room for it now: nothing of it is there, try again
-    │   └── ShareSpentError   this core's part of a limit is in use; other cores may have some left
+    │   └── WouldBlockError   the log has no room for it now: nothing of it is there, try again
     ├── NoAnswerError         a server gave no answer in time; says after how long, and why
     │   └── OutcomeUnknown    ... and what was asked for may be done, or not
     └── StorageError          the disk failed, returned wrong data or is full
@@ -24,7 +23,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
 from typing import Any
 
 _log = logging.getLogger("topics")
@@ -78,21 +76,6 @@ class WouldBlockError(RequestError):
     def __init__(self, reason: str, message: str, retry_after_ms: int) -> None:
         super().__init__("throttled", message, {"retry_after_ms": retry_after_ms})
         self.reason = reason
-
-
-class ShareSpentError(RequestError):
-    """A request that one of several cores has no room for, where others may have some.
-
-    Nothing of it was done. limit: the name of the setting. more: what it adds to it. ask_later():
-    has other cores asked, for a repetition.
-    """
-
-    def __init__(self, refusal: RequestError, limit: str, more: int, ask_later: Callable[[], None]) -> None:
-        """refusal: what the client gets if no other core has any left."""
-        super().__init__(refusal.code, refusal.message, refusal.detail)
-        self.limit = limit
-        self.more = more
-        self.ask_later = ask_later
 
 
 class NoAnswerError(TopicsError):

@@ -62,7 +62,8 @@ def test_one_whose_core_has_stopped_is_refused_and_asks_again() -> None:
     world.run(lambda: world.codes == [0])
     tcp = world.connect(0)
     refusal = world.ask(tcp, write(world.topic_of(1, "far"), 0))
-    assert (refusal.code, refusal.headers["retry-after"]) == ("not_ready", "1")
+    assert refusal.code in ("not_ready", "shutting_down"), "its process may still have its sockets"
+    assert refusal.headers["retry-after"] == "1"
     assert world.ask(tcp, write(world.topic_of(0, "near"), 0)).status == 201
 
 

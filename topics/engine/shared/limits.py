@@ -16,9 +16,24 @@ from topics.engine.shared.topic_registry import Registry
 from topics.engine.state import refusals
 from topics.engine.state.known_producers import ProducerTotals
 from topics.engine.state.staged_parts import StagedParts
-from topics.errors import RequestError, ShareSpentError
+from topics.errors import RequestError
 
 NO_LIMIT = 1 << 62
+
+
+class ShareSpentError(RequestError):
+    """A request that one of several cores has no room for, where others may have some.
+
+    Nothing of it was done. limit: the name of the setting. more: what it adds to it. ask_later():
+    has other cores asked, for a repetition.
+    """
+
+    def __init__(self, refusal: RequestError, limit: str, more: int, ask_later: Callable[[], None]) -> None:
+        """refusal: what the client gets if no other core has any left."""
+        super().__init__(refusal.code, refusal.message, refusal.detail)
+        self.limit = limit
+        self.more = more
+        self.ask_later = ask_later
 
 
 class Limit:

@@ -7,11 +7,12 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from topics.engine.json.strict_json import FIELDS_MAX
+from topics.engine.shared.limits import ShareSpentError
 from topics.engine.values.durations import milliseconds
 from topics.engine.values.json_fields import Fields, read_object
 from topics.engine.values.results import Done
 from topics.engine.write.long_bodies import Work
-from topics.errors import ShareSpentError, StorageError, TopicsError, as_request_error
+from topics.errors import StorageError, TopicsError, as_request_error
 from topics.http.access.principal import Principal
 from topics.http.access.routes import Body
 from topics.http.openapi.known_keys_of import body_keys
@@ -373,7 +374,7 @@ class Call:
         size: of the answer's body; None: it is a stream.
         """
         exchange = self._exchange
-        self._exchange = self.on_disconnect = None
+        self._exchange = self.on_disconnect = self._repetition = None
         service, plan = self.service, self.plan
         service.in_flight.leave(plan.counted)
         if status:

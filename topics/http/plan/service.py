@@ -11,10 +11,11 @@ from topics.common.histograms import Histogram
 from topics.common.memory import MemoryReturns
 from topics.config import Config
 from topics.engine.delivery.audience import Audience
+from topics.engine.shared.limits import ShareSpentError
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.write.long_bodies import LongBodies
 from topics.engine.write.write_body import WriteScanner
-from topics.errors import RequestError, ShareSpentError
+from topics.errors import RequestError
 from topics.http.access.guard import Guard
 from topics.http.access.keyring import NO_KEYS, Keyring
 from topics.http.access.origin import HostRule

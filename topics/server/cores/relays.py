@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from topics.errors import ShareSpentError
+from topics.engine.shared.limits import ShareSpentError
 from topics.http.access.routes import Route, RouteTable
 from topics.http.lane.plain_writes import LaneTables
 from topics.http.plan.call import Call

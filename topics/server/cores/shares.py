@@ -14,8 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from topics.engine.shared.limits import Limits
-from topics.errors import ShareSpentError
+from topics.engine.shared.limits import Limits, ShareSpentError
 from topics.http.access.principal import UNAUTHENTICATED
 from topics.http.plan.call import Call
 from topics.http.plan.service import Service, Waiting
