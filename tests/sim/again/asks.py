@@ -14,6 +14,8 @@ TOPICS = "abcdef"
 _ROUTERS = ("r1", "r2", "r3", "r4", "r5")
 _SEQ_MAX = 20
 """The highest seq that acks and nacks name; most topics stay shorter."""
+_LEASE_MS = 600_000
+"""Longer than any run, so that no lease ends between two looks of which the second follows a kill."""
 
 
 class Ask(NamedTuple):
@@ -79,7 +81,7 @@ class Asks:
         if rng.random() < 0.3:
             config["discard"] = "reject"
         if topic in self.queues:
-            config |= {"type": "queue", "lease_ms": rng.choice((100, 60_000)), "leases_durable": rng.random() < 0.4}
+            config |= {"type": "queue", "lease_ms": rng.choice((100, _LEASE_MS)), "leases_durable": rng.random() < 0.4}
             if rng.random() < 0.3:
                 config |= {"max_deliveries": 1, "dead_letter": "dead"}
         return self._about(topic, "", config, method="PUT")
@@ -92,7 +94,7 @@ class Asks:
         if not create:
             body["create"] = False
         elif topic in self.queues:
-            body["config"] = {"type": "queue"}
+            body["config"] = {"type": "queue", "lease_ms": _LEASE_MS}
         return self._about(topic, "", body)
 
     def claim(self, queue: str, count: int) -> Ask:
