@@ -94,3 +94,15 @@ def test_writes_of_one_pass_do_not_expire_a_thousand_each(world: SimWorld, expir
     assert sum(expired.values()) >= A_LOOK
     assert max(expired.values()) <= A_LOOK
     assert world.state("t0")["count"] == 20 + -(-RECORDS // 500)
+
+
+def test_records_that_expire_behind_many_deleted_ones_are_not_read(world: SimWorld) -> None:
+    """R-RTTL-1: a look of a portion that finds only what was deleted is followed by others."""
+    dead = [{"data": 0, "tag": "gone", "ttl_ms": 60_000} for _ in range(500)]
+    for _ in range(2):
+        world.write_records("t0", dead)
+    world.write_records("t0", [{"data": 1, "ttl_ms": 60_001}, {"data": 2}])
+    assert world.request("POST", "/v0/topics/t0/delete", {"match": "gone"}).json["deleted"] == 1000
+    world.advance_ms(61_000)
+    page = world.request("POST", "/v0/topics/t0/diff", {"from_seq": 0}).json
+    assert [record["data"] for record in page["records"]] == [2]

@@ -140,7 +140,7 @@ def _own_expired(core: ExpiryCore, topic: Topic, now_ms: int, most: int) -> list
     expiries.pass_of_look = core.expiring.number
     seqs: list[int] = []
     stay: list[int] = []
-    for _ in range(A_LOOK // most):  # what one look of `A_LOOK` would find, too
+    for _ in range(-(-A_LOOK // most)):  # at least what one look of `A_LOOK` would find
         seqs = expiries.take_due(now_ms, topic.held, most)
         if seqs and topic.pending:
             seqs, deleted = _without_deleted(topic, seqs)
