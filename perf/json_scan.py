@@ -20,8 +20,8 @@ import msgspec
 
 from perf.figures import commit_id, spread
 from topics.config import Config
+from topics.engine.bodies.write_body import WriteScanner
 from topics.engine.values.json_fields import read_object
-from topics.engine.write.write_body import WriteScanner
 
 RECORD = b'{"data":{"sku":12345,"qty":3,"name":"some thing of note"},"tag":"order:1"}'
 SPACED = b'{"data": {"sku": 12345, "qty": 3, "name": "some thing of note"}, "tag": "order:1"}'

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topics.engine.bodies.write_columns import GROUP
 from topics.engine.values import read_answer, write_answer
 from topics.engine.values.write_answer import LANE_END
-from topics.engine.write.write_columns import GROUP
 from topics.http.handlers.record_endpoints import write_json
 from topics.http.lane._scan import ffi, lib
 from topics.http.lane.group_answers import REQUEST, STRICT, WITHOUT_SEQS

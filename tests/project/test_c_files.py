@@ -19,9 +19,9 @@ import pytest
 import build_ffi
 from tests.project.structure.trees import modules, nodes
 from topics.common.topic_names import NAME_MAX
+from topics.engine.bodies.write_columns import GROUP
 from topics.engine.index.chunk_table import INDEX_CHUNK
 from topics.engine.read.render_bulk import TOPIC
-from topics.engine.write.write_columns import GROUP
 from topics.http.lane._scan import ffi
 from topics.http.lane.group_answers import REQUEST
 from topics.store.format.rows import PLACED, ROW

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.amount import examples
 from topics.config import Config
-from topics.engine.write.write_body import WriteScanner
+from topics.engine.bodies.write_body import WriteScanner
 from topics.ws import commands
 from topics.ws.commands import Command, Invalid, Publish, Subscribe, Unsubscribe, parse_command
 

@@ -16,10 +16,10 @@ from tests.ws.frame_client import Incoming, frame, text
 from tests.ws.passes import Passes
 from topics.common.values.begin import Begin, Beginning
 from topics.config import Config
+from topics.engine.bodies.long_bodies import LongBodies
+from topics.engine.bodies.write_body import WriteScanner
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.values.results import AppendResult
-from topics.engine.write.long_bodies import LongBodies
-from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError, StorageError
 from topics.http.plan.answer_turns import ANSWERS_A_PASS, AnswerTurns
 from topics.ws.frame_turns import FrameTurns

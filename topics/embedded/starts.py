@@ -27,6 +27,8 @@ from topics.embedded.jobs import parse_jobs
 from topics.embedded.log_reader import ReaderHome, opened
 from topics.embedded.producer import part_of
 from topics.embedded.records import UnreadColumns, UnreadPage, parse_one
+from topics.engine.bodies.value_rows import plain_rows, rows_from
+from topics.engine.bodies.write_body import WriteScanner
 from topics.engine.engine import Engine
 from topics.engine.queue.ack_nack_extend import check_reason
 from topics.engine.queue.dead_records import DeadPage
@@ -60,8 +62,6 @@ from topics.engine.values.results import (
 from topics.engine.values.topic_config import ConfigPatch, make_config
 from topics.engine.values.trampoline import Trampoline
 from topics.engine.write.flush import AfterLine
-from topics.engine.write.value_rows import plain_rows, rows_from
-from topics.engine.write.write_body import WriteScanner
 from topics.errors import TopicsError, UsageError
 from topics.store.format.rows import Rows
 from topics.store.read.lender import Lender

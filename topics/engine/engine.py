@@ -17,6 +17,7 @@ from topics.common.values.answers import News
 from topics.common.values.begin import Begin, Beginning
 from topics.common.values.configs import RouterConfig
 from topics.config import Config
+from topics.engine.bodies.write_columns import BodyRows, GroupColumns, MakeFraming
 from topics.engine.delivery.cohort import Cohorts
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
@@ -87,7 +88,6 @@ from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.lifecycle import Lifecycle
 from topics.engine.write.plain_appends import PlainAppender, PlainDone
 from topics.engine.write.retention import when_retained
-from topics.engine.write.write_columns import BodyRows, GroupColumns, MakeFraming
 from topics.engine.write.write_streak import QuickStreak, WriteStreak
 from topics.errors import RequestError, TopicsError, WouldBlockError
 from topics.store.commits.quick_writes import QuickCaller

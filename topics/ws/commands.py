@@ -13,6 +13,8 @@ from typing import NamedTuple
 from topics.common.tuples import make_tuple
 from topics.common.values.begin import Begin
 from topics.config import Config
+from topics.engine.bodies.long_bodies import Frames, LongBodies
+from topics.engine.bodies.write_body import CUT_BYTES, WriteBody, WriteScanner
 from topics.engine.json.known_keys import KnownKeys
 from topics.engine.json.strict_json import FIELDS_MAX, JsonKind, TooManyError, compacted, string_value
 from topics.engine.state.append_request import Identity
@@ -20,8 +22,6 @@ from topics.engine.state.idempotency import Key
 from topics.engine.values.json_fields import Fields, read_object, refuse
 from topics.engine.values.name_rules import check_prefix, shown
 from topics.engine.values.read_filter import ReadFilter
-from topics.engine.write.long_bodies import Frames, LongBodies
-from topics.engine.write.write_body import CUT_BYTES, WriteBody, WriteScanner
 from topics.errors import RequestError
 
 SUBSCRIBE_LIMIT = 1000

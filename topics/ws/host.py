@@ -8,6 +8,9 @@ from typing import Protocol
 
 from topics.common.values.begin import Begin, Beginning
 from topics.config import Config
+from topics.engine.bodies.long_bodies import LongBodies
+from topics.engine.bodies.write_body import WriteScanner
+from topics.engine.bodies.write_columns import MakeFraming
 from topics.engine.delivery.audience import Audience
 from topics.engine.delivery.prefix_watch import WatchedPrefixes
 from topics.engine.delivery.subscription import CoresSink, Subscription
@@ -15,9 +18,6 @@ from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.topic import Topic
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import AppendResult, DiffQuery, Done
-from topics.engine.write.long_bodies import LongBodies
-from topics.engine.write.write_body import WriteScanner
-from topics.engine.write.write_columns import MakeFraming
 from topics.engine.write.write_streak import WriteStreak
 from topics.errors import RequestError
 from topics.ws.frame_turns import FrameTurns

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import msgspec
 
 from topics.config import Config
+from topics.engine.bodies.write_columns import MakeFraming, WriteColumns
 from topics.engine.json._records import ffi
 from topics.engine.state.topic import Topic
 from topics.engine.values.results import AppendResult
-from topics.engine.write.write_columns import MakeFraming, WriteColumns
 from topics.engine.write.write_streak import WriteStreak
 from topics.ws import replies
 from topics.ws.framing import text_frame

@@ -16,12 +16,12 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
 
 from topics.common.tuples import make_tuple
+from topics.engine.bodies.long_bodies import Work
 from topics.engine.shared.limits import ShareSpentError
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.refusals import name_forbidden
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import AppendResult
-from topics.engine.write.long_bodies import Work
 from topics.errors import RequestError, TopicsError, as_request_error
 from topics.ws import replies
 from topics.ws.commands import (

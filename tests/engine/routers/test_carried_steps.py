@@ -15,12 +15,12 @@ from tests.engine.harness import Answer, records
 from tests.engine.real_world import RealWorld
 from topics.common.values.configs import EXACTLY_ONCE, Predicate, RouterConfig
 from topics.common.values.written import NewRecord
+from topics.engine.bodies.value_rows import rows_from_values
+from topics.engine.bodies.write_body import WriteScanner
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.hops import Hops
 from topics.engine.state.router_work import RouterWork
 from topics.engine.values.results import AppendResult
-from topics.engine.write.value_rows import rows_from_values
-from topics.engine.write.write_body import WriteScanner
 from topics.errors import StorageError
 from topics.store.format.rows import Rows
 

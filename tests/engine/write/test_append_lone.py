@@ -14,6 +14,8 @@ from tests.amount import seeds
 from tests.engine.harness import Answer, records
 from tests.engine.real_world import RealWorld
 from topics.common.values.written import NewRecord
+from topics.engine.bodies.value_rows import rows_from_values
+from topics.engine.bodies.write_body import WriteScanner
 from topics.engine.delivery.cohort import Cohort
 from topics.engine.delivery.frames import Burst
 from topics.engine.delivery.subscription import Subscription
@@ -22,8 +24,6 @@ from topics.engine.state.idempotency import Key
 from topics.engine.values.results import AppendResult, DiffQuery
 from topics.engine.values.topic_config import make_config
 from topics.engine.write import append
-from topics.engine.write.value_rows import rows_from_values
-from topics.engine.write.write_body import WriteScanner
 from topics.errors import LogReadOnlyError, TopicsError
 
 

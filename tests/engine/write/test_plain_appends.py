@@ -9,11 +9,11 @@ import pytest
 
 from tests.amount import seeds
 from tests.engine.harness import Answer, Harness, records
+from topics.engine.bodies.write_columns import GroupColumns
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.values.results import AppendResult
 from topics.engine.values.topic_config import make_config
 from topics.engine.write.plain_appends import PlainAppended
-from topics.engine.write.write_columns import GroupColumns
 from topics.errors import DiskFullError, StorageError
 from topics.store.format.rows import ROW, RowRecord, Rows, pack_rows
 

@@ -16,9 +16,9 @@ from tests.amount import seeds
 from tests.engine.harness import records
 from tests.engine.real_world import RealWorld
 from tests.engine.write.test_append_lone import Follower, append_lone, everything, world_with
+from topics.engine.bodies.write_columns import WriteColumns
 from topics.engine.json._records import ffi
 from topics.engine.values.results import AppendResult
-from topics.engine.write.write_columns import WriteColumns
 from topics.engine.write.write_streak import WriteStreak
 
 

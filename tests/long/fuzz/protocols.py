@@ -11,7 +11,7 @@ from tests.http.byte_stream import Echo, Peer, Wire, make_service
 from tests.server.lane_streams import without_chance
 from tests.ws.test_framing import as_wsproto_has_it, receive
 from topics.config import Config
-from topics.engine.write.write_body import WriteScanner
+from topics.engine.bodies.write_body import WriteScanner
 from topics.errors import RequestError
 from topics.http.access.routes import Body, Route, RouteTable
 from topics.http.access.scope import Scope

@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any
 
 from topics.clock import Clock
-from topics.engine.write.write_columns import WriteColumns
+from topics.engine.bodies.write_columns import WriteColumns
 from topics.engine.write.write_streak import WriteStreak
 
 _LONGEST_NS = 30_000_000

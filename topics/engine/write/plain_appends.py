@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, cast
 
 from topics.clock import Clock
 from topics.common.tuples import make_tuple
+from topics.engine.bodies.write_columns import GroupColumns
 from topics.engine.shared.topic_lines import load_lines
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.topic import Topic
@@ -21,7 +22,6 @@ from topics.engine.write.append import Append, AppendCore
 from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.reservations import reserve, reserve_ahead
 from topics.engine.write.retention import ExpiryCore, expire
-from topics.engine.write.write_columns import GroupColumns
 from topics.errors import TopicsError
 from topics.store.format.rows import ROW_BYTES, Framed, TopicRows, any_tagged
 from topics.store.in_memory.ephemeral import EphemeralFrames

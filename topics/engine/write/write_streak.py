@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from topics.clock import Clock
 from topics.common.histograms import Histogram
 from topics.common.tuples import make_tuple
+from topics.engine.bodies.write_columns import MakeFraming
 from topics.engine.shared.core import OpenStreak
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.append_request import PLAIN, AppendRequest
@@ -27,7 +28,6 @@ from topics.engine.values.results import AppendResult
 from topics.engine.write.append import AppendCore, publish_lone
 from topics.engine.write.appender import answer_and_publish
 from topics.engine.write.format_wait import FormatWait
-from topics.engine.write.write_columns import MakeFraming
 from topics.store.commits.next_batch import NextBatch
 from topics.store.commits.quick_writes import QuickCaller, QuickLog, QuickWrites, Unpublished
 from topics.store.commits.write_batch import WriteNext

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from topics.engine.write.long_bodies import Work
+from topics.engine.bodies.long_bodies import Work
 from topics.errors import RequestError
 from topics.http.handlers.page_endpoints import answer_page
 from topics.http.openapi.contract_pages import section_page

@@ -10,6 +10,8 @@ from functools import partial
 from typing import Literal
 
 from topics.common.tuples import make_tuple
+from topics.engine.bodies.long_bodies import Frames, Work
+from topics.engine.bodies.write_body import WriteBody, producer_and_key
 from topics.engine.state.append_request import AppendRequest, Identity
 from topics.engine.state.idempotency import Key
 from topics.engine.state.refusals import config_needs_admin, name_forbidden
@@ -29,8 +31,6 @@ from topics.engine.values.write_answer import (
     repeat_times,
     write_times,
 )
-from topics.engine.write.long_bodies import Frames, Work
-from topics.engine.write.write_body import WriteBody, producer_and_key
 from topics.errors import RequestError, TopicsError
 from topics.http.access.scope import Scope
 from topics.http.plan.call import Call, unpacked

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from topics.engine.write.write_columns import GROUP, KEYED
+from topics.engine.bodies.write_columns import GROUP, KEYED
 from topics.http.access.principal import Principal
 from topics.http.lane._scan import lib
 from topics.http.lane.group_answers import REQUEST

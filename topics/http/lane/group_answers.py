@@ -8,10 +8,10 @@ from array import array
 from collections.abc import Iterator
 from typing import Any
 
+from topics.engine.bodies.write_columns import GroupColumns
 from topics.engine.values.results import AppendResult
 from topics.engine.values.write_answer import LANE_END, write_times
 from topics.engine.write.plain_appends import PlainAppended
-from topics.engine.write.write_columns import GroupColumns
 from topics.errors import TopicsError
 from topics.http.access.principal import Principal
 from topics.http.handlers import record_endpoints

@@ -18,8 +18,8 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
+from topics.engine.bodies.write_columns import GROUP, KEYED, WriteColumns
 from topics.engine.values import read_answer, write_answer
-from topics.engine.write.write_columns import GROUP, KEYED, WriteColumns
 from topics.http.access.keyring import Keyring
 from topics.http.access.principal import Principal
 from topics.http.handlers import record_endpoints

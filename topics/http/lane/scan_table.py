@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from topics.engine.write.write_columns import GROUP
+from topics.engine.bodies.write_columns import GROUP
 from topics.http.lane._scan import ffi, lib
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
+from topics.engine.bodies.write_columns import KEYED, WriteColumns
 from topics.engine.values.results import AppendResult
 from topics.engine.values.write_answer import write_times
-from topics.engine.write.write_columns import KEYED, WriteColumns
 from topics.engine.write.write_streak import WriteStreak
 from topics.errors import TopicsError
 from topics.http.handlers.record_endpoints import one_lone_json, write_json

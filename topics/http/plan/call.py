@@ -6,12 +6,12 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Protocol, TypeVar
 
+from topics.engine.bodies.long_bodies import Work
 from topics.engine.json.strict_json import FIELDS_MAX
 from topics.engine.shared.limits import ShareSpentError
 from topics.engine.values.durations import milliseconds
 from topics.engine.values.json_fields import Fields, read_object
 from topics.engine.values.results import Done
-from topics.engine.write.long_bodies import Work
 from topics.errors import StorageError, TopicsError, as_request_error
 from topics.http.access.principal import Principal
 from topics.http.access.routes import Body

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from topics.common.values.answers import News
 from topics.common.values.begin import Begin, Beginning
 from topics.common.values.configs import RouterConfig
+from topics.engine.bodies.write_columns import BodyRows, GroupColumns, MakeFraming
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
 from topics.engine.queue.dead_records import DeadPage
@@ -40,7 +41,6 @@ from topics.engine.values.results import (
 )
 from topics.engine.values.topic_config import ConfigPatch, TopicConfig
 from topics.engine.write.plain_appends import PlainDone
-from topics.engine.write.write_columns import BodyRows, GroupColumns, MakeFraming
 from topics.engine.write.write_streak import WriteStreak
 from topics.errors import RequestError
 

@@ -10,11 +10,11 @@ from topics.clock import Clock
 from topics.common.histograms import Histogram
 from topics.common.memory import MemoryReturns
 from topics.config import Config
+from topics.engine.bodies.long_bodies import LongBodies
+from topics.engine.bodies.write_body import WriteScanner
 from topics.engine.delivery.audience import Audience
 from topics.engine.shared.limits import ShareSpentError
 from topics.engine.values.name_rules import Prefixes
-from topics.engine.write.long_bodies import LongBodies
-from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError
 from topics.http.access.guard import Guard
 from topics.http.access.keyring import NO_KEYS, Keyring

@@ -16,10 +16,10 @@ from functools import partial
 from itertools import accumulate, islice
 from typing import Any, Protocol
 
+from topics.engine.bodies.write_columns import GROUP
 from topics.engine.values.results import AppendResult
 from topics.engine.values.write_answer import write_times
 from topics.engine.write.plain_appends import PlainAppended
-from topics.engine.write.write_columns import GROUP
 from topics.engine.write.write_streak import WriteStreak
 from topics.errors import RequestError, TopicsError, as_request_error
 from topics.http.access.principal import Principal

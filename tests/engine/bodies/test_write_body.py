@@ -20,8 +20,8 @@ from tests.amount import examples
 from tests.engine.json import json_model
 from tests.store.format.frames_by_hand import record_at
 from topics.config import Config
+from topics.engine.bodies.write_body import WriteBody, WriteScanner
 from topics.engine.values.topic_config import make_config
-from topics.engine.write.write_body import WriteBody, WriteScanner
 from topics.errors import RequestError
 from topics.store.format.rows import ROW_DTYPE, RowRecord
 

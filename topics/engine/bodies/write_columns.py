@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from topics.common.tuples import make_tuple
 from topics.config import Config
+from topics.engine.bodies.write_body import new_writer
 from topics.engine.json._records import ffi, lib
-from topics.engine.write.write_body import new_writer
 from topics.store.commits.next_batch import PLACED_ROWS, NextBatch, frame_next
 from topics.store.format.rows import ROW, Rows
 

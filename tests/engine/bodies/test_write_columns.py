@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.engine.json.json_model import damaged, random_write
 from tests.store.format.frames_by_hand import record_at
 from topics.config import Config
+from topics.engine.bodies.write_columns import GROUP, WriteColumns
 from topics.engine.json._records import ffi, lib
-from topics.engine.write.write_columns import GROUP, WriteColumns
 
 FEW = 2
 columns = WriteColumns(Config(max_batch_records=6), FEW)

@@ -8,8 +8,8 @@ from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from topics.config import Config
+from topics.engine.bodies.write_body import CommandFields, WriteBody, WriteScanner
 from topics.engine.values.ports import TimersPort
-from topics.engine.write.write_body import CommandFields, WriteBody, WriteScanner
 from topics.store.format.rows import Rows
 from topics.store.in_memory.prebuilt_frames import PrebuiltFrames, gather
 

@@ -21,8 +21,8 @@ from topics.common.values.record_json import (
     refuse_other_names,
 )
 from topics.common.values.written import BYTES_TYPES, NewRecord
+from topics.engine.bodies.write_body import WriteScanner
 from topics.engine.json.strict_json import check
-from topics.engine.write.write_body import WriteScanner
 from topics.errors import RequestError
 from topics.store.format.rows import BUFFER_MAX, BYTES, TIME_BYTES, Rows, delays_in, rows_of_bytes, ttls_in
 

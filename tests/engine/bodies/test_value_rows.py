@@ -11,8 +11,8 @@ import pytest
 from tests.store.format.frames_by_hand import record_at
 from topics.common.values.written import NewRecord
 from topics.config import Config
-from topics.engine.write.value_rows import rows_from_values
-from topics.engine.write.write_body import WriteScanner
+from topics.engine.bodies.value_rows import rows_from_values
+from topics.engine.bodies.write_body import WriteScanner
 from topics.errors import RequestError
 from topics.store.format.rows import RowRecord
 

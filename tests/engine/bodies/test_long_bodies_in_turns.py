@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from topics.config import Config
-from topics.engine.write.long_bodies import LongBodies, Work
+from topics.engine.bodies.long_bodies import LongBodies, Work
 
 
 class Timers:
