@@ -933,7 +933,7 @@ MUTANTS = (
     ),
     _one(
         "a write by itself that passes an expiry that is due",
-        "engine/write/appender.py",
+        "engine/write/lone_append.py",
         "            if topic.expires and is_expired(topic, now_ms):\n                return None\n",
         "",
         "tests/engine/write/test_append_lone.py",
@@ -1389,7 +1389,7 @@ MUTANTS = (
     ),
     _one(
         "a lone write answered before the commit's verdict",
-        "engine/write/appender.py",
+        "engine/write/lone_append.py",
         "        if written is None:\n            return None\n",
         "        if written is None:\n"
         "            if on_committed is not None:\n"
@@ -1399,7 +1399,7 @@ MUTANTS = (
     ),
     _one(
         "a lone write before operations of its topic that are not applied",
-        "engine/write/appender.py",
+        "engine/write/lone_append.py",
         "        if topic.pending:\n            return None\n        if on_committed is None",
         "        if on_committed is None",
         "tests/engine/write/test_append_lone.py",
@@ -1455,21 +1455,21 @@ MUTANTS = (
     ),
     _one(
         "a lone write past the reserved seqs",
-        "engine/write/appender.py",
+        "engine/write/lone_append.py",
         "        if last > topic.ample and (topic.lacks(count) or topic.is_short(first)):\n            return None\n",
         "",
         "tests/engine/write/test_append_lone.py",
     ),
     _one(
         "the end of the log left where it was by a lone write whose answer failed",
-        "engine/write/appender.py",
+        "engine/write/lone_append.py",
         "    finally:  # the records are in the log, whatever became of the answer\n",
         "    except ZeroDivisionError:\n        pass\n    else:\n",
         "tests/engine/write/test_append_lone.py",
     ),
     _one(
         "a committed write whose publication failed does not end all writes",
-        "engine/write/appender.py",
+        "engine/write/lone_append.py",
         "            core.log.latch(",
         "            str(",
         "tests/engine/write/test_append_lone.py",
@@ -1483,7 +1483,7 @@ MUTANTS = (
     ),
     _one(
         "a streak that continues after lone writes of other callers",
-        "engine/write/appender.py",
+        "engine/write/lone_append.py",
         "            core.streak.end()\n",
         "            pass\n",
         "tests/engine/write/test_write_streak.py",
@@ -1794,7 +1794,7 @@ MUTANTS = (
     ),
     _one(
         "an append takes rows that are in another batch of the log",
-        "engine/write/appender.py",
+        "engine/write/batch_filler.py",
         " or filling.batch_number != core.log.batch_number(topic.id)",
         "",
         "tests/engine/write/test_large_appends.py",
@@ -1810,9 +1810,10 @@ MUTANTS = (
         "a dead letter's copy not synced",
         "engine/write/appender.py",
         "            now_ms = self._core.clock.now_ms()\n"
-        "            self._stage(topic, rows, flags_in(rows.spans), None, now_ms, None, False, done, synced=True)",
+        "            self.filler.stage(topic, rows, flags_in(rows.spans), None, now_ms, None, "
+        "False, done, synced=True)",
         "            now_ms = self._core.clock.now_ms()\n"
-        "            self._stage(topic, rows, flags_in(rows.spans), None, now_ms, None, False, done)",
+        "            self.filler.stage(topic, rows, flags_in(rows.spans), None, now_ms, None, False, done)",
         "tests/contract/queues/test_queue_durability.py",
     ),
     _one(
@@ -2037,7 +2038,7 @@ MUTANTS = (
     ),
     _one(
         "a reader at the source not woken by a write that carries a step",
-        "engine/write/appender.py",
+        "engine/write/lone_append.py",
         "        if step is not None:\n            wake(core, topic)\n",
         "        if step is not None:\n            pass\n",
         _CARRIED,
@@ -2865,8 +2866,10 @@ MUTANTS = (
     _one(
         "a dead letter deleted before its job is durable",
         "engine/write/appender.py",
-        "                self._stage(topic, rows, flags_in(rows.spans), None, now_ms, None, False, done, synced=True)",
-        "                self._stage(topic, rows, flags_in(rows.spans), None, now_ms, None, False, done, synced=False)",
+        "                self.filler.stage(topic, rows, flags_in(rows.spans), None, now_ms, None, "
+        "False, done, synced=True)",
+        "                self.filler.stage(topic, rows, flags_in(rows.spans), None, now_ms, None, "
+        "False, done, synced=False)",
         _REDRIVE,
     ),
     _one(

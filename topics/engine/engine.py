@@ -86,6 +86,7 @@ from topics.engine.write.delete import delete_records
 from topics.engine.write.flush import AfterLine, sync_lone, sync_records, with_synced_seq
 from topics.engine.write.format_wait import FormatWait
 from topics.engine.write.lifecycle import Lifecycle
+from topics.engine.write.lone_append import LoneAppender
 from topics.engine.write.plain_appends import PlainAppender, PlainDone
 from topics.engine.write.retention import when_retained
 from topics.engine.write.write_streak import QuickStreak, WriteStreak
@@ -116,7 +117,8 @@ class Engine:
         self._lifecycle = Lifecycle(core, forwarding, sweeper.forget)
         self._format_wait = format_wait = FormatWait(core.format, core.held_appends)
         stager = Stager(core, self._lifecycle, compared, sweeper)
-        self._appender = Appender(core, self._lifecycle, stager, format_wait, self._carrier.step_of)
+        self._lone_appender = LoneAppender(core, format_wait, self._carrier.step_of)
+        self._appender = Appender(core, self._lifecycle, stager, format_wait, self._lone_appender)
         self._plain_appender = PlainAppender(core, format_wait)
         self._before_acks = partial(forwarding.before_consumption, bounded=True)
         before_moves = partial(forwarding.before_consumption, bounded=False)
@@ -221,7 +223,7 @@ class Engine:
         self, topic: Topic, rows: BodyRows, on_committed: Callable[[AppendResult], None]
     ) -> AppendResult | None:
         """`append_lone` of a request that has only rows."""
-        return self._appender.append_rows_lone(topic, rows, None, on_committed)
+        return self._lone_appender.append(topic, rows, None, on_committed)
 
     def write_streak(self, framing: MakeFraming) -> WriteStreak:
         """Return a streak for lone writes that `framing` scans: see write_streak.py."""

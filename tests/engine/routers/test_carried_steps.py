@@ -189,7 +189,7 @@ def test_a_write_that_carries_no_step_is_forwarded_by_one_after_it(why: str) -> 
     world.source_hops()
     poll = world.poll()
     rows = records(2)
-    step_of = world.engine._appender._step_of
+    step_of = world.engine._lone_appender._step_of
     assert step_of(source, rows, None, 0) is not None
     NOT_CARRIED[why](world)
     assert step_of(source, rows, None, 0) is None

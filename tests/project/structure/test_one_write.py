@@ -17,6 +17,8 @@ NOT_TOPICS = {
 
 APPEND = "engine/write/append.py"
 APPENDER = "engine/write/appender.py"
+FILLER = "engine/write/batch_filler.py"
+LONE = "engine/write/lone_append.py"
 TOPIC = "engine/state/topic.py"
 
 
@@ -188,7 +190,7 @@ def test_records_are_put_into_the_log_by_one_kind_of_operation() -> None:
     assert kinds["Append"] == ["Operation[AppendCore]"]
     assert appends == {"Forward"}
     stages = places("engine", called("stage_records", "stage_prebuilt", "stage_topics", "write_lone"))
-    assert stages == {APPENDER, "engine/write/plain_appends.py", "engine/routers/forward.py"}
+    assert stages == {FILLER, LONE, "engine/write/plain_appends.py", "engine/routers/forward.py"}
     assert places("engine", called("next_place")) == {"engine/write/write_streak.py"}, "a lone write after another"
 
 

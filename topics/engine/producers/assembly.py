@@ -180,7 +180,7 @@ class Assembly:
                 self._reserve()
                 return
             tags = np.concatenate(self._tags) if self._has_tags else None
-            self._appender.append_pending(
+            self._appender.filler.stage_pending(
                 topic, self._frames, self._total.size, tags, self._part, self._part.created, self._done
             )
         except TopicsError as error:

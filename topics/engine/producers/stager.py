@@ -162,7 +162,8 @@ class Stager:
             for later, then in waiting:
                 appender.append(later, then)
 
-        appender.append_piece(self._lifecycle.staging(), request, _PieceIdentity(self, told), on_staged)
+        identity, now_ms = _PieceIdentity(self, told), core.clock.now_ms()
+        appender.filler.stage_request(self._lifecycle.staging(), request, now_ms, identity, False, on_staged)
         core.staged.coming_bytes += held
         topic.begin_identity(part.name)
 

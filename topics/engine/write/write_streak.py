@@ -26,8 +26,8 @@ from topics.engine.state.topic import Topic
 from topics.engine.values.ports import LoopPort
 from topics.engine.values.results import AppendResult
 from topics.engine.write.append import AppendCore, publish_lone
-from topics.engine.write.appender import answer_and_publish
 from topics.engine.write.format_wait import FormatWait
+from topics.engine.write.lone_append import answer_and_publish
 from topics.store.commits.next_batch import NextBatch
 from topics.store.commits.quick_writes import QuickCaller, QuickLog, QuickWrites, Unpublished
 from topics.store.commits.write_batch import WriteNext
