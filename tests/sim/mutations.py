@@ -3592,6 +3592,20 @@ MUTANTS = (
         _FAR_ROUTERS,
     ),
     _one(
+        "a reader on another core for whom no router hurries",
+        "engine/routers/far_routers.py",
+        "        router.is_awaited = True\n",
+        "        router.is_awaited = False\n",
+        _FAR_ROUTERS,
+    ),
+    _one(
+        "a reader forgotten that waits for a step to another core",
+        "engine/routers/leaving_steps.py",
+        "reply.is_awaited or (router.is_awaited and bool(router.waiting))",
+        "reply.is_awaited",
+        _FAR_ROUTERS,
+    ),
+    _one(
         "half a router between cores in a directory that older builds open",
         "engine/routers/links.py",
         "        elif core.format.number < DIRECTORY_FORMAT:\n",

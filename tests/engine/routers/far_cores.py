@@ -211,9 +211,9 @@ class Cores:
     def append(self, topic: str, *values: Any, **more: Any) -> Any:
         return self.wait(self.start_append(topic, *values, **more))
 
-    def start_read(self, topic: str, from_seq: int = 0) -> Answer:
+    def start_read(self, topic: str, from_seq: int = 0, *, wait_ms: int = 0) -> Answer:
         answer = Answer()
-        self.engine_of(topic).diff(topic, DiffQuery(from_seq), answer)
+        self.engine_of(topic).diff(topic, DiffQuery(from_seq, wait_ms=wait_ms), answer)
         return answer
 
     def read(self, topic: str) -> list[dict[str, Any]]:

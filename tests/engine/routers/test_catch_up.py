@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from topics.engine.routers.catch_up import CatchUp
-from topics.engine.routers.forwarding import is_awaited
+from topics.engine.routers.catch_up import CatchUp, is_awaited
 from topics.engine.state.router import HOPS_MAX, RouterLife
 
 
@@ -31,6 +30,7 @@ class Way:
     """A router, as far as it is asked."""
 
     life = RouterLife.LIVE
+    is_awaited = False
 
     def __init__(self, source: Place, dest: Place) -> None:
         self.source = source

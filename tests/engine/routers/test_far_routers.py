@@ -14,7 +14,7 @@ import pytest
 
 from tests.amount import seeds
 from tests.engine.harness import Answer
-from tests.engine.routers.far_cores import Cores
+from tests.engine.routers.far_cores import Cores, core_of
 from topics.common.values.configs import Predicate
 from topics.engine.queue.queue_results import ClaimRequest, HeldJobs
 from topics.errors import RequestError, TopicsError
@@ -182,6 +182,56 @@ def test_a_reader_has_what_was_acknowledged_while_another_one_waited(seed: int) 
     world.run(lambda: all(answer.given for _, _, answer in life._reads))
     life.check_reads()
     life.check()
+
+
+LATER_MS = 60_000
+"""A delay of routers, or a wait, that is longer than a test."""
+
+
+@pytest.mark.parametrize("seed", seeds(80))
+def test_a_long_poll_gets_a_copy_from_another_core_before_the_timer(seed: int) -> None:
+    """R-RTR-3: whenever the record is written."""
+    world = Cores(seed, router_delay_ms=LATER_MS)
+    world.route("r", "s0", "d1")
+    for number in range(6):
+        poll = world.start_read("d1", number, wait_ms=LATER_MS)
+        world.some(60)
+        world.append("s0", number)
+        assert world.wait(poll).next_from_seq == number + 1
+
+
+@pytest.mark.parametrize("seed", seeds(20))
+def test_a_long_poll_hurries_each_router_of_a_chain_over_cores(seed: int) -> None:
+    world = Cores(seed, 3, router_delay_ms=LATER_MS)
+    for name, source, dest in (("first", "s0", "m1"), ("second", "m1", "n1"), ("third", "n1", "d2")):
+        world.route(name, source, dest)
+    for number in range(4):
+        poll = world.start_read("d2", number, wait_ms=LATER_MS)
+        world.run(lambda: bool(waiters_of(world, "d2")))
+        world.append("s0", number)
+        assert world.wait(poll).next_from_seq == number + 1
+
+
+def test_a_router_waits_for_the_timer_again_once_no_reader_waits_on_the_other_core() -> None:
+    world = Cores(16, router_delay_ms=LATER_MS)
+    world.route("r", "s0", "d1")
+    poll = world.start_read("d1", wait_ms=LATER_MS)
+    world.run(lambda: bool(waiters_of(world, "d1")))
+    world.append("s0", 1)
+    world.wait(poll)
+    world.append("s0", 2)  # whose step finds that the reader has gone
+    world.run(lambda: position_of_link(world) == 2 and not world.asked)
+    before = world.orders
+    world.append("s0", 3)
+    for _ in range(3000):
+        world.step()
+    assert (position_of_link(world), world.orders) == (2, before)
+    assert world.data("d1") == [1, 2, 3]
+
+
+def waiters_of(world: Cores, topic: str) -> dict[Any, None]:
+    found: dict[Any, None] = world.worlds[core_of(topic)].stored.registry.by_name[topic].waiters
+    return found
 
 
 @pytest.mark.parametrize("seed", seeds(40))

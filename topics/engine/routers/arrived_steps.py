@@ -11,6 +11,7 @@ from collections import deque
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.engine.routers.catch_up import is_awaited
 from topics.engine.routers.far_messages import LinkState, NoLink, Replied, SentStep
 from topics.engine.routers.forward import Forward, ForwardStep
 from topics.engine.routers.forward_steps import ForwardSteps, ForwardStepsCore
@@ -55,7 +56,9 @@ class ArrivedSteps(ForwardSteps):
         else:
             del self._waiting[router]
         is_gone = router.life is RouterLife.GONE
-        done(NoLink() if is_gone else LinkState(router.dest.id, router.position, router.forwarded, blocked))
+        # Readers that this step wakes are notified at the end of the pass, so they still wait.
+        state = LinkState(router.dest.id, router.position, router.forwarded, blocked, is_awaited(router.dest))
+        done(NoLink() if is_gone else state)
 
     def can_continue(self, router: Router) -> bool:
         return not self.stopped and router.life is RouterLife.LIVE and router.dest.life is Life.LIVE

@@ -5,6 +5,8 @@ Source: wire contract, R-RTR-4.
 Records come over chains of routers, so the uppermost routers are driven first, then those below
 them, level by level. Clients may make chains of any length, but a record passes at most `HOPS_MAX`
 hops; and in a cycle no router is waited for twice.
+
+In the other direction, `is_awaited` looks for readers below a topic, for which its routers hurry.
 """
 
 from __future__ import annotations
@@ -32,6 +34,24 @@ def levels_above(topic: Topic, most: int = HOPS_MAX) -> list[list[Router]]:
             break  # longer than any path without a cycle
         levels.append(routers)
     return levels
+
+
+def is_awaited(topic: Topic) -> bool:
+    """Return whether a reader waits for the topic, or a topic that it is forwarded to, to change.
+
+    Each topic is checked once.
+    """
+    level, met = [topic], {topic}
+    for _ in range(HOPS_MAX):
+        if any(each.waiters for each in level):
+            return True
+        routers = [router for each in level for router in each.routers]
+        if any(router.is_awaited for router in routers):
+            return True
+        below = dict.fromkeys(router.dest for router in routers)
+        level = [dest for dest in below if dest not in met]
+        met.update(level)
+    return False
 
 
 class CatchUp:

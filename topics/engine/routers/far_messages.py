@@ -97,6 +97,8 @@ class LinkState(msgspec.Struct, array_like=True, tag=True):
     forwarded: int
     blocked: bool = False
     """Whether copies found no room, or the log accepts nothing."""
+    is_awaited: bool = False
+    """Whether a reader waits for the destination."""
 
 
 class NoLink(msgspec.Struct, array_like=True, tag=True):

@@ -304,8 +304,10 @@ class FarRouters:
         """Bring a router to the head of its source for the core of its destination.
 
         That core is there, since it asks. So a step without an answer had gone to one that has
-        ended, or came before it was ready.
+        ended, or came before it was ready. Its reader may wait afterwards, until a step says that
+        there is none.
         """
+        router.is_awaited = True
 
         def on_end() -> None:
             if tries and router.is_unsure and router.life is RouterLife.LIVE:

@@ -21,7 +21,7 @@ from itertools import chain, islice
 from typing import Protocol
 
 from topics.engine.routers.arrived_steps import ArrivedSteps
-from topics.engine.routers.catch_up import CatchUp
+from topics.engine.routers.catch_up import CatchUp, is_awaited
 from topics.engine.routers.far_sources import FarSources
 from topics.engine.routers.forward import StepOwner
 from topics.engine.routers.forward_steps import ForwardSteps, ForwardStepsCore
@@ -130,7 +130,8 @@ class Forwarding:
             # A router known to lag gets its step already, so a busy source costs only this check
             # for each.
             is_known = router.work is not RouterWork.IDLE
-            if not is_known or dest.waiters or dest.routers or router.waiting or core.closing:
+            may_hurry = dest.waiters or dest.routers or router.is_awaited or router.waiting or core.closing
+            if may_hurry or not is_known:
                 steps += self.note(router)
                 if steps == STEPS_A_PASS:
                     break
@@ -141,7 +142,8 @@ class Forwarding:
         """Note that the router may lag. Return whether a step was begun, or tried."""
         core = self._core
         deferred = self._load.defers_routers
-        if router.waiting or core.closing or (is_awaited(router.dest) and not deferred):
+        is_wanted = not deferred and (router.is_awaited or is_awaited(router.dest))
+        if is_wanted or router.waiting or core.closing:
             return self.drive(router)
         if router.work is not RouterWork.HELD:
             if router.work is RouterWork.IDLE:
@@ -388,18 +390,3 @@ class Forwarding:
                     router.enter(RouterWork.IDLE)
             del gone[-_FORGOTTEN_A_STEP:], router
             yield
-
-
-def is_awaited(topic: Topic) -> bool:
-    """Return whether a reader waits for the topic, or a topic that it is forwarded to, to change.
-
-    Each topic is checked once.
-    """
-    level, met = [topic], {topic}
-    for _ in range(HOPS_MAX):
-        if any(each.waiters for each in level):
-            return True
-        below = dict.fromkeys(router.dest for each in level for router in each.routers)
-        level = [dest for dest in below if dest not in met]
-        met.update(level)
-    return False

@@ -137,6 +137,8 @@ class LeavingSteps(ForwardSteps):
             is_refused = reply.position == router.position < step.upto
             self.take_position(router, reply.position)
             router.forwarded = reply.forwarded
+            # One that waits for this step comes to the other core's waiters after it.
+            router.is_awaited = reply.is_awaited or (router.is_awaited and bool(router.waiting))
             self._on_end(router, blocked=reply.blocked or is_refused, is_whole=is_whole)
 
     def note_gone(self, router: Router) -> None:

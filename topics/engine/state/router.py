@@ -70,7 +70,8 @@ class RouterOf(Generic[End]):
     token: what both halves of a router between two cores have, 16 hex digits; "": both ends are
     here. is_unsure: whether the link, its other half, may have another position. known_head: the
     source's head when this process began, until the link has answered; a position above it is that
-    of records which were lost since.
+    of records which were lost since. is_awaited: whether a reader waits for the destination on its
+    core, as far as this one knows.
     """
 
     __slots__ = (
@@ -82,6 +83,7 @@ class RouterOf(Generic[End]):
         "examined",
         "forwarded",
         "id",
+        "is_awaited",
         "is_unsure",
         "keeping",
         "kept",
@@ -112,7 +114,7 @@ class RouterOf(Generic[End]):
         self.dest = dest
         self.config = config
         self.token = ""
-        self.is_unsure = False
+        self.is_unsure = self.is_awaited = False
         self.known_head = ABOVE_ALL
         self.changing = 0
         """The number of changes of `config` in flight."""
