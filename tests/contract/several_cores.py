@@ -13,16 +13,20 @@ from tests.contract.world.answer import Answer
 BETWEEN = "R-CORE-4, R-CORE-11: a dead letter between two cores, and a router for a class that may lose, are refused"
 """A test ends with the first refusal, because which topics share a core depends on the number of cores."""
 SHARES = "R-CORE-7: of this limit each core has a share of its own, and refuses at it"
+READINESS = "R-CORE-1, R-CORE-2: readiness and lists name the core that is not ready, or stops"
 ROUTERS = "R-CORE-7: a router without room asks other cores, and finds it at its next try"
 PLACES = "R-CORE-10: each core takes in topics of its own, up to its share of the places"
 ORDER = "R-CORE-8: topics of two cores have no order among themselves"
 STOPS = "R-CORE-5: while a core stops, a wait is not_ready"
 CHECKS = "R-CORE-13: whether a destination is there, and has another source, is asked last"
 WRITTEN = "R-CORE-11: copies on another core than their source are written out there"
+BACKUPS = "one core only: `backup_dir` and `archive_dir` are refused at the start"
+NAMES = "R-CORE-13: the core of a destination knows no key, and names none of its routers"
 ARRIVAL = "no rule orders requests of two connections, each of which may come to another core"
 
 LEFT_OUT = {
     "test_auth.test_a_client_that_leaves_frees_its_place": SHARES,
+    "test_auth.test_refusals_of_routers_name_what_the_key_may_name": NAMES,
     "test_auth.test_requests_in_flight_of_a_key_have_a_cap": SHARES,
     "test_hostile_clients.test_a_key_that_leaves_in_every_way_has_no_request_in_flight": SHARES,
     "test_prefixes.test_a_connection_takes_in_as_many_as_a_session": PLACES,
@@ -35,6 +39,8 @@ LEFT_OUT = {
     "test_routers.test_copies_stay_out_of_the_log": WRITTEN,
     "test_routers.test_the_checks_of_a_router_come_in_their_order": CHECKS,
     "test_routers.test_the_quota_holds_routers_back_like_a_full_destination": ROUTERS,
+    "test_start_and_stop.test_a_draining_server_says_so_on_open_connections_and_takes_no_new_ones": READINESS,
+    "test_start_and_stop.test_nothing_is_served_while_the_log_is_recovered": READINESS,
     "test_topics.test_a_patch_of_a_topic_that_is_being_deleted_finds_none": ARRIVAL,
     "test_wait.test_a_stopping_server_answers_at_once": STOPS,
     "test_wait.test_a_topic_created_again_before_any_look_ends_the_wait": ARRIVAL,
@@ -57,3 +63,8 @@ def why_refused(answer: Answer) -> str:
     """Return why several cores may refuse what one core does; "": the answer is another one."""
     texts = "are on two cores of the server, between which nothing is", "is an end of a router between two cores"
     return BETWEEN if answer.status == 400 and any(text in answer.text for text in texts) else ""
+
+
+def why_not_started(stderr: str) -> str:
+    """Return why a server of several cores may not start with its settings; "": it ended for another reason."""
+    return BACKUPS if "several cores make no backups yet" in stderr else ""

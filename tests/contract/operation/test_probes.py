@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from tests.contract.conftest import MakeWorld
 from tests.contract.world.world import World
 
 GAUGES = [
@@ -94,8 +95,9 @@ def test_every_family_is_there_with_help_and_type(world: World) -> None:
             assert of_family[0] > at
 
 
-def test_gauges_tell_the_state(world: World) -> None:
+def test_gauges_tell_the_state(make_world: MakeWorld) -> None:
     """12.3: of all topics and of each."""
+    world = make_world()
     for durability in ("ephemeral", "memory", "disk", "fsync", "disk"):
         world.put(f"{durability}{world.request('GET', '/readyz').json['topics']}", durability=durability)
     world.put("q", type="queue")

@@ -62,16 +62,21 @@ class H2Client:
         self.pings: list[bytes] = []
         self.server_settings: dict[int, int] = {}
         self.over = False
+        self._rest = b""
+        """The part of a frame that has come."""
         self.h2.initiate_connection()
 
     def take(self) -> bytes:
         return self.h2.data_to_send()
 
     def feed(self, data: bytes) -> None:
-        if self.over:
-            return
-        for event in self.h2.receive_data(data):
-            self._on(event)
+        """Take bytes of the server, frame by frame: `_on` has h2 accept what comes after a GOAWAY."""
+        data = self._rest + data
+        while not self.over and len(data) >= _HEADER and len(data) >= (end := _HEADER + int.from_bytes(data[:3])):
+            frame, data = data[:end], data[end:]
+            for event in self.h2.receive_data(frame):
+                self._on(event)
+        self._rest = data
 
     def begin(
         self, method: str, target: str, body: bytes | None = None, headers: dict[str, str] | None = None, **more: Any
@@ -129,6 +134,8 @@ class H2Client:
             self.server_settings |= {int(code): setting.new_value for code, setting in event.changed_settings.items()}
 
 
+_HEADER = 9
+"""Bytes of the head of a frame, of which the first three are the length of what follows."""
 _OPEN = H2Connection().state_machine.state.CLIENT_OPEN
 
 
