@@ -15,6 +15,8 @@ from tests.cli.commands.command_runs import SMALL, Ran, run
 from tests.cli.forked import Forked
 
 _SECONDS = 120
+_LIFE_SECONDS = 900
+"""A round of kills beside other load may take minutes, with processes that are not killed in it."""
 _EVERY_MS = "20"
 
 
@@ -24,7 +26,7 @@ class Running:
     def __init__(self, arguments: list[str], environment: Mapping[str, str], until: str) -> None:
         """until: begun is it once a line has this text."""
         log, log_end = os.pipe()
-        self._process = Forked(arguments, environment, log_end, seconds=_SECONDS)
+        self._process = Forked(arguments, environment, log_end, seconds=_LIFE_SECONDS)
         os.close(log_end)
         self._lines = os.fdopen(log)
         self.text = ""
@@ -39,12 +41,14 @@ class Running:
         raise AssertionError(f"the process ended with {self._process.wait()}: {self.text}")
 
     def end(self, number: signal.Signals = signal.SIGKILL) -> int:
-        """End it by a signal; return its exit code."""
+        """End it by a signal; return its exit code. What it has written is in `text` then."""
         self._process.send_signal(number)
-        rest = threading.Thread(target=lambda: [None for _line in self._lines])
-        rest.start()
+        rest: list[str] = []
+        reads = threading.Thread(target=lambda: rest.extend(self._lines))
+        reads.start()
         code = self._process.wait()
-        rest.join()
+        reads.join()
+        self.text += "".join(rest)
         return code
 
     def ended(self) -> int:

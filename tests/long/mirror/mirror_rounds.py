@@ -92,7 +92,11 @@ def run_round(home: Path, seed: int, kills: int) -> Counts:
         try:
             pair.caught_up()
         except AssertionError as error:
-            raise AssertionError(f"{error}; the mirror said: {mirror.text}") from error
+            codes = mirror.end(), pair.server.end()
+            raise AssertionError(
+                f"{error}; the mirror ended with {codes[0]} and said: {mirror.text}; "
+                f"the server ended with {codes[1]} and said: {pair.server.text}"
+            ) from error
         mirror.end()
         time.sleep(rng.random() * 0.3)
     finally:
