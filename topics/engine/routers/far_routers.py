@@ -29,7 +29,7 @@ from topics.engine.routers.far_messages import (
     UnlinkOrder,
 )
 from topics.engine.routers.forwarding import Forwarding
-from topics.engine.routers.links import LinksCore, check_lasting, resume, stage_router, stage_settings
+from topics.engine.routers.links import LinksCore, check_lasting, stage_router, stage_settings
 from topics.engine.routers.router_results import RouterPut
 from topics.engine.state import refusals
 from topics.engine.state.router import RouterLife, StoredConfig
@@ -177,7 +177,7 @@ class FarRouters:
             elif router.life is not RouterLife.GONE:
                 core.routers.remove(router)
             done(error or RouterPut(True, config))
-            resume(router)
+            router.resume_parked()
             if router.life is RouterLife.GONE:
                 self._unlink(config.dest, token, _ignore)
 

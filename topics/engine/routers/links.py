@@ -110,7 +110,7 @@ class Links:
                 router.life = RouterLife.LIVE
             elif router.life is not RouterLife.GONE:
                 core.routers.remove(router)
-            resume(router)
+            router.resume_parked()
             done(error or state_of(router))
 
         Notice(core, dest, on_logged).stage(synced=True)
@@ -162,7 +162,7 @@ class Links:
                 core.routers.remove(router)
             for _ in self._forwarding.forget(router) if error is None else ():
                 pass
-            resume(router)
+            router.resume_parked()
             done(error or NoLink())
 
         Notice(core, router.dest, on_logged).stage(synced=True)
@@ -195,13 +195,6 @@ def check_lasting(topic: Topic) -> None:
 def of_another_source(dest: Topic, source: str, but: Router | None) -> Router | None:
     """Return a router from another source to a destination (R-RTR-7); None: there is none."""
     return next((each for each in dest.feeders if each is not but and each.source.name != source), None)
-
-
-def resume(router: Router) -> None:
-    """Resume the calls that waited for a creation or deletion, which is decided."""
-    parked, router.parked = router.parked, []
-    for each in parked:
-        each()
 
 
 def stage_router(core: LinksCore, router: Router, *, counted: bool) -> None:

@@ -253,12 +253,11 @@ class RouterManager:
             Notice(core, topic, one).stage(synced=True)
         one()
 
-    def _end(self, router: Router, answer: Callable[[], None]) -> None:
-        """Answer a decided creation or deletion, and resume the calls that waited for it."""
+    @staticmethod
+    def _end(router: Router, answer: Callable[[], None]) -> None:
+        """Answer a decided creation or deletion, and repeat the changes that waited for it."""
         answer()
-        parked, router.parked = router.parked, []
-        for resume in parked:
-            resume()
+        router.resume_parked()
 
     def _update(self, router: Router, config: RouterConfig, done: Done[RouterPut]) -> None:
         stage_settings(self._core, router, config, lambda error: done(error or RouterPut(False, config)))

@@ -169,6 +169,12 @@ class RouterOf(Generic[End]):
         """Begin other work, which may follow the present one."""
         self.work = WORK.check(self.work, work)
 
+    def resume_parked(self) -> None:
+        """Repeat the changes that waited for a creation or deletion, which is decided."""
+        parked, self.parked = self.parked, []
+        for change in parked:
+            change()
+
     def keep(self, frames: Iterable[tuple[int, bytes]]) -> None:
         """Hold frames of jobs that are about to be acknowledged, by source seq."""
         for seq, frame in frames:
