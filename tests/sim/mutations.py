@@ -2941,8 +2941,8 @@ MUTANTS = (
     ),
     _one(
         "a file with new delete flags linked by the next backup",
-        "store/backup/write_backup.py",
-        "if capture.has_changed(path):",
+        "store/backup/capture_copy.py",
+        "if self._log.capture.has_changed(path):",
         "if False:",
         _BACKUPS,
     ),

@@ -13,7 +13,7 @@ from topics.embedded.starts import root_of_backups
 from topics.engine.moves.back_up_cores import back_up_cores
 from topics.errors import StorageError
 from topics.loop.loop import Loop
-from topics.store.backup.backups import failure_of
+from topics.store.backup.write_backup import failure_of
 from topics.store.cores.core_directories import CoreDirectories, read_cores
 from topics.store.disk.data_directory import lock_directory
 

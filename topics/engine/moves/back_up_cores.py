@@ -18,7 +18,8 @@ from topics.loop.loop import Loop
 from topics.store.backup.backup_logs import check_log
 from topics.store.backup.backup_mounts import check_mounted, note_mount
 from topics.store.backup.backups import real_place
-from topics.store.backup.write_backup import BackupWriter, Captured
+from topics.store.backup.capture_copy import Captured
+from topics.store.backup.write_backup import BackupWriter, OwnCopies
 from topics.store.checkpoint.capture import Capture
 from topics.store.cores.core_directories import CoreDirectories, core_config, core_marker, core_name, marker_or_none
 from topics.store.cores.slot_map_file import COPY_PATH
@@ -46,7 +47,7 @@ async def back_up_cores(loop: Loop, config: Config, cores: CoreDirectories, root
             own = core_config(config, core)
             capture = await _captured(loop, own, core, cores.number_of(core), stack)
             logs.append(Captured(capture, core_marker(capture.format_number, core, stored), f"{core_name(core)}/"))
-        made = await BackupWriter(loop, logs, root, lambda: False, shared).write()
+        made = await BackupWriter(loop, OwnCopies(loop, logs, lambda: False), root, shared).write()
     with suppress(OSError):  # the backup is there; the next one notes it again
         await note_mount(files, lstat, cores.path, root)
     return made

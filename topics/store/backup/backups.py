@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from collections.abc import Callable
 from functools import partial
 
-from topics.common.values.backup_result import UNWRITTEN, BackupProgress, BackupResult
+from topics.common.values.backup_result import BackupProgress, BackupResult
 from topics.config import Config, is_in
 from topics.errors import DiskFullError, RequestError, StorageError, TopicsError, UsageError
 from topics.loop.loop import Loop
@@ -18,14 +17,12 @@ from topics.store.backup.backup_counters import BackupCounters
 from topics.store.backup.backup_logs import check_log
 from topics.store.backup.backup_manifest import backup_ms, backup_names, read_manifest
 from topics.store.backup.backup_mounts import check_mounted, note_mount
+from topics.store.backup.capture_copy import Captured
 from topics.store.backup.free_places import BACKUPS, taken
-from topics.store.backup.write_backup import BackupWriter, Captured
+from topics.store.backup.write_backup import BackupWriter, OwnCopies, failure_of
 from topics.store.checkpoint.capture import Capture
 from topics.store.checkpoint.checkpointer import Checkpointer
 from topics.store.disk.directory_format import DirectoryFormat
-from topics.store.disk.disk_space import is_full
-
-log = logging.getLogger(__name__)
 
 Done = Callable[[BackupResult | TopicsError], None]
 
@@ -89,7 +86,7 @@ class Backups:
         if self._last is None:
             return None
         real = await self._loop.files.to_thread(partial(self._real_place, root, is_base=True))
-        return await BackupWriter(self._loop, [self._all_of(self._last)], real, lambda: False).write()
+        return await self._writer_of(self._last, real, lambda: False).write()
 
     def leave(self) -> None:
         """Release the capture that was taken, if there is one."""
@@ -166,7 +163,7 @@ class Backups:
         await self._named()
         capture = await self._capture()
         try:
-            return await BackupWriter(self._loop, [self._all_of(capture)], root, lambda: self._stopped).write()
+            return await self._writer_of(capture, root, lambda: self._stopped).write()
         finally:
             capture.release()
 
@@ -176,7 +173,7 @@ class Backups:
         await check_log(files, root, await self._named())
         capture = await self._capture()
         try:
-            self._writer = BackupWriter(self._loop, [self._all_of(capture)], root, lambda: self._stopped)
+            self._writer = self._writer_of(capture, root, lambda: self._stopped)
             made = await self._writer.write()
         finally:
             capture.release()
@@ -189,8 +186,9 @@ class Backups:
             raise _closing()
         return await self._format.name_log()
 
-    def _all_of(self, capture: Capture) -> Captured:
-        return Captured.of_one_core(capture, self._format.log_id)
+    def _writer_of(self, capture: Capture, root: str, is_stopped: Callable[[], bool]) -> BackupWriter:
+        captured = Captured.of_one_core(capture, self._format.log_id)
+        return BackupWriter(self._loop, OwnCopies(self._loop, [captured], is_stopped), root)
 
     async def _capture(self) -> Capture:
         """Return a capture of the end of the next checkpoint."""
@@ -244,14 +242,3 @@ def real_place(ring: Ring, config: Config, root: str, *, is_base: bool = False, 
 
 def _closing() -> StorageError:
     return StorageError("the log is being closed: there is no backup of it")
-
-
-def failure_of(root: str, error: Exception) -> StorageError:
-    """Return the error of a backup that failed for any reason: its caller waits for an answer."""
-    if not isinstance(error, OSError):
-        log.error("a backup in %s failed", root, exc_info=error)
-        return StorageError(f"the backup in {root} failed by a bug ({error!r}): the log of the server has more")
-    where = error.filename or root
-    reason = error.strerror or str(error)
-    remedy = "make room there, or name another directory" if is_full(error) else "name another directory"
-    return StorageError(f"{UNWRITTEN}{where}: {reason}: {remedy}")

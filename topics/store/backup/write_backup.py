@@ -1,26 +1,21 @@
-"""Writes captures as a backup. Source: docs/backup.md.
+"""Writes what is copied as a backup. Source: docs/backup.md.
 
-The log is copied first, because what a writer of a busy log waits for is its files. Then come the
-segments and packs: a file that has not changed since the newest backup before is linked. A backup
-is written under another name, synced, and renamed last. Its writer holds a lock in it, because the
-next one removes what interrupted ones left.
+A backup is written under another name, synced, and renamed last. Its writer holds a lock in it,
+because the next one removes what interrupted ones left.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
+import logging
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-import msgspec
-import xxhash
-
-from topics.common.values.backup_result import BackupResult
+from topics.common.values.backup_result import UNWRITTEN, BackupResult
 from topics.errors import StorageError
 from topics.loop.loop import Loop
-from topics.store.backup.backup_files import NewTree, Original, copy_in_turns, pack_description, remove_tree
+from topics.store.backup.backup_files import NewTree, pack_description, remove_tree
 from topics.store.backup.backup_manifest import (
     LOCK_NAME,
     MANIFEST_NAME,
@@ -32,76 +27,101 @@ from topics.store.backup.backup_manifest import (
     backup_name,
     backup_names,
     is_partial,
-    read_manifest,
 )
-from topics.store.checkpoint.capture import Capture, HeldFile
+from topics.store.backup.capture_copy import CaptureCopy, Captured, files_before, write_listed
 from topics.store.disk.data_directory import make_with_parents, sync_parents
-from topics.store.disk.directory_format import CORES, Marker
-from topics.store.disk.time_slices import a_step_a_pass
-from topics.store.disk.uncached_reads import UncachedReads
+from topics.store.disk.disk_space import is_full
 from topics.store.disk.whole_files import list_if_there, write_new_file
-from topics.store.format.log_format import BLOCK_BYTES
-from topics.store.layouts.directory_names import MARKER_NAME, index_path, snapshot_path
-from topics.store.layouts.snapshot_format import pack_snapshot, sum_in_steps
-from topics.store.segments.snapshot_files import COPIES
 
-_SETTLED_NS = 2_000_000_000
-"""A file that changed less than this before a backup may change again at the same time stamp."""
+log = logging.getLogger(__name__)
 
 
-class Captured(NamedTuple):
-    """A capture with its place in a backup: all of it, or the directory of one of several cores."""
+class Copied(NamedTuple):
+    """All that was copied, of one instant."""
 
-    capture: Capture
-    marker: Marker
-    """The marker of the directory of its copy."""
-    below: str = ""
-    """That directory in the backup, with a slash at its end; "": the backup itself."""
+    files: list[BackupFile]
+    taken_ms: int
+    """Unix ms of the instant."""
+    format_number: int
+    """The highest format of the directories."""
 
-    @classmethod
-    def of_one_core(cls, capture: Capture, log_id: str = "") -> Captured:
-        """Return all of a backup. log_id: as in the marker of the data directory."""
-        return cls(capture, Marker(capture.format_number, CORES, log=log_id))
+
+class Copies(Protocol):
+    """What copies all of a backup, with the numbers of what it has copied by now."""
+
+    began_ms: int
+    """The time in the name of the backup, Unix ms."""
+
+    @property
+    def file_count(self) -> int: ...
+    @property
+    def copied_bytes(self) -> int: ...
+    @property
+    def linked_files(self) -> int: ...
+
+    async def copy(self, tree: NewTree, before: str) -> Copied:
+        """Copy all to a new backup. before: the newest complete one; "": there is none.
+
+        Raises: OSError; TopicsError.
+        """
+
+
+class OwnCopies:
+    """The copies of captures of this process, all of one instant."""
+
+    def __init__(self, loop: Loop, logs: Sequence[Captured], is_stopped: Callable[[], bool]) -> None:
+        """is_stopped: asked between pieces; True ends the backup with a StorageError."""
+        self._loop = loop
+        self._logs = logs
+        self._is_stopped = is_stopped
+        self._copies: list[CaptureCopy] = []
+        self.began_ms = max(log.capture.taken_ms for log in logs)
+
+    @property
+    def file_count(self) -> int:
+        return sum(len(copy.listed) for copy in self._copies)
+
+    @property
+    def copied_bytes(self) -> int:
+        return sum(copy.copied_bytes for copy in self._copies)
+
+    @property
+    def linked_files(self) -> int:
+        return sum(copy.linked_files for copy in self._copies)
+
+    async def copy(self, tree: NewTree, before: str) -> Copied:
+        known = await files_before(self._loop, before)
+        self._copies = [CaptureCopy(self._loop, log, tree, known, self._is_stopped) for log in self._logs]
+        for copy in self._copies:
+            await copy.copy_log()
+        for copy in self._copies:
+            await copy.copy_rest()
+        files = [file for copy in self._copies for file in copy.listed]
+        return Copied(files, self.began_ms, max(log.capture.format_number for log in self._logs))
 
 
 class BackupWriter:
-    """Writes captures of one instant below `root`."""
+    """Writes a backup below `root`."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        logs: Sequence[Captured],
-        root: str,
-        is_stopped: Callable[[], bool],
-        shared: Mapping[str, bytes] | None = None,
-    ) -> None:
-        """is_stopped: asked between pieces; True ends the backup with a StorageError.
-
-        shared: by their names, the files that several cores share; None: it is of one core.
-        """
+    def __init__(self, loop: Loop, copies: Copies, root: str, shared: Mapping[str, bytes] | None = None) -> None:
+        """shared: by their names, the files that several cores share; None: it is of one core."""
         self._loop = loop
         self._files = loop.files
-        self._logs = logs
+        self._copies = copies
         self._root = root
-        self._is_stopped = is_stopped
         self._shared = shared
-        self._taken_ms = max(log.capture.taken_ms for log in logs)
-        self._boot = loop.ring.boot_id()
         self._path = ""
         self._tree = NewTree(loop.files, "")
-        self._listed: list[BackupFile] = []
-        self._before = ""
-        """The newest complete backup."""
-        self._known: dict[str, BackupFile] = {}
-        """Files of the newest complete backup that may be linked instead of copied, by path."""
-        self.copied_bytes = 0
-        self._linked_files = 0
         self._on_target = loop.files.to_thread
 
     @property
     def file_count(self) -> int:
         """Files that are written so far."""
-        return len(self._listed)
+        return self._copies.file_count
+
+    @property
+    def copied_bytes(self) -> int:
+        return self._copies.copied_bytes
 
     async def write(self) -> BackupResult:
         """Write the backup durably; return what was written.
@@ -115,7 +135,7 @@ class BackupWriter:
             await sync_parents(self._loop, root, made_in)
         await self._remove_interrupted()
         names = await self._on_target(list_if_there, self._files, root)
-        self._path = f"{root}/{backup_name(self._taken_ms, names)}"
+        self._path = f"{root}/{backup_name(self._copies.began_ms, names)}"
         self._tree = NewTree(self._files, f"{self._path}{PARTIAL}")
         await self._on_target(ring.make_directory, self._tree.root)
         lock = await self._lock(self._tree.root)
@@ -153,145 +173,43 @@ class BackupWriter:
                         await self._on_target(self._loop.ring.unlock, lock)
 
     async def _write_locked(self) -> BackupResult:
-        files = self._files
         try:
-            await self._find_before()
-            for log in self._logs:
-                await self._copy_log(log)
-            for log in self._logs:
-                await self._write_snapshots(log)
-                for held in log.capture.sealed:
-                    await self._add_sealed(log, held)
-            await self._complete()
+            names = await self._on_target(backup_names, self._files, self._root)
+            copied = await self._copies.copy(self._tree, f"{self._root}/{names[-1]}" if names else "")
+            files = await self._complete(copied)
         except BaseException:
             with contextlib.suppress(OSError):
-                await remove_tree(files, self._tree.root)
+                await remove_tree(self._files, self._tree.root)
             raise
-        size = sum(file.bytes for file in self._listed)
-        return BackupResult(self._path, self._taken_ms, self.file_count, size, self.copied_bytes, self._linked_files)
+        copies, size = self._copies, sum(file.bytes for file in files)
+        return BackupResult(self._path, copied.taken_ms, len(files), size, copies.copied_bytes, copies.linked_files)
 
-    async def _find_before(self) -> None:
-        """Find the newest backup whose files may be linked."""
-        files = self._files
-        names = await self._on_target(backup_names, files, self._root)
-        if not names:
-            return
-        self._before = f"{self._root}/{names[-1]}"
-        with contextlib.suppress(OSError, StorageError):
-            manifest = await read_manifest(files, self._before)
-            if manifest.boot == self._boot:
-                self._known = {file.path: file for file in manifest.files if file.source}
+    async def _complete(self, copied: Copied) -> list[BackupFile]:
+        """Write what is shared and the manifest, sync all names, and give the backup its name.
 
-    # --- files -------------------------------------------------------------------------------------------------------
-    async def _copy_log(self, log: Captured) -> None:
-        """Copy the log up to the instant, bypassing the page cache where its writes do."""
-        uncached = UncachedReads(self._files)
-        for held in log.capture.log:
-            reads, fd = uncached.of_log(held.stored, held.size)
-            padding = -held.size % BLOCK_BYTES  # a log file is made of whole blocks
-            source = Original(reads, fd, held.path, held.size)
-            self._listed.append(await self._copied(log.capture, source, log.below + held.name, padding))
-        log.capture.release_log()
-
-    async def _write_snapshots(self, log: Captured) -> None:
-        capture = log.capture
-        body_sum = await a_step_a_pass(self._loop.next_pass, sum_in_steps(capture.store, capture.catalog))
-        for number in range(capture.snapshot_number, capture.snapshot_number + COPIES):
-            pieces = pack_snapshot(number, capture.taken_ms, capture.store, capture.catalog, body_sum)
-            await self._write(log.below + snapshot_path(number), pieces)
-        capture.store = capture.catalog = ()
-
-    async def _add_sealed(self, log: Captured, held: HeldFile) -> None:
-        name = log.below + held.name
-        await self._add(log.capture, held.path, name, held.size, may_link=held.is_sealed)
-        if held.is_sealed and held.has_index:
-            with contextlib.suppress(FileNotFoundError):  # it is derived from the data again
-                await self._add(log.capture, index_path(held.path), index_path(name), -1, may_link=True)
-
-    async def _add(self, capture: Capture, path: str, name: str, size: int, *, may_link: bool) -> None:
-        source = self._identity(capture, path) if may_link else ""
-        known = self._known.get(name)
-        if source and known is not None and known.source == source and await self._is_linked(name):
-            self._linked_files += 1
-            self._listed.append(known)
-            return
-        fd = await self._files.open(path, os.O_RDONLY)
-        try:
-            size = self._files.file_size(path) if size < 0 else size
-            file = await self._copied(capture, Original(self._files, fd, path, size), name)
-        finally:
-            await self._files.close(fd)
-        file.source = source
-        self._listed.append(file)
-
-    def _identity(self, capture: Capture, path: str) -> str:
-        """Return the identity of a file as it was at the instant; "" if that is not certain."""
-        if capture.has_changed(path):
-            return ""
-        seen = self._loop.ring.lstat(path)
-        if seen.st_mtime_ns > self._loop.clock.now_ms() * 1_000_000 - _SETTLED_NS:
-            return ""
-        about = f"{seen.st_dev} {seen.st_ino} {seen.st_size} {seen.st_mtime_ns}"
-        return xxhash.xxh3_64_hexdigest(about.encode())
-
-    async def _is_linked(self, name: str) -> bool:
-        """Link a file of the backup before; return whether it could be."""
-        try:
-            new = await self._tree.place(name)
-            await self._on_target(self._files.link, f"{self._before}/{name}", new)
-        except OSError:  # another file system, too many links, or it was removed
-            return False
-        return True
-
-    async def _copied(self, capture: Capture, source: Original, name: str, padding: int = 0) -> BackupFile:
-        """Copy a file as it was at the instant, with zeros after it, synced."""
-        files, digest = self._files, xxhash.xxh3_64()
-
-        def on_piece(piece: memoryview, offset: int) -> None:
-            self._check_stopped()
-            capture.put_back(source.path, piece, offset)
-            digest.update(piece)
-            self.copied_bytes += len(piece)
-
-        write_fd = await files.open(await self._tree.place(name), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
-        try:
-            await copy_in_turns(self._loop, source, write_fd, on_piece)
-            if padding:
-                digest.update(bytes(padding))
-                await files.write_all(write_fd, bytes(padding), source.size)
-            await files.fsync(write_fd)
-        finally:
-            await files.close(write_fd)
-        return BackupFile(name, source.size + padding, digest.hexdigest())
-
-    async def _write(self, name: str, pieces: list[bytes | memoryview]) -> None:
-        self._check_stopped()
-        await write_new_file(self._files, await self._tree.place(name), *pieces)
-        digest, size = xxhash.xxh3_64(), 0
-        for piece in pieces:
-            digest.update(piece)
-            size += len(piece)
-        self.copied_bytes += size
-        self._listed.append(BackupFile(name, size, digest.hexdigest()))
-
-    def _check_stopped(self) -> None:
-        if self._is_stopped():
-            raise StorageError("the backup was not completed: the log is being closed")
-
-    # --- the end -----------------------------------------------------------------------------------------------------
-    async def _complete(self) -> None:
-        """Write markers and the manifest, sync all names, and give the backup its name."""
-        files = self._files
-        for log in self._logs:
-            await self._write(log.below + MARKER_NAME, [msgspec.json.encode(log.marker)])
+        Return all its files.
+        """
+        files, listed = self._files, list(copied.files)
         for name, data in (self._shared or {}).items():
-            await self._write(name, [data])
+            listed.append(await write_listed(files, self._tree, name, [data]))
         version = MANIFEST_VERSION if self._shared is None else MANIFEST_OF_CORES
-        number = max(log.capture.format_number for log in self._logs)
-        manifest = BackupManifest(version, self._taken_ms, number, self._boot, self._listed)
+        boot = self._loop.ring.boot_id()
+        manifest = BackupManifest(version, copied.taken_ms, copied.format_number, boot, listed)
         await write_new_file(files, await self._tree.place(MANIFEST_NAME), pack_description(manifest))
         await self._tree.sync()
         await files.rename(self._tree.root, self._path)
         with contextlib.suppress(OSError):  # a complete backup may have it
             await files.unlink(f"{self._path}/{LOCK_NAME}")
         await files.sync_directory(self._root)
+        return listed
+
+
+def failure_of(root: str, error: Exception) -> StorageError:
+    """Return the error of a backup that failed for any reason: its caller waits for an answer."""
+    if not isinstance(error, OSError):
+        log.error("a backup in %s failed", root, exc_info=error)
+        return StorageError(f"the backup in {root} failed by a bug ({error!r}): the log of the server has more")
+    where = error.filename or root
+    reason = error.strerror or str(error)
+    remedy = "make room there, or name another directory" if is_full(error) else "name another directory"
+    return StorageError(f"{UNWRITTEN}{where}: {reason}: {remedy}")
