@@ -137,8 +137,7 @@ def test_a_directory_that_cannot_be_one_is_refused_before_a_start(
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"archive_dir": "/a"}, "^archive_dir is set, and several cores make no backups yet"),
-        ({"backup_dir": "/a"}, "^backup_dir is set, and several cores make no backups yet"),
+        ({"archive_dir": "/a"}, "^archive_dir is set, and several cores have no archive yet"),
         ({"access_log": "-"}, "^access_log is -, where lines of several cores would be mixed"),
     ],
 )

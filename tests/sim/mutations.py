@@ -43,6 +43,7 @@ _DELAYS = "tests/contract/queues/test_delays.py"
 _PREFIXES = "tests/contract/streams/test_prefixes.py"
 _TTLS = "tests/contract/records/test_record_ttl.py"
 _BACKUPS = "tests/store/backup/test_write_backup.py"
+_CORES_BACKUPS = "tests/server/service/cores/test_backup_lives.py"
 _RESTORES = "tests/embedded/calls/test_backup_calls.py"
 _ARCHIVES = "tests/store/archive/test_archiver.py"
 _MIRRORS = "tests/store/mirror/test_mirror.py"
@@ -2949,9 +2950,30 @@ MUTANTS = (
     _one(
         "the log after the snapshot left out of a backup",
         "store/checkpoint/snapshot_taker.py",
-        "if not is_before(file, self.replay):\n                capture.hold",
-        "if file.live_rows < 0:\n                capture.hold",
+        "if not is_before(file, self.replay)]",
+        "if file.live_rows < 0]",
         _BACKUPS,
+    ),
+    _one(
+        "a backup of cores whose logs end when each is ready",
+        "store/checkpoint/snapshot_taker.py",
+        "await ends_by_time(self._loop.files, now, ends, agreed_ms)",
+        "now",
+        _CORES_BACKUPS,
+    ),
+    _one(
+        "an instant of cores before all are ready",
+        "store/backup/cores_copies.py",
+        "            await self._answered(ReadyOrder(token))\n",
+        "",
+        _CORES_BACKUPS,
+    ),
+    _one(
+        "an instant of cores by a clock that was set back",
+        "store/checkpoint/snapshot_taker.py",
+        "if agreed_ms is None or not instant.is_kept():",
+        "if agreed_ms is None:",
+        _CORES_BACKUPS,
     ),
     _one(
         "a restored topic gives out seqs that clients know",

@@ -671,6 +671,7 @@ class Engine:
         self._core.closing = True
         self._ends.run(end_waits(self._core))
         self._forwarding.begin_shutdown()
+        self.backups.leave_cores()
 
     def freeze(self) -> None:
         """Wait for nothing that only a write brings, and leave the routers where they are."""

@@ -15,7 +15,7 @@ from topics.http.lane.lane import Lane
 from topics.http.plan.access_log import AccessLog
 from topics.http.plan.service import Service
 from topics.http.route_table import route_table
-from topics.http.spanning.router_halves import RouterHalves
+from topics.http.spanning.inner_orders import BackupCores, RouterHalves
 from topics.http.spanning.spanning_table import spanning_table
 from topics.http.streams import watch_stream
 from topics.http.wire.error_answers import envelope
@@ -226,6 +226,7 @@ class Server:
             backend.engine.share_names(self._neighbours.core_of, self._neighbours.own)
             self._neighbours.shares.serve(backend.engine.limits)
             backend.engine.join_cores(RouterHalves(self._neighbours, self.service))
+            backend.engine.backups.join(BackupCores(self._neighbours, self.service))
         if self._stopping:
             return
         self.service.serve(backend.engine)

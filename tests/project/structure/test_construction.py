@@ -184,6 +184,7 @@ LATER = {
     ("http/handlers/record_endpoints.py", "on_disconnect"): "likewise",
     ("http/handlers/wait_endpoint.py", "on_disconnect"): "likewise",
     ("http/relay/relay_client.py", "on_disconnect"): "a call, while it waits on another core",
+    ("http/spanning/inner_orders.py", "on_disconnect"): "a call, while a copy is made for it",
     ("http/spanning/portions.py", "on_disconnect"): "a call, while it waits on the other cores",
     ("pipelines/engines.py", "on_request"): "a request to stop, while Spark runs",
 }

@@ -60,7 +60,7 @@ KNOW_THE_SERVICE = {
     "http/lane/lane_answers.py": "likewise",
     "http/protocol_choice.py": "makes connections",
     "http/relay/relay_server.py": "makes calls of requests of another core",
-    "http/spanning/router_halves.py": "makes calls of its own for other cores",
+    "http/spanning/inner_orders.py": "makes calls of its own for other cores",
     "http/relay/relayed_writes.py": "takes and answers such requests",
     "http/spanning/far_feed.py": "makes calls of its own",
     "http/spanning/served_feed.py": "serves what another core follows",

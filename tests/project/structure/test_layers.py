@@ -46,7 +46,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "recovery": {"disk", "format", "layouts", "segments"},
         "checkpoint": {"commits", "disk", "format", "layouts", "read", "segments", "wal"},
         "repair": {"archive", "cores", "disk", "format", "layouts", "recovery", "segments"},
-        "backup": {"checkpoint", "disk", "format", "layouts", "segments"},
+        "backup": {"checkpoint", "cores", "disk", "format", "layouts", "segments"},
         "archive": {"backup", "disk", "format", "layouts", "recovery", "wal"},
         "mirror": {"archive", "backup", "disk", "format"},
     },

@@ -124,7 +124,6 @@ def test_a_port_file_that_cannot_be_written_ends_all(serve: Serve, caplog: pytes
         (1025, {}, "cores is 1025: use 1 to 1024"),
         (2, {"host": "0.0.0.0"}, "TOPICS_API_KEYS"),
         (2, {"archive_dir": "/archive"}, "archive_dir is set"),
-        (2, {"backup_dir": "/backups"}, "backup_dir is set"),
         (2, {"access_log": "-"}, "access_log is -"),
     ],
 )
@@ -242,6 +241,45 @@ def test_cores_serve_one_port_and_outlive_each_other_and_not_their_supervisor(tm
         assert server.stop() == 0
         assert [path for path in (tmp_path / "data").rglob("*") if path.is_socket()] == [], "none stays"
         assert not [pid for pid in pids.values() if Path(f"/proc/{pid}").exists()]
+
+
+def backed_up(server: CoresProcesses) -> dict[str, Any]:
+    """The newest backup, once it has ended."""
+    backup: dict[str, Any] = {"state": "running"}
+    while backup["state"] == "running":
+        status, answer = server.ask("GET", "/v0/backups")
+        assert status in (200, 503), answer
+        backup = answer["backup"] if status == 200 else backup
+    return backup
+
+
+def test_a_backup_of_cores_that_serve_is_whole_or_none_whichever_is_killed(tmp_path: Path) -> None:
+    """R-CORE-14: what was acknowledged before it is in it, also if a core is killed amid the next one."""
+    backups = tmp_path / "backups"
+    with running(tmp_path, 2, backup_dir=str(backups)) as server:
+        names = {slots_of(tmp_path).core_of(name): name for name in NAMES}
+        router = {"source": names[0], "dest": names[1], "create_source": True, "create_dest": True}
+        assert server.ask("PUT", "/v0/routers/r", router)[0] == 201
+        for number in range(10):
+            server.append(names[0], number)
+        assert server.ask("POST", "/v0/backups")[0] == 200
+        whole = backed_up(server)
+        assert whole["state"] == "done", whole
+        for core in range(2):
+            pid = server.pids()[core]
+            assert server.ask("POST", "/v0/backups")[0] == 200
+            os.kill(pid, signal.SIGKILL)
+            server.wait_for(f"core {core} ended with -9; it is started again", f"core {core} topics.server: ready")
+            backed_up(server)
+        assert server.stop() == 0
+    made = sorted(path for path in backups.iterdir() if path.suffix != ".partial")
+    assert str(made[0]) == whole["path"]
+    for number, path in enumerate(made):
+        assert topics.verify_backup(path).sound
+        topics.restore(path, tmp_path / f"new-{number}" / "data", skipped_seqs=1000)
+        with running(tmp_path / f"new-{number}", 2) as server:
+            for name in names.values():
+                assert server.records(name) == list(range(10))
 
 
 @pytest.mark.slow

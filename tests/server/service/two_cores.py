@@ -10,12 +10,13 @@ from functools import partial
 from typing import Any
 
 from tests.http.byte_stream import Response, Wire
-from tests.sim import SimClient, SimRing, SimStoppedError
+from tests.sim import SimClient, SimDisk, SimRing, SimStoppedError
 from topics.config import tiny_config
 from topics.engine.stored_engine import StoredEngine
 from topics.loop.loop import Loop
 from topics.server.app import Server
 from topics.server.cores.neighbours import Neighbours
+from topics.store.cores.core_directories import read_cores
 from topics.store.cores.slot_map import SlotMap
 from topics.store.disk.data_directory import lock_directory
 
@@ -27,6 +28,7 @@ class TwoCores:
     """Servers that share a port. `killed`: the number of the core whose ring stopped the run, once it did.
 
     neighbours: how a core sees the other ones. cores: how many. settings: of all.
+    data: a directory of as many cores, with the disk that all share; None: each has a disk of its own.
     """
 
     def __init__(
@@ -36,13 +38,16 @@ class TwoCores:
         *,
         split: bool = False,
         cores: int = 2,
+        data: tuple[SimDisk, str] | None = None,
         **settings: Any,
     ) -> None:
         self.rng = random.Random(seed)
         self._neighbours = neighbours
         self._settings = settings
-        first = SimRing(seed, shuffle=True, split=split)
-        others = [SimRing(seed + 1000 * core, network=first.network, shuffle=True) for core in range(1, cores)]
+        disk, self.data_dir = data or (None, "")
+        first = SimRing(seed, disk=disk, shuffle=True, split=split)
+        network = first.network
+        others = [SimRing(seed + 1000 * core, disk=disk, network=network, shuffle=True) for core in range(1, cores)]
         self.rings = [first, *others]
         self.slots = SlotMap.balanced(cores)
         self.port = 0
@@ -59,14 +64,19 @@ class TwoCores:
     def _start(self, core: int) -> None:
         ring = self.rings[core]
         loop = Loop(ring, ring.clock)
-        config = replace(tiny_config(f"/core-{core:02}"), port=self.port, **self._settings)
+        config = replace(tiny_config(f"{self.data_dir}/core-{core:02}"), port=self.port, **self._settings)
+        of_core: dict[str, int] = {}
+        if self.data_dir:
+            layout = loop.run_task(read_cores(loop.files, self.data_dir))
+            assert layout is not None
+            of_core = {"core": core, "number": layout.number_of(core)}
         neighbours = self._neighbours(
             loop, self.slots, core, [f"core-{each:02}/mailbox" for each in range(len(self.rings))]
         )
         server = Server(
             config,
             loop,
-            partial(StoredEngine.open, directory=lock_directory(ring, config)),
+            partial(StoredEngine.open, directory=lock_directory(ring, config, **of_core)),
             on_end=self.codes.append,
             neighbours=neighbours,
         )
@@ -81,13 +91,17 @@ class TwoCores:
             if done():
                 return
             try:
-                self.rng.choice(self.servers).loop.run_pass(20 * US)
+                self.next_server().loop.run_pass(20 * US)
             except SimStoppedError:
                 self.killed.append(dies)
                 self.rings[dies] = self.rings[dies].next_life(power_cut=self.cuts_power)
                 self.rings[dies].clock.advance_ns(1)  # a process begins later than the one before it
                 self._start(dies)
         raise AssertionError("it never came to an end")
+
+    def next_server(self) -> Server:
+        """The one that makes the next pass."""
+        return self.rng.choice(self.servers)
 
     def topic_of(self, core: int, name: str) -> str:
         """A name that the core owns."""

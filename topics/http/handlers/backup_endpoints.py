@@ -12,14 +12,17 @@ from topics.errors import RequestError
 from topics.http.plan.call import Call
 
 
-def make_backup(call: Call) -> None:
-    """Begin a backup, and answer at once (7.18)."""
+def asked_backup(call: Call) -> str:
+    """Return where a backup is to be made. Raises: RequestError."""
     fields = call.fields()
     _check_key(call)
-    allowed = call.service.config.backup_dir
-    root = _root(allowed, fields.nullable_string("to"))
-    backups = call.service.engine.backups
-    backups.begin(root, lambda _outcome: None, within=allowed)
+    return _root(call.service.config.backup_dir, fields.nullable_string("to"))
+
+
+def make_backup(call: Call) -> None:
+    """Begin a backup, and answer at once (7.18)."""
+    root, backups = asked_backup(call), call.service.engine.backups
+    backups.begin(root, lambda _outcome: None, within=call.service.config.backup_dir)
     _answer(call, backups.progress)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from topics.http.access.routes import Body, RouteTable
-from topics.http.handlers import checkpoint_endpoint, record_endpoints, router_endpoints
+from topics.http.handlers import backup_endpoints, checkpoint_endpoint, record_endpoints, router_endpoints
 from topics.http.plan.call import Handler
 from topics.http.relay.relayed_head import inner_route
-from topics.http.spanning import router_halves, served_feed
+from topics.http.spanning import inner_orders, served_feed
 from topics.http.spanning.portions import AskedCores
 from topics.http.spanning.spanning_checkpoint import JoinedCheckpoints
 from topics.http.spanning.spanning_routers import RouterPuts
@@ -22,7 +22,10 @@ def inner_routes(cores: AskedCores, shares: Handler) -> RouteTable:
             inner_route("POST", "topics/:topic", record_endpoints.write, Body.JSON),
             inner_route("PUT", "router/:router", router_endpoints.put_router, Body.JSON),
             inner_route("PUT", "routers/:router", RouterPuts(cores).put, Body.JSON),
-            inner_route("POST", router_halves.PATH, router_halves.execute, Body.JSON),
+            inner_route("POST", inner_orders.OF_ROUTERS, inner_orders.execute_far, Body.JSON),
+            inner_route("POST", inner_orders.OF_BACKUPS, inner_orders.execute_copy, Body.JSON),
+            inner_route("POST", "backups", backup_endpoints.make_backup, Body.JSON_OR_EMPTY),
+            inner_route("GET", "backups", backup_endpoints.get_backup),
             inner_route("POST", "checkpoint", checkpoint_endpoint.checkpoint, Body.JSON),
             inner_route("POST", "checkpoints", JoinedCheckpoints(cores).join, Body.JSON),
             inner_route("POST", "shares", shares, Body.JSON, always=True),

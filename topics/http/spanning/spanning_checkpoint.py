@@ -1,7 +1,8 @@
-"""Checkpoints of all cores by one request (7.9). Source: R-CORE-9.
+"""Checkpoints (7.9) and backups (7.18) of all cores by one request. Source: R-CORE-9, R-CORE-14.
 
-Each core makes one of its own. Core 0 joins them, whichever was asked, because it knows what an
-answer that was not done has left: which cores, and the numbers of their checkpoints.
+Each core makes a checkpoint of its own. Core 0 joins them, whichever was asked, because it knows
+what an answer that was not done has left: which cores, and the numbers of their checkpoints. It
+also writes the backups, and knows the newest one.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from functools import partial
 import msgspec
 
 from topics.http.access.principal import UNAUTHENTICATED
+from topics.http.handlers.backup_endpoints import asked_backup
 from topics.http.handlers.checkpoint_endpoint import asked_checkpoint
 from topics.http.plan.call import Call
 from topics.http.relay.relayed_head import inner_plan
-from topics.http.spanning.portion_answers import PortionAnswer, failed, pass_on
+from topics.http.spanning.portion_answers import UNKNOWN, PortionAnswer, failed, pass_on
 from topics.http.spanning.portions import AskedCores, ToAsk, ask_each, ask_each_or_fail
 
 JOINING_CORE = 0
@@ -94,6 +96,29 @@ def checkpoint(cores: AskedCores, call: Call) -> None:
 
     def reply(answers: list[PortionAnswer]) -> None:
         if not failed(call, answers):
+            pass_on(call, answers[0])
+
+    ask_each(call, cores, {JOINING_CORE: asked}, reply)
+
+
+def make_backup(cores: AskedCores, call: Call) -> None:
+    """Have core 0 begin a backup."""
+    asked_backup(call)
+    _have_backup(cores, call, "POST")
+
+
+def get_backup(cores: AskedCores, call: Call) -> None:
+    """Have core 0 answer how far the newest backup is."""
+    _have_backup(cores, call, "GET")
+
+
+def _have_backup(cores: AskedCores, call: Call, method: str) -> None:
+    asked = ToAsk(inner_plan(cores.inner, method, "backups", call.principal, {}), bytes(call.body))
+
+    def reply(answers: list[PortionAnswer]) -> None:
+        if method == "POST" and answers[0].status == UNKNOWN:
+            call.drop()  # perhaps it was begun
+        elif not failed(call, answers):
             pass_on(call, answers[0])
 
     ask_each(call, cores, {JOINING_CORE: asked}, reply)

@@ -8,6 +8,7 @@ from functools import partial
 
 from topics.http.access.routes import Route, RouteTable
 from topics.http.handlers import (
+    backup_endpoints,
     checkpoint_endpoint,
     probe_endpoints,
     router_endpoints,
@@ -41,6 +42,8 @@ _SPANNING: dict[Handler, Callable[[AskedCores, Call], None]] = {
 _ON_ONE: dict[Handler, Callable[[AskedCores, Call], None]] = {
     watch_endpoints.open_stream: spanning_watch.open_stream,
     checkpoint_endpoint.checkpoint: spanning_checkpoint.checkpoint,
+    backup_endpoints.make_backup: spanning_checkpoint.make_backup,
+    backup_endpoints.get_backup: spanning_checkpoint.get_backup,
 }
 """Requests without portions, whose handlers have to know of the other cores."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from topics.common.values.backup_result import BackupProgress, BackupResult
@@ -18,10 +19,15 @@ from topics.store.backup.backup_logs import check_log
 from topics.store.backup.backup_manifest import backup_ms, backup_names, read_manifest
 from topics.store.backup.backup_mounts import check_mounted, note_mount
 from topics.store.backup.capture_copy import Captured
+from topics.store.backup.core_copy import CoreCopies
+from topics.store.backup.core_orders import CoresToCopy, GiveUp, Replied
+from topics.store.backup.cores_copies import CoresCopies
 from topics.store.backup.free_places import BACKUPS, taken
+from topics.store.backup.shared_files import shared_files
 from topics.store.backup.write_backup import BackupWriter, OwnCopies, failure_of
-from topics.store.checkpoint.capture import Capture
+from topics.store.checkpoint.capture import Capture, SharedInstant
 from topics.store.checkpoint.checkpointer import Checkpointer
+from topics.store.cores.core_directories import read_cores
 from topics.store.disk.directory_format import DirectoryFormat
 
 Done = Callable[[BackupResult | TopicsError], None]
@@ -43,6 +49,11 @@ class Backups:
         """The writer of the backup in progress; None if there is none, or if it is a base."""
         self._progress = BackupProgress(0, "none")
         self._last: Capture | None = None
+        self._cores: CoresToCopy | None = None
+        self._core_copies: CoreCopies | None = None
+        """The copies of this core that a core orders; None: there are no other cores."""
+        self._all_copies: CoresCopies | None = None
+        """The copies of all cores that are being written."""
         self.counters = BackupCounters()
         if config.backup_dir:
             loop.spawn(self._look_back(config.backup_dir), "newest backup", is_optional=True)
@@ -66,6 +77,23 @@ class Backups:
         """
         self._begin(root, done, within)
         return self._progress.number
+
+    def join(self, cores: CoresToCopy) -> None:
+        """Have backups hold all cores from now on, of which this is one."""
+        self._cores = cores
+        self._core_copies = CoreCopies(self._loop, self._config.data_dir, cores.own, self._capture)
+
+    def execute(self, order: bytes, done: Replied) -> GiveUp:
+        """Execute an order of the core that writes a backup of all."""
+        assert self._core_copies is not None, "an order before the cores were joined"
+        return self._core_copies.execute(order, done)
+
+    def leave_cores(self) -> None:
+        """Give up what is copied together with other cores: this one stops, and is asked first."""
+        if self._core_copies is not None:
+            self._core_copies.stop()
+        if self._all_copies is not None:
+            self._all_copies.stop()
 
     def begin_base(self, root: str, done: Done) -> None:
         """Begin a backup, as `begin` does, which is in an archive.
@@ -105,11 +133,14 @@ class Backups:
     def stop(self) -> None:
         """Have the backup that is being written end soon: the log is being closed."""
         self._stopped = True
+        self.leave_cores()
 
     async def end(self) -> None:
         """Return once the backup that was stopped has ended."""
         if self._running is not None:
             await self._running
+        if self._core_copies is not None:
+            await self._core_copies.end()
 
     async def _run(self, root: str, done: Done, ended: Future[None], within: str, *, is_base: bool) -> None:
         outcome: BackupResult | TopicsError
@@ -117,7 +148,7 @@ class Backups:
             try:
                 root = await self._loop.files.to_thread(partial(self._real_place, root, is_base=is_base, within=within))
                 outcome = await (self._write_base(root) if is_base else self._write_asked(root))
-            except (StorageError, UsageError) as error:
+            except TopicsError as error:
                 outcome = error
             except Exception as error:
                 outcome = failure_of(root, error)
@@ -157,7 +188,11 @@ class Backups:
             counters.failed += 1
 
     def _real_place(self, root: str, *, is_base: bool, within: str = "") -> str:
-        return real_place(self._loop.ring, self._config, root, is_base=is_base, within=within)
+        config = self._config
+        if self._cores is not None:
+            above, cold_dir = os.path.dirname(config.data_dir), os.path.dirname(config.cold_dir)
+            config = replace(config, data_dir=above, cold_dir=cold_dir)
+        return real_place(self._loop.ring, config, root, is_base=is_base, within=within)
 
     async def _write_base(self, root: str) -> BackupResult:
         await self._named()
@@ -168,6 +203,8 @@ class Backups:
             capture.release()
 
     async def _write_asked(self, root: str) -> BackupResult:
+        if self._cores is not None:
+            return await self._write_cores(self._cores, root)
         files, lstat, data_dir = self._loop.files, self._loop.ring.lstat, self._config.data_dir
         await check_mounted(files, lstat, data_dir, root)
         await check_log(files, root, await self._named())
@@ -181,6 +218,25 @@ class Backups:
             await note_mount(files, lstat, data_dir, root)
         return made
 
+    async def _write_cores(self, cores: CoresToCopy, root: str) -> BackupResult:
+        if self._stopped:
+            raise _closing()
+        loop = self._loop
+        layout = await read_cores(loop.files, os.path.dirname(self._config.data_dir))
+        assert layout is not None, "a core of a directory without cores"
+        shared = await shared_files(loop, layout, root)
+        copies = self._all_copies = CoresCopies(loop, cores)
+        try:
+            for error in await copies.give_up():  # of a life of this core before
+                raise error
+            self._writer = BackupWriter(loop, copies, root, shared)
+            made = await self._writer.write()
+        finally:
+            self._all_copies = None
+        with contextlib.suppress(OSError):  # the backup is there; the next one notes it again
+            await note_mount(loop.files, loop.ring.lstat, layout.path, root)
+        return made
+
     async def _named(self) -> str:
         if self._stopped:
             raise _closing()
@@ -190,15 +246,18 @@ class Backups:
         captured = Captured.of_one_core(capture, self._format.log_id)
         return BackupWriter(self._loop, OwnCopies(self._loop, [captured], is_stopped), root)
 
-    async def _capture(self) -> Capture:
-        """Return a capture of the end of the next checkpoint."""
+    async def _capture(self, instant: SharedInstant | None = None) -> Capture:
+        """Return a capture of the end of the next checkpoint, or of a later instant.
+
+        Raises: StorageError, also if that instant is given up; OSError.
+        """
         if self._stopped:
             raise _closing()
         taken: Future[Capture] = Future()
 
         async def run() -> None:
             try:
-                await self._checkpointer.run(on_captured=taken.set_result)
+                await self._checkpointer.run(on_captured=taken.set_result, instant=instant)
             except (OSError, StorageError) as error:
                 taken.set_error(error)  # one of its later steps does not concern the capture
             taken.set_error(

@@ -36,7 +36,7 @@ from topics.store.disk.whole_files import list_if_there, write_new_file
 log = logging.getLogger(__name__)
 
 
-class Copied(NamedTuple):
+class CopiedFiles(NamedTuple):
     """All that was copied, of one instant."""
 
     files: list[BackupFile]
@@ -46,8 +46,8 @@ class Copied(NamedTuple):
     """The highest format of the directories."""
 
 
-class Copies(Protocol):
-    """What copies all of a backup, with the numbers of what it has copied by now."""
+class BackupCopies(Protocol):
+    """Copies all of a backup, and counts what it has copied by now."""
 
     began_ms: int
     """The time in the name of the backup, Unix ms."""
@@ -59,7 +59,7 @@ class Copies(Protocol):
     @property
     def linked_files(self) -> int: ...
 
-    async def copy(self, tree: NewTree, before: str) -> Copied:
+    async def copy(self, tree: NewTree, before: str) -> CopiedFiles:
         """Copy all to a new backup. before: the newest complete one; "": there is none.
 
         Raises: OSError; TopicsError.
@@ -89,7 +89,7 @@ class OwnCopies:
     def linked_files(self) -> int:
         return sum(copy.linked_files for copy in self._copies)
 
-    async def copy(self, tree: NewTree, before: str) -> Copied:
+    async def copy(self, tree: NewTree, before: str) -> CopiedFiles:
         known = await files_before(self._loop, before)
         self._copies = [CaptureCopy(self._loop, log, tree, known, self._is_stopped) for log in self._logs]
         for copy in self._copies:
@@ -97,13 +97,13 @@ class OwnCopies:
         for copy in self._copies:
             await copy.copy_rest()
         files = [file for copy in self._copies for file in copy.listed]
-        return Copied(files, self.began_ms, max(log.capture.format_number for log in self._logs))
+        return CopiedFiles(files, self.began_ms, max(log.capture.format_number for log in self._logs))
 
 
 class BackupWriter:
     """Writes a backup below `root`."""
 
-    def __init__(self, loop: Loop, copies: Copies, root: str, shared: Mapping[str, bytes] | None = None) -> None:
+    def __init__(self, loop: Loop, copies: BackupCopies, root: str, shared: Mapping[str, bytes] | None = None) -> None:
         """shared: by their names, the files that several cores share; None: it is of one core."""
         self._loop = loop
         self._files = loop.files
@@ -184,7 +184,7 @@ class BackupWriter:
         copies, size = self._copies, sum(file.bytes for file in files)
         return BackupResult(self._path, copied.taken_ms, len(files), size, copies.copied_bytes, copies.linked_files)
 
-    async def _complete(self, copied: Copied) -> list[BackupFile]:
+    async def _complete(self, copied: CopiedFiles) -> list[BackupFile]:
         """Write what is shared and the manifest, sync all names, and give the backup its name.
 
         Return all its files.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,6 +101,19 @@ class Capture:
         for replaced in reversed(notes):  # the first note of a byte has what it was at the instant
             first, last = np.searchsorted(replaced.offsets, (offset, offset + len(column)))
             column[replaced.offsets[first:last] - offset] = replaced.were[first:last]
+
+
+class SharedInstant(Protocol):
+    """An instant that the captures of several logs of one machine have, by its clock."""
+
+    async def agreed_ms(self) -> int | None:
+        """Return the instant, Unix ms, once the clock has passed it; None: there will be none.
+
+        Called when this log has all that a capture of a later instant needs.
+        """
+
+    def is_kept(self) -> bool:
+        """Return whether the clock was not set back since; called when the log's end is known."""
 
 
 class Captures:

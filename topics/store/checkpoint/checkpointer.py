@@ -28,12 +28,13 @@ any point leaves the last snapshot, the log after it, and files that it does not
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 from topics.errors import NoLogFileError, StorageError
 from topics.loop.tasks import Future
-from topics.store.checkpoint.capture import Capture, Captures
+from topics.store.checkpoint.capture import Capture, Captures, SharedInstant
 from topics.store.checkpoint.checkpoint_counters import CheckpointCounters
 from topics.store.checkpoint.checkpoint_parts import CheckpointParts
 from topics.store.checkpoint.checkpoint_steps import CheckpointSteps
@@ -195,6 +196,7 @@ class Checkpointer:
         whole: bool = False,
         on_shown: OnShown = lambda is_whole: None,
         on_captured: OnCaptured | None = None,
+        instant: SharedInstant | None = None,
     ) -> None:
         """Run one checkpoint, after the one in progress, if any.
 
@@ -202,7 +204,8 @@ class Checkpointer:
         moves: also move segments to the cold directory, after everything that the log waits for;
             the last one never does.
         whole: leave nothing in the log, on a full disk, too, or fail.
-        on_shown: see `OnShown`. on_captured: see `OnCaptured`.
+        on_shown: see `OnShown`. on_captured: see `OnCaptured`. instant: of the capture; None: the
+            end of the checkpoint. Until it has come, no other checkpoint runs.
 
         Raises OSError or StorageError. A full disk and a lack of descriptors are tried again later.
         Any other error of a write or sync latches the log, because the contents of the disk are
@@ -213,7 +216,8 @@ class Checkpointer:
             return  # the one that it waited for was the last one: the log's files are closed
         self._running = done = Future[None]()
         try:
-            await self._checkpoint(clean, moves and not clean, whole=whole, on_shown=on_shown, on_captured=on_captured)
+            take = None if on_captured is None else partial(self._capture, on_captured, instant)
+            await self._checkpoint(clean, moves and not clean, whole=whole, on_shown=on_shown, take=take)
             self.counters.error = ""
             self._met_full_disk = False
         except (OSError, StorageError) as error:
@@ -263,7 +267,7 @@ class Checkpointer:
 
     # --- how ---------------------------------------------------------------------------------------------------------
     async def _checkpoint(
-        self, clean: bool, moves: bool, *, whole: bool, on_shown: OnShown, on_captured: OnCaptured | None
+        self, clean: bool, moves: bool, *, whole: bool, on_shown: OnShown, take: Callable[[], Awaitable[None]] | None
     ) -> None:
         began_ns, given_ns = self._loop.clock.monotonic_ns(), self._turns.given_ns
         counters, bound = self._log.counters, self._log.bound
@@ -303,10 +307,15 @@ class Checkpointer:
             bound.on_checkpoint(held_bytes, took_ns - (self._turns.given_ns - given_ns))
             self._copied_part = context.copied_bytes / max(1, held_bytes)
         on_shown(is_whole)
-        if on_captured is not None and is_whole:
-            on_captured(await self.snapshots.capture())
+        if take is not None and is_whole:
+            await take()
         if moves:
             await self.steps.compact()
         await self.steps.flag_dropped()
         if moves:
             await self.steps.move_to_cold()
+
+    async def _capture(self, on_captured: OnCaptured, instant: SharedInstant | None) -> None:
+        capture = await self.snapshots.capture(instant)
+        if capture is not None:
+            on_captured(capture)

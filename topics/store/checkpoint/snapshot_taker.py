@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from topics.loop.tasks import Future
-from topics.store.checkpoint.capture import Capture, Captures, HeldFile
+from topics.store.checkpoint.capture import Capture, Captures, HeldFile, SharedInstant
 from topics.store.checkpoint.checkpoint_parts import CheckpointParts
 from topics.store.checkpoint.files_to_empty import is_before
 from topics.store.commits.write_batch import Commit
@@ -22,6 +22,7 @@ from topics.store.layouts.snapshot_format import sum_in_steps
 from topics.store.segments.manifest import PackedFiles, ReplayStart, Segment, StorePart
 from topics.store.segments.snapshot_files import COPIES, snapshot_numbers, write_snapshot
 from topics.store.segments.tiers import Tiers
+from topics.store.wal.ends_by_time import FileEnds, ends_by_time
 
 
 class FoundSnapshot(NamedTuple):
@@ -152,10 +153,12 @@ class SnapshotTaker:
         )
         return files.packed_with(part)
 
-    async def capture(self) -> Capture:
+    async def capture(self, instant: SharedInstant | None = None) -> Capture | None:
         """Return a capture of the end of a checkpoint, while nothing else changes or removes files.
 
         In a copy of it, the segments of the cold directory are in the same directory as all others.
+        instant: that of the capture, which is later; None: now. It is waited for.
+        Returns: None if the instant is given up.
         """
         capture = self._captures.begin(self._format.number, self.number + 1)
         try:
@@ -164,15 +167,28 @@ class SnapshotTaker:
             capture.store = self._store_part(files, clean=False, flagging=())
             capture.catalog = self._catalog.snapshot()
             await self.sync_log()
+            taken_ms, ends = self._loop.clock.now_ms(), self._ends()
+            if instant is not None:
+                agreed_ms = await instant.agreed_ms()
+                await self.sync_log()
+                now = self._ends()
+                if agreed_ms is None or not instant.is_kept():
+                    capture.release()
+                    return None
+                taken_ms, ends = agreed_ms, await ends_by_time(self._loop.files, now, ends, agreed_ms)
+                capture.format_number = self._format.number
         except BaseException:
             capture.release()
             raise
-        capture.taken_ms = self._loop.clock.now_ms()
+        capture.taken_ms = taken_ms
         root = f"{self._config.data_dir}/"
-        for file, end in self._log.files_to_ends():
-            if not is_before(file, self.replay):
-                capture.hold(capture.log, HeldFile(file, file.path, file.path.removeprefix(root), end))
+        for file, end in ends:
+            capture.hold(capture.log, HeldFile(file, file.path, file.path.removeprefix(root), end))
         return capture
+
+    def _ends(self) -> FileEnds:
+        """Return the files of the log that continue the snapshot, each with its end."""
+        return [(file, end) for file, end in self._log.files_to_ends() if not is_before(file, self.replay)]
 
     async def _hold_sealed(self, capture: Capture) -> list[Segment]:
         """Hold all segments and packs; return the segments as the copy lists them."""
