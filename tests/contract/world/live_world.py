@@ -232,11 +232,14 @@ class LiveWorld(World):
             self._streams[-1].wait(0.01)
 
     def settle(self) -> None:
-        """Until the newest connection has been silent for a while, a longer one if other processes have to answer."""
+        """Until the newest connection has got something, or was silent for a while, and a moment for the others.
+
+        Both are longer if other processes have to answer.
+        """
         quiet_s = _QUIET_S if self.cores == 1 else 5 * _QUIET_S
         if self._streams:
             self._streams[-1].wait(quiet_s)
-            self._streams[-1].wait(quiet_s / 5)
+            select.select([], [], [], quiet_s / 5)
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
