@@ -17,6 +17,8 @@ READINESS = "R-CORE-1, R-CORE-2: readiness and lists name the core that is not r
 ROUTERS = "R-CORE-7: a router without room asks other cores, and finds it at its next try"
 PLACES = "R-CORE-10: each core takes in topics of its own, up to its share of the places"
 ORDER = "R-CORE-8: topics of two cores have no order among themselves"
+WAITS = "R-CORE-5: a wait is counted by each core of its topics"
+PASSED = "R-CORE-8: it counts deliveries before an unsubscribe, of which those of another core may be none"
 STOPS = "R-CORE-5: while a core stops, a wait is not_ready"
 CHECKS = "R-CORE-13: whether a destination is there, and has another source, is asked last"
 WRITTEN = "R-CORE-11: copies on another core than their source are written out there"
@@ -44,11 +46,13 @@ LEFT_OUT = {
     "test_topics.test_a_patch_of_a_topic_that_is_being_deleted_finds_none": ARRIVAL,
     "test_wait.test_a_stopping_server_answers_at_once": STOPS,
     "test_wait.test_a_topic_created_again_before_any_look_ends_the_wait": ARRIVAL,
+    "test_wait.test_who_leaves_ends_the_wait": WAITS,
     "test_watch.test_a_session_may_begin_elsewhere": ORDER,
     "test_watch.test_names_that_sessions_keep_are_bounded_together": SHARES,
     "test_watch.test_one_key_cannot_take_the_sessions_of_others": SHARES,
     "test_websocket.test_a_subscription_may_begin_elsewhere": ORDER,
     "test_websocket.test_a_tail_begins_at_the_head": ORDER,
+    "test_websocket.test_replies_come_in_the_order_of_the_commands": PASSED,
 }
 """By the names of the module and of the test."""
 

@@ -500,7 +500,8 @@ def test_each_claim_of_a_cohort_has_its_own_lease_time(world: World) -> None:
     queue = Queue(world, claim_jitter_ms=300)
     queue.put(1, 2)
     long, short = answers(queue.ask_claim(node="a", lease_ms=60_000), queue.ask_claim(node="b", lease_ms=1000))
-    assert long["claimed"][0]["deadline"] - short["claimed"][0]["deadline"] == 59_000
+    apart_ms = long["claimed"][0]["deadline"] - short["claimed"][0]["deadline"]
+    assert abs(apart_ms - 59_000) <= 300, "a real clock goes on in a cohort"
 
 
 @pytest.mark.parametrize(
