@@ -27,7 +27,7 @@ def test_a_pass_whose_end_is_run_again_takes_the_steps_of_one() -> None:
     while queue:
         loop.run_pass(0)
         counts.append(len(done))
-    assert counts == [3, 6, 9, 10]
+    assert counts == [3, 3, 6, 9, 10], "what came before the first pass are the steps of that pass"
     assert ended == [10]
 
 
@@ -40,3 +40,18 @@ def test_work_that_comes_when_none_waits_begins_at_once() -> None:
         queue.run(_work(loop, 2, done))
         assert len(done) == 2
         loop.run_pass(0)
+
+
+def test_work_that_comes_in_a_pass_takes_no_more_steps_at_the_end_of_that_pass() -> None:
+    """Twice the steps of a pass were a pass of twice the time."""
+    loop, _ring = fake_loop()
+    queue = StepQueue(loop, 3)
+    loop.on_pass_end(queue.next_pass, PassEnd.WAITERS)
+    done: list[int] = []
+    loop.call_soon(lambda: queue.run(_work(loop, 8, done)))
+    counts = []
+    while len(done) < 8:
+        assert not loop.is_quiet(0), "each pass asks for the next one"
+        loop.run_pass(0)
+        counts.append(len(done))
+    assert counts == [3, 6, 8]

@@ -50,6 +50,8 @@ def is_awaited(topic: Topic) -> bool:
             return True
         below = dict.fromkeys(router.dest for router in routers)
         level = [dest for dest in below if dest not in met]
+        if not level:
+            break
         met.update(level)
     return False
 

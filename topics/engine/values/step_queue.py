@@ -36,7 +36,9 @@ class StepQueue:
         """Whether work is done whole when it comes, as in recovery, which has no passes."""
         self._waiting: deque[tuple[Iterator[None], Callable[[], None]]] = deque()
         self._continued = -1
-        """The pass in which the waiting work was continued."""
+        """The pass whose end was last run while work waited."""
+        self._began = -1
+        """The pass in which the waiting work took its first steps, before the end of the pass."""
         self.has_begun = False
         """Whether a work has begun in this pass, or waits: otherwise `next_pass` does nothing."""
 
@@ -62,6 +64,7 @@ class StepQueue:
             then()
         else:
             self._waiting.append((work, then))
+            self._began = self._timers.passes
             self._timers.another_pass()
 
     def next_pass(self) -> None:
@@ -77,10 +80,11 @@ class StepQueue:
         if self._continued == (number := self._timers.passes):
             return
         self._continued = number
-        self._passes += 1
-        self._left = min(self._most, self._a_pass * (1 + self._passes // _PASSES))
-        while self._waiting and self._ends(self._waiting[0][0]):
-            self._waiting.popleft()[1]()
+        if self._began != number:  # else this pass has taken its steps
+            self._passes += 1
+            self._left = min(self._most, self._a_pass * (1 + self._passes // _PASSES))
+            while self._waiting and self._ends(self._waiting[0][0]):
+                self._waiting.popleft()[1]()
         if self._waiting:
             self._timers.another_pass()
 
