@@ -70,6 +70,8 @@ class JobsRead:
         """Number of jobs that are rendered."""
         self._upto = 0
         """Their number after this turn."""
+        self._size = 0
+        """The bytes of all records."""
         self._held = 0
         """The bytes of the answer, if it is read in several turns (`ReadTurns.hold`)."""
         self._rendered: list[bytes] = []
@@ -83,17 +85,18 @@ class JobsRead:
         """Return the next read: of all jobs that are left if they are few, at least of one."""
         jobs = self._jobs[self._at :] if self._at else self._jobs
         rows = self._topic.index.at(np.array([job.seq for job in jobs], np.uint64))
-        read = FrameRead(self._core.reader, self._topic, rows)
-        most = len(jobs)
+        if not self._at:
+            self._size = int(rows.lengths.sum(dtype=np.uint64))
+        # Of a thousand jobs that are apart, each turn would plan all that are left.
+        read = FrameRead(self._core.reader, self._topic, rows, _TURN_PIECES)
+        planned = most = read.count
         if read.size > _TURN_BYTES:
-            most = fitting(rows.lengths, _TURN_BYTES)
+            most = min(most, fitting(rows.lengths, _TURN_BYTES))
         if self._singly:
             most = min(most, _TURN_PIECES)
-        elif len(read.pieces) > 1 or most < len(jobs):
-            most = min(most, read.rows_in(_TURN_PIECES))
-            if not self._at:
-                self._renderer.expect(int(rows.lengths.sum(dtype=np.uint64)))
-        if most < len(jobs):
+        elif not self._at and (len(read.pieces) > 1 or most < len(jobs)):
+            self._renderer.expect(self._size)
+        if most < planned:
             read = FrameRead(self._core.reader, self._topic, rows.rows(slice(most)))
         self._upto = self._at + most
         return read
@@ -101,15 +104,11 @@ class JobsRead:
     def begin(self) -> None:
         """Read what is planned, once there is room for all."""
         if self._upto < len(self._jobs):
-            size = self._size()
+            size = self._size
             if not self._core.turns.hold(size, partial(self._on_room, size)):
                 return
             self._held = size
         self._read()
-
-    def _size(self) -> int:
-        rows = self._topic.index.at(np.array([job.seq for job in self._jobs], np.uint64))
-        return int(rows.lengths.sum(dtype=np.uint64))
 
     def _on_room(self, size: int) -> None:
         self._held = size

@@ -23,6 +23,7 @@ from topics.store.read.own_frames import own_frames, share_frames
 from topics.store.read.reader import Fetched
 
 _NO_COPY = np.uint8(~FLAG_COPY & 0xFF)
+_ALL = 1 << 62
 
 
 class OwnFrames(NamedTuple):
@@ -38,13 +39,16 @@ class FrameRead:
 
     __slots__ = ("_deaths", "_reader", "_removals", "_rows", "_topic", "_views", "pieces")
 
-    def __init__(self, reader: ReaderPort, topic: Topic, rows: SelectedRows) -> None:
-        """Plan the read. rows: at least one, all live."""
+    def __init__(self, reader: ReaderPort, topic: Topic, rows: SelectedRows, most: int = _ALL) -> None:
+        """Plan the read.
+
+        rows: at least one, all live; the first of them are read that are in `most` pieces.
+        """
         index = topic.index
         self._reader = reader
         self._topic = topic
         self._deaths, self._removals = index.deaths, index.removals
-        self.pieces, self._rows = plan_pieces(rows)
+        self.pieces, self._rows = plan_pieces(rows, most)
         self._views: list[memoryview] = []
 
     @property
@@ -52,9 +56,10 @@ class FrameRead:
         """Bytes that are fetched."""
         return sum([piece.length for piece in self.pieces])
 
-    def rows_in(self, pieces: int) -> int:
-        """Return the number of rows in the first pieces."""
-        return sum([len(rows.seqs) for rows in self._rows[:pieces]])
+    @property
+    def count(self) -> int:
+        """Number of rows that are read."""
+        return sum([len(rows.seqs) for rows in self._rows])
 
     def begin(self, then: Callable[[FrameRead | StorageError], None]) -> None:
         """Call `then` with this read once its bytes are in memory.

@@ -22,8 +22,8 @@ class ReadPlan(NamedTuple):
     rows: list[SelectedRows]
 
 
-def plan_pieces(rows: SelectedRows) -> ReadPlan:
-    """Return the pieces to fetch for these rows. rows: at least one."""
+def plan_pieces(rows: SelectedRows, most: int) -> ReadPlan:
+    """Return the pieces to fetch for these rows, the first `most` at most. rows: at least one."""
     if len(rows.offsets) == 1:
         return ReadPlan([FileRange(int(rows.file_ids[0]), int(rows.offsets[0]), int(rows.lengths[0]))], [rows])
     if len(rows.offsets) <= _FEW_ROWS:
@@ -37,7 +37,7 @@ def plan_pieces(rows: SelectedRows) -> ReadPlan:
     if not apart.any():
         return ReadPlan([_piece(rows, begins, ends, 0, len(begins))], [rows])
     cuts = [0, *(np.flatnonzero(apart) + 1).tolist(), len(begins)]
-    spans = list(pairwise(cuts))
+    spans = list(pairwise(cuts[: most + 1]))
     return ReadPlan(
         [_piece(rows, begins, ends, start, end) for start, end in spans],
         [rows.rows(slice(start, end)) for start, end in spans],
