@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
+import numpy.ma  # noqa: F401 - as a server does: the first call of np.unique would
+
 from tests.engine.harness import Answer, Harness
 from topics.engine.queue.queue_results import ClaimRequest, HeldJobs
 from topics.engine.state.idempotency import KeyEntry

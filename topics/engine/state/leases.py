@@ -55,7 +55,7 @@ _ENDS_A_STEP = 256
 """Likewise each of the steps after it."""
 _LOOKS = 16
 """Entries that are looked at to end one, at most on average: others are outdated."""
-_A_TAKE = 1024
+_A_TAKE = 256
 """Blocks of returned jobs, and runs of seqs between jobs held back, that a claim looks at."""
 _FEW_SEQS = 1024
 """Up to this number of seqs, their jobs are dropped one by one."""
@@ -101,6 +101,7 @@ class Leases:
     __slots__ = (
         "_floors",
         "_index",
+        "_is_ending",
         "_known",
         "_most_attempts",
         "_old_times",
@@ -157,6 +158,8 @@ class Leases:
         """Heap of (until, seq) of leases and delays."""
         self._old_times: list[tuple[int, int]] = []
         """The heap that `_times` replaces; its valid entries are moved there, a part at a time."""
+        self._is_ending = False
+        """Whether steps end leases: a look leaves them to these while it finds returned jobs."""
         self._returning: list[int] = []
         """Heap of the numbers of blocks with returned jobs, and of some that have none."""
         self._known: list[tuple[int, int]] = []
@@ -178,8 +181,8 @@ class Leases:
             self._sweep()
         times, old = self._times, self._old_times
         is_due = (times and times[0][0] < now_ms) or (old and old[0][0] < now_ms)
-        if is_due and self._end_some(now_ms, _A_LOOK):
-            self._index.usage.reclaim.run(self._end_all(now_ms))
+        if is_due and not (self._is_ending and self._has_returned()) and self._end_some(now_ms, _A_LOOK):
+            self._end_later(now_ms)
         held = self.held
         if held is not None and held.dues:
             for seq in held.take_due(now_ms):
@@ -204,9 +207,20 @@ class Leases:
                     return True
         return True
 
+    def _has_returned(self) -> bool:
+        """Return whether the next claim finds returned jobs at once."""
+        first = self.jobs.blocks.get(self._returning[0]) if self._returning else None
+        return first is not None and first.returned != 0
+
+    def _end_later(self, now_ms: int) -> None:
+        if not self._is_ending:
+            self._is_ending = True
+            self._index.usage.reclaim.run(self._end_all(now_ms))
+
     def _end_all(self, now_ms: int) -> Iterator[None]:
         while self._end_some(now_ms, _ENDS_A_STEP):
             yield
+        self._is_ending = False
 
     def hold_back(self, seqs: Sequence[int], dues: Sequence[int]) -> None:
         """Hold back new jobs, ascending: each is claimable once now (ms) >= its due time."""
