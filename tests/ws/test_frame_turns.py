@@ -50,6 +50,19 @@ def test_hooks_that_run_again_in_a_pass_give_no_further_turn() -> None:
     assert len(pongs(peer)) == 300
 
 
+def test_publishes_that_expire_very_many_records_are_one_a_pass() -> None:
+    """R-RTTL-1: a hundred publishes to as many topics were a pass of a second."""
+    peer = Peer()
+    peer.engine.has_expired_enough = True
+    peer.session.receive(b"".join(publish(number) for number in range(5)))
+    for count in (1, 2, 3):
+        assert len(peer.engine.waiting) == count
+        peer.passes.end(peer.turns)
+    peer.engine.has_expired_enough = False
+    peer.passes.end(peer.turns)
+    assert len(peer.engine.waiting) == 5
+
+
 def test_what_comes_while_a_connection_waits_only_waits_with_it() -> None:
     peer = Peer(budget=100)
     peer.session.receive(numbered(150))

@@ -68,6 +68,7 @@ class Engine:
     """An engine that answers when the test says so."""
 
     refuses_writes = False
+    has_expired_enough = False
     throttle_window_ns = 0
     is_settled = True
 

@@ -639,6 +639,11 @@ class Engine:
         """Whether deliveries lag so far that writes are refused (429), unless they opt out."""
         return self._scheduler.governor.refuse.taken
 
+    @property
+    def has_expired_enough(self) -> bool:
+        """Whether the records that may expire in a pass have: other writes are for the next one."""
+        return self._core.expiring.over
+
     def refuse_write(self) -> RequestError:
         """Build the refusal of a write while `refuses_writes`, and count it."""
         self._scheduler.refused += 1

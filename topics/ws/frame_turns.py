@@ -29,3 +29,7 @@ class FrameTurns(Turns):
     def spend_frame(self, size: int) -> None:
         """Spend the units of a frame, or of a part of one, with `size` bytes."""
         self.left -= 1 + (size >> _UNIT_BYTES_LOG2)
+
+    def spend_all(self) -> None:
+        """Leave what comes to the next pass: a command of this one was long."""
+        self.left = min(self.left, 0)

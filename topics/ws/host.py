@@ -82,6 +82,10 @@ class WsEngine(WsFeeds, Protocol):
         """Whether the end of the pass may be left out. See `Engine.is_settled`."""
 
     @property
+    def has_expired_enough(self) -> bool:
+        """Whether writes have cost so much by what expires that others are for the next pass."""
+
+    @property
     def refuses_writes(self) -> bool: ...
 
     def refuse_write(self) -> RequestError: ...

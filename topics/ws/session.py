@@ -333,6 +333,8 @@ class WebSocketSession:
                 if reply.text is None:
                     # Give the unit back: `ws_publishes_in_flight` bounds the publishes in progress.
                     self._turns.left += 1
+                if self._host.engine.has_expired_enough:  # Each may expire a thousand (R-RTTL-1).
+                    self._turns.spend_all()
             elif isinstance(command, Subscribe):
                 self._turns.left -= len(command.starts) + len(command.prefixes)
                 self._subscribe(command, reply)
