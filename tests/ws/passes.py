@@ -14,6 +14,8 @@ class Passes:
 
     def __init__(self) -> None:
         self.asked = 0
+        self.passes = 0
+        """The number of the pass; what comes between two of them belongs to the first."""
         self._due: list[Callable[[], None]] = []
 
     def call_later(self, delay_ns: int, fn: Callable[[], None]) -> Any:
@@ -31,6 +33,7 @@ class Passes:
 
     def end(self, turns: Turns, hooks: int = 1) -> None:
         """A pass: timers, then the hooks at its end, so many times."""
+        self.passes += 1
         due, self._due = self._due, []
         for fn in due:
             fn()

@@ -15,7 +15,7 @@ class Turns:
     the next pass, before clients that come later.
     """
 
-    __slots__ = ("_asked", "_budget", "_due", "_share", "_timers", "_waiting", "left", "stop_at")
+    __slots__ = ("_asked", "_asked_in", "_budget", "_due", "_share", "_timers", "_waiting", "left", "stop_at")
 
     def __init__(self, timers: TimersPort, budget: int, share: int) -> None:
         """budget: units in a pass, 0 = unlimited.
@@ -31,6 +31,8 @@ class Turns:
         self._waiting: deque[Callable[[], None]] = deque()
         self._asked = False
         """A timer is set that makes the loop return at once."""
+        self._asked_in = -1
+        """The number of the pass in which it was set."""
         self._due = False
         """That timer has fired and no client has been served since.
 
@@ -52,7 +54,7 @@ class Turns:
         return self.left <= self.stop_at
 
     def wait(self, go_on: Callable[[], None]) -> None:
-        """Call `go_on` at the end of this pass or a later one, in order. `go_on` must not raise."""
+        """Call `go_on` at the end of a later pass, in order. `go_on` must not raise."""
         self._waiting.append(go_on)
         self._ask_for_a_pass()
 
@@ -78,8 +80,12 @@ class Turns:
         """Set a timer that makes the loop return at once."""
         if not self._asked:
             self._asked = True
+            self._asked_in = self._timers.passes
             self._timers.call_later(0, self._on_pass)
 
     def _on_pass(self) -> None:
+        if self._timers.passes == self._asked_in:  # A receive has set it: this pass had its budget.
+            self._timers.call_later(0, self._on_pass)
+            return
         self._asked = False
         self._due = True
