@@ -2699,22 +2699,22 @@ MUTANTS = (
     _one(
         "leases of very many deleted jobs counted as in flight",
         "engine/state/leases.py",
-        "        self.leased -= (block.leased & bits).bit_count()\n",
+        "                leased += gone.bit_count()\n",
         "",
         _LEASES,
     ),
     _one(
         "leases of very many jobs below a floor counted as in flight",
         "engine/state/leases.py",
-        "        self.leased -= leased\n",
+        "            leased += block.leased.bit_count()\n",
         "",
         _LEASES,
     ),
     _one(
         "very many deleted jobs claimable",
         "engine/state/leases.py",
-        "        block.returned &= ~bits\n",
-        "",
+        "                block.returned &= ~bits\n",
+        "                pass\n",
         _LEASES,
     ),
     _one(

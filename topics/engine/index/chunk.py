@@ -263,6 +263,9 @@ class Dead(NamedTuple):
     @property
     def rows(self) -> NDArray[np.intp]:
         """The positions of these rows in the chunk, ascending."""
-        if self.which is None:
-            return np.flatnonzero(self.chunk.flags[: self.chunk.count] < DEAD)
-        return np.flatnonzero(self.which)
+        return np.flatnonzero(self.mask)
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """Which rows of the chunk, from its first one on, these are."""
+        return self.chunk.flags[: self.chunk.count] < DEAD if self.which is None else self.which

@@ -273,35 +273,47 @@ class Leases:
             if job is not None:
                 self._lose(job)
 
-    def forget_rows(self, first: int, rows: NDArray[np.intp]) -> None:
-        """Drop jobs whose records were deleted: the seqs `first` + rows, ascending, at least one.
+    def forget_rows(self, first: int, which: NDArray[np.bool_]) -> None:
+        """Drop jobs whose records were deleted: the seqs `first` + i for which which[i].
 
         Of many, the objects are dropped in later passes.
         """
-        if len(rows) <= _FEW_SEQS:
-            self.forget((rows + first).tolist())
+        if np.count_nonzero(which) <= _FEW_SEQS:
+            self.forget((np.flatnonzero(which) + first).tolist())
             return
         is_held = self.held is not None and len(self.held.dues) > 0
         if not is_held and not len(self.jobs):
             return
-        which = np.zeros(int(rows[-1]) + 1, np.bool_)
-        which[rows] = True
         if self.held is not None and is_held:
             self._index.usage.reclaim.run(self.held.dues.discard_rows(first, which))
-        for number, bits in bits_by_block(first, which):
-            block = self.jobs.blocks.get(number)
-            if block is not None:
-                self._kill(block, bits)
+        self._kill(bits_by_block(first, which))
 
-    def _kill(self, block: JobBlock, bits: int) -> None:
-        """Take these seqs of a block from its sets, and drop their jobs in steps."""
-        self.leased -= (block.leased & bits).bit_count()
-        self.delayed -= (block.delayed & bits).bit_count()
-        block.leased &= ~bits
-        block.delayed &= ~bits
-        block.returned &= ~bits
-        block.dead |= bits
-        self._drop_later({block.number: block})
+    def _kill(self, seqs: Iterable[tuple[int, int]]) -> None:
+        """Take seqs from the sets of their blocks, and drop their jobs in steps.
+
+        seqs: numbers of blocks, each with bits. Four million jobs are four thousand blocks.
+        """
+        blocks, killed = self.jobs.blocks, dict[int, JobBlock]()
+        leased = delayed = 0
+        for number, bits in seqs:
+            block = blocks.get(number)
+            if block is None:
+                continue
+            if block.leased:
+                gone = block.leased & bits
+                leased += gone.bit_count()
+                block.leased ^= gone
+            if block.delayed:
+                gone = block.delayed & bits
+                delayed += gone.bit_count()
+                block.delayed ^= gone
+            if block.returned:
+                block.returned &= ~bits
+            block.dead |= bits
+            killed[number] = block
+        self.leased -= leased
+        self.delayed -= delayed
+        self._drop_later(killed)
 
     def _kill_all(self, blocks: list[JobBlock]) -> None:
         """Take all seqs of these blocks from their sets, and drop their jobs in steps.

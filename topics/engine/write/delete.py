@@ -99,7 +99,7 @@ def _kill(deletions: PendingDeleteFlags, topic: Topic, search: TaggedSearch) -> 
         deletions.add_later(topic.id, Dead(each.chunk, each.which))
     if topic.queue is not None:
         for each in found:
-            topic.queue.forget_rows(each.chunk.first, Dead(each.chunk, each.which).rows)
+            topic.queue.forget_rows(each.chunk.first, Dead(each.chunk, each.which).mask)
     topic.settle_gaps()
     return deleted
 
