@@ -41,6 +41,10 @@ class FirstBytes:
     def arriving(self) -> Sequence[Arriving]:
         return ()
 
+    @property
+    def look_cost(self) -> int:
+        return 1
+
     def cut_off(self, body: int) -> None:
         pass
 

@@ -152,7 +152,9 @@ class _Looks:
         works = False
         waiting: set[int] = set()
         now_ns = self._server.loop.clock.monotonic_ns()
-        for number, conn in enumerate(self._server.listener.connections, 1):
+        work = 0
+        for conn in self._server.listener.connections:
+            work += conn.state.look_cost
             works |= conn.state.busy
             for arriving in conn.state.arriving:
                 works |= self._bodies.look(conn.id, arriving, now_ns)
@@ -160,7 +162,8 @@ class _Looks:
             if outbound_bytes:
                 waiting.add(conn.id)
                 works |= self._stalls.look(conn.id, outbound_bytes, now_ns) < _TAKE_PAUSE_MS * 1_000_000
-            if number % LOOKS_A_PASS == 0:
+            if work >= LOOKS_A_PASS:
+                work = 0
                 await self._server.loop.next_pass()
         self._bodies.forget_others()
         self._stalls.forget_others()

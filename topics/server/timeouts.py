@@ -31,7 +31,7 @@ LOOK_EVERY_MS = 1000
 _PACE_WINDOW_MS = 10_000
 """Time in which a body may pause without counting as slow."""
 CONNECTIONS_A_PASS = 256
-"""Connections that a pass looks at."""
+"""Connections that a pass looks at; each stream of HTTP/2 counts as another one."""
 DROPS_A_PASS = 32
 """Connections that a pass drops. The kernel frees what their sockets hold."""
 _GROWTH_PARTS = 16
@@ -158,9 +158,12 @@ class Sweep:
         pinned = self._loop.pinned()
         found = None if self._growth is None else self._growth.begin_look()
         held = sum(pinned.values())
-        for number, conn in enumerate(self._connections(), 1):
+        work = 0
+        for conn in self._connections():
+            work += 1
             if conn.phase < CLOSING:
                 try:
+                    work += conn.state.look_cost - 1
                     held += self._look_at(conn, tick)
                 # the state of this connection is unknown; the others are still checked
                 except Exception:
@@ -168,7 +171,8 @@ class Sweep:
                     conn.abort()
             else:
                 held += _held_at_end(conn)
-            if number % CONNECTIONS_A_PASS == 0:
+            if work >= CONNECTIONS_A_PASS:
+                work = 0
                 yield
         self._stalls.forget_others()
         if self._pace is not None:
@@ -209,16 +213,19 @@ class Sweep:
 
         pinned: bytes that pending sends hold in addition, by send_data.
         """
-        held = 0
+        held = work = 0
         shares = SharedOut()
         rows: list[tuple[int, Connection]] = []
-        for number, conn in enumerate(self._connections(), 1):
+        for conn in self._connections():
+            work += 1
             if conn.phase < CLOSING:
+                work += conn.state.look_cost - 1
                 shares.add(len(rows), conn)
                 rows.append((_held_for(conn) + pinned.get(conn.send_data, 0), conn))
             else:
                 held += _held_at_end(conn)
-            if number % CONNECTIONS_A_PASS == 0:
+            if work >= CONNECTIONS_A_PASS:
+                work = 0
                 yield
         lines: list[list[tuple[int, Connection]]] = []
         for first in range(0, len(rows), CONNECTIONS_A_PASS):

@@ -88,6 +88,7 @@ class ServedSession(WebSocketSession):
     __slots__ = ()
 
     arriving = ()
+    look_cost = 1
 
     @property
     def patient(self) -> bool:

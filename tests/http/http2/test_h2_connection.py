@@ -281,10 +281,12 @@ def test_a_body_that_stops_coming_is_reset_like_a_head_that_does(h2: H2Peer) -> 
     stream = h2.client.begin("POST", "/v0/topics/a", b"{", {"content-type": "application/json"}, end=False)
     h2.flush()
     assert (h2.server.arriving, h2.server.held_bytes) == ([Arriving(1, 1)], 1)
+    assert h2.server.look_cost == 2, "the connection, and its stream"
     h2.service.tick += WAITS.head + 1
     h2.server.overdue(WAITS)
     assert h2.seen(stream).reset == ErrorCodes.CANCEL
     assert (h2.server.arriving, h2.server.held_bytes) == ([], 0)
+    assert h2.server.look_cost == 1
 
 
 # --- heads and their limits ------------------------------------------------------------------------------------------

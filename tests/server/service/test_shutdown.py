@@ -74,6 +74,7 @@ class Peer:
         self.phase: int = OPEN
         self.state = self
         self.busy = False
+        self.look_cost = 1
 
     @property
     def outbound_bytes(self) -> int:

@@ -37,7 +37,13 @@ class Peer:
         self.looks = 0
         self.large: list[memoryview] = []
         self.state = SimpleNamespace(
-            arriving=(), held_bytes=0, patient=False, admitted=True, overdue=self.look, large_writes=lambda: ()
+            arriving=(),
+            look_cost=1,
+            held_bytes=0,
+            patient=False,
+            admitted=True,
+            overdue=self.look,
+            large_writes=lambda: (),
         )
 
     def look(self, _waits: object) -> bool:
@@ -86,6 +92,22 @@ def test_a_look_takes_some_connections_a_pass_and_comes_to_all_of_them() -> None
     each_pass = [after - before for before, after in pairwise(seen)]
     assert each_pass == [CONNECTIONS_A_PASS] * 2 + [CONNECTIONS_A_PASS - 1, 1, 0]
     assert [peer.looks for peer in peers if peer.phase == OPEN] == [1] * (len(peers) - 1)
+
+
+def test_a_connection_with_very_many_streams_is_as_many_connections_for_a_look() -> None:
+    """256 connections of 1,024 streams each were looked at in one pass."""
+    peers = [Peer(number, 1000) for number in range(16)]
+    for peer in peers:
+        peer.state.look_cost = 1 + CONNECTIONS_A_PASS // 2
+    _sweep, loop = swept(peers, max_client_bytes=8 * 1000)
+    loop.advance_ms(1000)
+    seen = [sum(peer.looks for peer in peers)]
+    while loop.waiting > 1:
+        loop.advance_ms(0)
+        seen.append(sum(peer.looks for peer in peers))
+    assert seen[:8] == list(range(2, 17, 2))
+    assert len(seen) >= 8 + 8, "the look that weighs them takes as many passes"
+    assert sum(peer.phase == CLOSED for peer in peers) == 8
 
 
 def test_a_look_that_takes_longer_than_a_second_comes_to_all_before_another_begins() -> None:

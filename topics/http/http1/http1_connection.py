@@ -148,6 +148,10 @@ class HttpConnection:
     def arriving(self) -> Sequence[Arriving]:
         return (Arriving(self._bodies, self.held_bytes),) if self.phase is BODY else ()
 
+    @property
+    def look_cost(self) -> int:
+        return 1
+
     def cut_off(self, body: int) -> None:
         """Close, because the start of a next request stays unknown."""
         self._close()

@@ -146,6 +146,10 @@ class Http2Connection:
         streams = self._streams.values()
         return [Arriving(stream.id, len(stream.body)) for stream in streams if stream.body is not None]
 
+    @property
+    def look_cost(self) -> int:
+        return 1 + len(self._streams)
+
     def cut_off(self, body: int) -> None:
         stream = self._streams.get(body)
         if stream is not None:

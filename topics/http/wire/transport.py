@@ -70,6 +70,10 @@ class ProtocolState(Protocol):
     def arriving(self) -> Sequence[Arriving]:
         """Request bodies that are being received. A graceful stop waits for those that progress."""
 
+    @property
+    def look_cost(self) -> int:
+        """What a look at the connection costs: 1, and 1 for each of its streams (HTTP/2)."""
+
     def cut_off(self, body: int) -> None:
         """End the request of a body that has been too slow for too long."""
 
