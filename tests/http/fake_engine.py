@@ -35,7 +35,7 @@ class FakeEngine:
         self.asked: list[tuple[str, tuple[Any, ...]]] = []
         self.waiting: list[Callable[[Any], None]] = []
         self.cancelled = 0
-        self.refuses_writes = False
+        self.refuses_writes = self.has_expired_enough = False
         self.readers = FakeReaders()
         self.archive = FakeArchive()
         self.throttle_window_ns = 0

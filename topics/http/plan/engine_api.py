@@ -153,6 +153,9 @@ class EngineApi(Protocol):
         """Answer many reads of a pass at once from memory: see `Engine.read_plain`."""
 
     @property
+    def has_expired_enough(self) -> bool: ...
+
+    @property
     def refuses_writes(self) -> bool: ...
 
     def spend_reading(self, size: int) -> None:
