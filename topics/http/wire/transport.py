@@ -72,7 +72,7 @@ class ProtocolState(Protocol):
 
     @property
     def look_cost(self) -> int:
-        """What a look at the connection costs: 1, and 1 for each of its streams (HTTP/2)."""
+        """The cost of a look at the connection: 1, and 1 for each of its streams (HTTP/2)."""
 
     def cut_off(self, body: int) -> None:
         """End the request of a body that has been too slow for too long."""
