@@ -22,7 +22,7 @@ PASSED = "R-CORE-8: it counts deliveries before an unsubscribe, of which those o
 STOPS = "R-CORE-5: while a core stops, a wait is not_ready"
 CHECKS = "R-CORE-13: whether a destination is there, and has another source, is asked last"
 WRITTEN = "R-CORE-11: copies on another core than their source are written out there"
-BACKUPS = "one core only: `backup_dir` and `archive_dir` are refused at the start"
+ARCHIVE = "one core only: `archive_dir` is refused at the start"
 NAMES = "R-CORE-13: the core of a destination knows no key, and names none of its routers"
 ARRIVAL = "no rule orders requests of two connections, each of which may come to another core"
 
@@ -71,4 +71,4 @@ def why_refused(answer: Answer) -> str:
 
 def why_not_started(stderr: str) -> str:
     """Return why a server of several cores may not start with its settings; "": it ended for another reason."""
-    return BACKUPS if "several cores make no backups yet" in stderr else ""
+    return ARCHIVE if "several cores have no archive yet" in stderr else ""
