@@ -275,6 +275,9 @@ class FakeBackups:
     def begin(self, root: str, done: Callable[[BackupResult | TopicsError], None]) -> int:
         raise AssertionError("no test of the engine makes a backup")
 
+    def leave_cores(self) -> None:
+        pass
+
 
 class FakeRequested:
     """Requests for a checkpoint, which `end` answers."""
