@@ -45,7 +45,7 @@ from topics.store.read.render_json import Payload
 
 BYTES_A_LOOK = 256
 """Share of a pass's budget for reads that a look takes which finds no jobs: a microsecond."""
-_BYTES_A_CLAIM, _BYTES_AN_ANSWER, _BYTES_A_DEAL = 4096, 12_288, 1 << 20
+_BYTES_A_CLAIM, _BYTES_AN_ANSWER, _BYTES_A_DEAL = 4096, 32_768, 1 << 20
 """Shares that a claim takes, and when it has jobs, besides them; and a deal before another one."""
 _DEALT = 1024
 """Most jobs that are dealt in one instant."""
