@@ -24,7 +24,7 @@ class Running:
     """A process that was started, and the lines that it writes."""
 
     def __init__(self, arguments: list[str], environment: Mapping[str, str], until: str) -> None:
-        """until: begun is it once a line has this text."""
+        """until: it has begun once it has written a line with this text."""
         log, log_end = os.pipe()
         self._process = Forked(arguments, environment, log_end, seconds=_LIFE_SECONDS)
         os.close(log_end)

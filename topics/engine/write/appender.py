@@ -115,6 +115,7 @@ class Appender:
         self._by_name = core.registry.by_name
         self._identified = IdentifiedWrites(core, pieces.appended, self.append)
         self.filler = BatchFiller(core, self._identified)
+        """For pieces of parts, and parts that are whole, which were checked elsewhere."""
 
     def takes_plain(self, name: str) -> bool:
         """See `Engine.takes_plain`."""
