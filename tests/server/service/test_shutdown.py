@@ -117,3 +117,19 @@ def test_a_stop_begins_some_requests_whose_heads_are_held_in_a_pass(monkeypatch:
     served.stop()
     assert (served.total["begun"], served.most["begun"]) == (PEERS, ENDS_A_PASS)
     assert served.total[f"drained after {PEERS}"] == 1
+
+
+def test_a_look_of_a_stop_counts_the_streams_of_each_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them may have a body on the way."""
+    served = Served()
+
+    def no_bodies(_peer: Peer) -> list[Arriving]:
+        served.count("asked for bodies")
+        return []
+
+    monkeypatch.setattr(Peer, "arriving", property(no_bodies))
+    for peer in served.peers:
+        peer.look_cost = 64
+    served.stop()
+    assert served.total["asked for bodies"] >= PEERS
+    assert served.most["asked for bodies"] == LOOKS_A_PASS // 64
