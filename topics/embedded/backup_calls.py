@@ -13,7 +13,6 @@ from topics.loop.loop import Loop
 from topics.store.archive.timelines import Timeline, damaged_timelines, end_of
 from topics.store.archive.unbroken_log import restorable_ranges
 from topics.store.archive.verify_archive import verify_timelines
-from topics.store.backup.backup_files import is_timeline_name
 from topics.store.backup.backup_logs import check_one_log
 from topics.store.backup.backup_manifest import BackupManifest, is_backup_name, read_manifest
 from topics.store.backup.restore_backup import check_backup, find_backup, has_only_files
@@ -77,7 +76,7 @@ def check_no_backups(archive: str, timelines: list[Timeline]) -> None:
 
     Raises: UsageError, it has.
     """
-    backups = [name for name in sorted(os.listdir(archive)) if is_backup_name(name) and not is_timeline_name(name)]
+    backups = [name for name in sorted(os.listdir(archive)) if is_backup_name(name)]
     if backups:
         timeline = os.path.basename(timelines[-1].path)
         raise UsageError(f"{archive} has backups, such as {backups[-1]}, and a log, {timeline}: name one of them")

@@ -8,14 +8,16 @@ import pytest
 
 from topics.config import Config
 from topics.errors import UsageError
-from topics.store.backup.free_places import check_places
+from topics.store.backup.free_places import MIRROR, check_places, taken
 
 TIMELINE = "2026-11-27T12-13-14Z-5f3a9c01"
+TIMELINE_OF_DIGITS = "2026-11-27T12-13-14Z-50391201"
 BACKUP = "2026-11-27T12-13-14Z"
 TAKEN = [
     ("topics.json", "which is a data directory"),
     ("mirror.json", "which is a mirror"),
     (TIMELINE, "which is an archive"),
+    (TIMELINE_OF_DIGITS, "which is an archive"),
     (BACKUP, "which has backups"),
     (f"{BACKUP}-2", "which has backups"),
 ]
@@ -97,3 +99,11 @@ def test_a_directory_with_the_name_of_a_backup_or_a_timeline_is_refused(tmp_path
             UsageError, match=f"backup_dir is '{below}', in {tmp_path}/{name}, which has the name of {found}"
         ):
             check_places(Config(data_dir=str(tmp_path / "data"), backup_dir=str(below)))
+
+
+@pytest.mark.parametrize("timeline", [TIMELINE, TIMELINE_OF_DIGITS])
+def test_a_mirror_has_no_backups_whatever_digits_its_timeline_has(tmp_path: Path, timeline: str) -> None:
+    """One timeline in 43 has no letter among its digits, and was taken for a backup."""
+    mirror = place(tmp_path / "mirror", timeline)
+    (mirror / "mirror.json").touch()
+    assert not taken(str(mirror), MIRROR)

@@ -93,7 +93,7 @@ async def check_may_join(
     """
     names = os.listdir(directory) if os.path.isdir(directory) else []
     timelines = sorted(filter(is_timeline_name, names))
-    there = sorted(filter(is_backup_name, {*names} - {*timelines}), key=backup_age)
+    there = sorted(filter(is_backup_name, names), key=backup_age)
     plain = plain_backups(backups)
     others = (there if logs else []) + (timelines if plain else [])
     if plain and not others:

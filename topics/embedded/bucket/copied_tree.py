@@ -92,7 +92,7 @@ def copied_trees(source: str) -> Iterator[Tree]:
     elif NOTE_NAME in names:
         yield _timeline(own, source)
     elif timelines := sorted(filter(is_timeline_name, names)):
-        if backups := sorted(name for name in names if is_backup_name(name) and not is_timeline_name(name)):
+        if backups := sorted(filter(is_backup_name, names)):
             mixed = f"{source} has backups, such as {backups[-1]}, and a log, {timelines[-1]}"
             raise UsageError(f"{mixed}: name one of them")
         yield from (_timeline(name, f"{source}/{name}") for name in timelines)

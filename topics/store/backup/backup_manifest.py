@@ -46,7 +46,8 @@ _PATH = re.compile(
 _BELOW_CORE = re.compile(r"core-\d{2,4}/", re.ASCII)
 """How the path of a file of one of several cores begins."""
 _XXH3 = re.compile(r"[0-9a-f]{16}", re.ASCII)
-_NAME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}Z(-\d+)?", re.ASCII)
+_NAME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}Z(-\d{1,7})?", re.ASCII)
+"""Shorter than the name of a timeline, whose eight hexadecimal digits may all be decimal ones."""
 
 
 class BackupFile(msgspec.Struct, omit_defaults=True, forbid_unknown_fields=True):
