@@ -32,6 +32,8 @@ class ReadTurns:
         self._budget = budget or 1 << 62
         self._left = self._budget
         self._waiting: deque[Callable[[], None]] = deque()
+        self._counted = -1
+        """The last pass in which reads began to wait, or waiting ones began: it is spent."""
         self._is_memory_short: Callable[[], bool] = _never
         self._most_held = most_held or 1 << 62
         self.held = 0
@@ -75,6 +77,7 @@ class ReadTurns:
         For the next one of many steps, which would call each other if the budget has no end.
         """
         if not self._waiting:
+            self._counted = self._loop.passes
             self._loop.another_pass()
         self._waiting.append(begin)
 
@@ -106,17 +109,34 @@ class ReadTurns:
             self.take_later(begin)
 
     def next_pass(self) -> None:
-        """End the pass: continue the waiting reads with the budget of the next one."""
-        if self._left == self._budget and not self._waiting:
+        """End the pass: continue the waiting reads with the budget of the next one.
+
+        Only what is left is spent in a pass that has had its budget: in its receives, or at an
+        earlier run of its end.
+        """
+        is_short = False
+        if not self._waiting:
+            if self._left < self._budget:
+                self._renew()
             return
-        self._left = max(min(self._left, 0), -_DEBT_PASSES * self._budget) + self._budget
-        is_short = self._is_memory_short()
-        if is_short:
-            self._left = min(self._left, 0)
+        if self._counted != (number := self._loop.passes):
+            self._counted = number
+            is_short = self._renew()
         while self._waiting and self._left > 0:
             self._waiting.popleft()()
         if self._waiting:
             self._loop.another_pass(_SHORT_NS if is_short else 0)
+
+    def _renew(self) -> bool:
+        """Give the pass its budget, less what is owed, or none while memory is short.
+
+        Return whether it is.
+        """
+        self._left = max(min(self._left, 0), -_DEBT_PASSES * self._budget) + self._budget
+        is_short = self._is_memory_short()
+        if is_short:
+            self._left = min(self._left, 0)
+        return is_short
 
 
 def _never() -> bool:
