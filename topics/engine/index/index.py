@@ -438,21 +438,23 @@ class Index:
 
         Seqs in no chunk are left out.
         """
+        # A search by numpy for each of many chunks takes far longer than one in a view.
+        numbers = memoryview(seqs)  # type: ignore[arg-type]
         start = 0
-        while start < len(seqs):
-            position = self.position_of(int(seqs[start]))
+        while start < len(numbers):
+            position = self.position_of(numbers[start])
             if position < 0:
                 if not self.chunks:
                     return
-                start = int(np.searchsorted(seqs, np.uint64(self._firsts[0])))
+                start = bisect_left(numbers, self._firsts[0])
                 continue
             chunk = self.chunks[position]
-            end = int(np.searchsorted(seqs, np.uint64(chunk.end)))
+            end = bisect_left(numbers, chunk.end, start)
             if end > start:
                 yield chunk, start, end
             if position + 1 == len(self.chunks):
                 return
-            start = max(end, int(np.searchsorted(seqs, np.uint64(self._firsts[position + 1]))))
+            start = bisect_left(numbers, self._firsts[position + 1], end)
 
     def earliest_ts(self) -> int:
         """Return the `$ts` of the oldest live record, ms. The index is not empty."""
