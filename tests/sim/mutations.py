@@ -2734,7 +2734,7 @@ MUTANTS = (
     _one(
         "records that expire by themselves missing without a word",
         "engine/write/retention.py",
-        "        topic.floors.open_holes(self.seqs, topic.index.next_live)\n",
+        "        topic.floors.open_holes(self.seqs, topic.index)\n",
         "",
         "passing",
     ),
@@ -2769,7 +2769,7 @@ MUTANTS = (
     _one(
         "holes of the log forgotten by a start",
         "engine/recovery/engine_catalog.py",
-        "            floors.open_holes(sorted(self._expired.get(topic.id, ())), index.next_live)\n",
+        "            floors.open_holes(sorted(self._expired.get(topic.id, ())), index)\n",
         "",
         "passing",
     ),

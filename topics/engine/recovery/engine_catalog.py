@@ -475,7 +475,7 @@ class EngineCatalog:
                     topic.producers.clear()
                 topic.keys_forgotten = topic.head
             floors.gaps = Gaps(self._gaps_of(topic))
-            floors.open_holes(sorted(self._expired.get(topic.id, ())), index.next_live)
+            floors.open_holes(sorted(self._expired.get(topic.id, ())), index)
             reserved = self._reserved.get(topic.id, 0)
             given_out = max(known, reserved if power_lost or self._skipped_seqs else 0)
             if self._skipped_seqs:

@@ -66,7 +66,7 @@ class Expiry(Operation[ExpiryCore]):
     def _lose_single(self) -> None:
         topic = self.topic
         lose_records(self.core.deletions, topic, self.seqs)
-        topic.floors.open_holes(self.seqs, topic.index.next_live)
+        topic.floors.open_holes(self.seqs, topic.index)
         topic.settle_gaps()
         if topic.queue is not None:
             topic.queue.forget(self.seqs)

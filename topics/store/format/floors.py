@@ -12,7 +12,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple
+from operator import itemgetter
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,16 @@ GAPS_A_BLOCK = 512
 """Most gaps of a block, which is copied whole at most."""
 NextLive = Callable[[int], int]
 """Returns the lowest live seq that is at least the given one; 0 without one."""
+
+
+class LiveSeqs(Protocol):
+    """The live records of a topic."""
+
+    def next_live(self, seq: int) -> int:
+        """Do as `NextLive`."""
+
+    def alive(self, seqs: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        """Return which of these seqs (ascending) are live, shape (n,)."""
 
 
 class Gap(NamedTuple):
@@ -202,8 +213,21 @@ class Gaps:
         gone, self._gone = self._gone, []
         return gone
 
-    def open_hole(self, seq: int, next_live: NextLive) -> None:
-        """Note a record that has expired, unless it is in a gap already."""
+    def open_holes(self, seqs: Sequence[int], live: LiveSeqs) -> None:
+        """Note records that have expired, ascending, unless they are in a gap already.
+
+        Those between two live records are holes of their own: a few calls find all of these.
+        """
+        if not seqs:
+            return
+        expired = np.array(seqs, np.uint64)
+        lone = live.alive(expired - np.uint64(1)) & live.alive(expired + np.uint64(1))
+        for seq, is_lone in zip(seqs, lone.tolist(), strict=True):
+            self._open_hole(seq, None if is_lone else live.next_live)
+        self._note_opened(len(seqs), live)
+
+    def _open_hole(self, seq: int, next_live: NextLive | None) -> None:
+        """Note a record that has expired. next_live: None if both of its neighbours live."""
         if not self._blocks:
             self.add(Gap(seq, seq, TTL))
             return
@@ -216,9 +240,9 @@ class Gaps:
             begin, end_below, reason = gaps[at - 1]
             if end_below >= seq:
                 return
-            if reason == TTL and (end_below + 1 == seq or not 0 < next_live(end_below + 1) < seq):
+            if next_live and reason == TTL and (end_below + 1 == seq or not 0 < next_live(end_below + 1) < seq):
                 first, start = begin, at - 1
-        if at < len(gaps):
+        if next_live and at < len(gaps):
             begin, end_above, reason = gaps[at]
             if reason == TTL and (seq + 1 == begin or not 0 < next_live(seq + 1) < begin):
                 last, end = end_above, at + 1
@@ -235,7 +259,7 @@ class Gaps:
         if len(gaps) > GAPS_A_BLOCK:
             self._divide(number)
 
-    def note_opened(self, holes: int, next_live: NextLive) -> None:
+    def _note_opened(self, holes: int, live: LiveSeqs) -> None:
         """Make holes one between which all records have gone, among some gaps, in turn.
 
         holes: so many were opened. Twice as many are examined, so that there are never many more
@@ -246,18 +270,15 @@ class Gaps:
             return
         self._unswept = 0
         start = end = self._swept if self._swept < len(self._blocks) else 0
-        joined: list[Gap] = []
-        examined = 0
-        while end < len(self._blocks) and examined < _SWEPT_MOST:
-            gaps = self._blocks[end].gaps
-            examined += len(gaps)
+        gaps: list[Gap] = []
+        while end < len(self._blocks) and len(gaps) < _SWEPT_MOST:
+            gaps += self._blocks[end].gaps
             end += 1
-            for gap in gaps:
-                _add(joined, gap, next_live)
-        if len(joined) < examined:
+        joined = _joined(gaps, live)
+        if len(joined) < len(gaps):
             blocks = len(self._blocks)
             self._replace(start, end, joined)
-            self._count -= examined - len(joined)
+            self._count -= len(gaps) - len(joined)
             end += len(self._blocks) - blocks
         self._swept = end
 
@@ -353,14 +374,12 @@ class Floors:
             self.raise_to(**{_MARKS[reason]: through})
         return self.gaps.give_gone()
 
-    def open_holes(self, seqs: Sequence[int], next_live: NextLive) -> None:
+    def open_holes(self, seqs: Sequence[int], live: LiveSeqs) -> None:
         """Note records that have expired, ascending; those that are in a gap already stay there."""
         first = bisect_right(seqs, self.dead_through)
         if first:
             self.raise_to(ttl=seqs[first - 1])
-        for seq in seqs[first:]:
-            self.gaps.open_hole(seq, next_live)
-        self.gaps.note_opened(len(seqs) - first, next_live)
+        self.gaps.open_holes(seqs[first:], live)
 
     def hole_after(self, cursor: int, next_live: NextLive) -> int:
         """Return the last expired seq above `cursor` before the next live record; 0 without one.
@@ -404,12 +423,19 @@ def _are_one(below: Gap, above: Gap, next_live: NextLive) -> bool:
     return not live or live >= above.first
 
 
-def _add(gaps: list[Gap], gap: Gap, next_live: NextLive) -> None:
-    """Add a gap after the others, or make it one with the last."""
-    if gaps and _are_one(gaps[-1], gap, next_live):
-        gaps[-1] = Gap(gaps[-1].first, gap.last, TTL)
-    else:
-        gaps.append(gap)
+def _joined(gaps: list[Gap], live: LiveSeqs) -> list[Gap]:
+    """Return the gaps, with holes as one between which there is no live record."""
+    lasts = np.fromiter(map(itemgetter(1), gaps), np.uint64, len(gaps))
+    is_apart = live.alive(lasts + np.uint64(1))
+    if is_apart[:-1].all():
+        return gaps
+    joined = gaps[:1]
+    for gap, apart in zip(gaps[1:], is_apart.tolist(), strict=False):
+        if apart or not _are_one(joined[-1], gap, live.next_live):
+            joined.append(gap)
+        else:
+            joined[-1] = Gap(joined[-1].first, gap.last, TTL)
+    return joined
 
 
 def _begun(gaps: list[Gap], seq: int) -> int:
