@@ -31,6 +31,8 @@ that each takes: a claim of a window may have a thousand.
 """
 _RELEASED_AT_ONCE = 128
 """Jobs of a stream that has ended which are released together, with one frame in the log."""
+_STEPS_A_JOB = 3
+"""Steps of `Core.partings` for the release of a job: some subscriptions end as fast."""
 _BYTES_AN_END = 8192
 """Share of a pass's budget for reads that the end of a stream of a queue that is gone takes."""
 _log = logging.getLogger(__name__)
@@ -132,7 +134,7 @@ class PushStream:
             with contextlib.suppress(TopicsError):  # else their leases end at their deadline
                 log_ended(self._core, self._topic, back, _ignore)
             wake(self._core, self._topic)
-            for _ in some:
+            for _ in range(_STEPS_A_JOB * len(some)):
                 yield
             if not self._held:
                 return

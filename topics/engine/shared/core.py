@@ -29,7 +29,9 @@ _READS_OF_MEMORY = 16
 _NOTICES_A_PASS = 2048
 """Waits by prefix that are notified in a pass, each once for each topic: 2 to 3 ms."""
 _PARTED_A_PASS = 4096
-"""Subscriptions, leases or parts of waits of clients that have left that a pass ends: 3 ms."""
+"""Subscriptions or parts of waits of clients that have left that a pass ends: 3 ms. A lease counts
+as some of them.
+"""
 
 
 class OpenStreak(Protocol):
