@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from topics.engine.shared.pass_budget import PassBudget
 from topics.engine.values.ports import TimersPort
 
 EXPIRED_A_PASS = 96
@@ -19,7 +20,7 @@ more each, since those that expire together are scattered, and each place is ope
 """
 
 
-class ExpiryTurns:
+class ExpiryTurns(PassBudget):
     """Operations wait in order once the records of a pass have expired.
 
     The budget belongs to the pass, not to the hooks at its end: these run anew after each commit,
@@ -27,23 +28,13 @@ class ExpiryTurns:
     """
 
     def __init__(self, timers: TimersPort, budget: int) -> None:
-        self._timers = timers
-        self._budget = self._left = budget
+        super().__init__(timers, budget)
         self._waiting: deque[Callable[[], None]] = deque()
-        self.number = -1
-        """The number of the pass that `over` was asked in last."""
 
     @property
     def over(self) -> bool:
         """Whether the records of this pass have expired."""
-        number = self._timers.passes
-        if number != self.number:
-            self.number, self._left = number, self._budget
-        return self._left <= 0
-
-    def spend(self, records: int) -> None:
-        """Count records that are about to expire."""
-        self._left -= records
+        return self.left <= 0
 
     def wait(self, go_on: Callable[[], None]) -> None:
         """Call `go_on` at the end of a later pass, in order."""
@@ -54,7 +45,7 @@ class ExpiryTurns:
     def next_pass(self) -> None:
         """Continue those that wait, unless the records of this pass have expired."""
         if self._waiting and not self.over:
-            while self._waiting and self._left > 0:
+            while self._waiting and self.left > 0:
                 self._waiting.popleft()()
             if self._waiting:
                 self._timers.another_pass()
