@@ -2783,8 +2783,9 @@ MUTANTS = (
     _one(
         "an ack that does not wait for the turns of routers",
         "engine/routers/forwarding.py",
-        "            self._consumptions.run(steps(), one)\n",
-        "            self._consumptions.run(steps())\n            waits -= len(routers)\n            one()\n",
+        "            self._consumptions.run(self._within_budget(steps()), one)\n",
+        "            self._consumptions.run(self._within_budget(steps()))\n"
+        "            waits -= len(routers)\n            one()\n",
         "tests/engine/routers/test_router_pace.py",
     ),
     _one(

@@ -27,6 +27,7 @@ from topics.engine.routers.forward import StepOwner
 from topics.engine.routers.forward_steps import ForwardSteps, ForwardStepsCore
 from topics.engine.routers.kept_frames import KeepCore, keep_frames
 from topics.engine.routers.leaving_steps import LeavingSteps
+from topics.engine.shared.pass_budget import PassBudget
 from topics.engine.state.router import HOPS_MAX, RouterLife
 from topics.engine.state.router_work import STEPPING, RouterWork
 from topics.engine.state.topic import Router, Topic
@@ -38,7 +39,7 @@ from topics.errors import TopicsError
 LOOKS_A_PASS = 256
 """Routers of sources with new records that a pass checks: some microseconds each."""
 STEPS_A_PASS = 32
-"""Steps that a pass begins, so that other work is served."""
+"""Steps that a pass begins for acks, new records and the timer, so that other work is served."""
 TRIES_A_ROUND = 64
 """Tries of blocked routers in each `router_retry_ms`."""
 _FEW_ROUTERS = 4
@@ -92,6 +93,8 @@ class Forwarding:
         """Routers with work, in the order in which it came."""
         self._held: dict[Router, None] = {}
         """Routers that found no room, in the order in which they are tried again."""
+        self._begun = PassBudget(core.loop, STEPS_A_PASS)
+        """The steps that this pass may begin."""
         self._consumptions = StepQueue(core.loop, STEPS_A_PASS)
         """Routers that jobs to be acknowledged wait for."""
         self._tries = 0
@@ -121,7 +124,6 @@ class Forwarding:
                 news.update(dict.fromkeys(source.routers))
         if not news:
             return
-        steps = 0
         for router in list(islice(news, LOOKS_A_PASS)):
             del news[router]
             dest = router.dest
@@ -132,8 +134,8 @@ class Forwarding:
             is_known = router.work is not RouterWork.IDLE
             may_hurry = dest.waiters or dest.routers or router.is_awaited or router.waiting or core.closing
             if may_hurry or not is_known:
-                steps += self.note(router)
-                if steps == STEPS_A_PASS:
+                self._begun.spend(self.note(router))
+                if self._begun.left <= 0:  # One has begun, so acks never delay all of them.
                     break
         if news:
             core.loop.another_pass()
@@ -169,16 +171,18 @@ class Forwarding:
         self._timer = None
         self._ran_ns = self._core.clock.monotonic_ns()
         self._round = self._round or list(self._lagging)
-        part, self._round = self._round[:STEPS_A_PASS], self._round[STEPS_A_PASS:]
+        some = max(self._begun.left, 0)
+        part, self._round = self._round[:some], self._round[some:]
         for router in part:
             if router in self._lagging:
-                self.drive(router)
+                self._begun.spend(self.drive(router))
         now_ns, held = self._ran_ns, self._held
         if now_ns >= self._tries_ns:
             self._tries = TRIES_A_ROUND
             self._tries_ns = now_ns + self._core.config.router_retry_ms * 1_000_000
-        some = min(self._tries, STEPS_A_PASS)
+        some = min(self._tries, max(self._begun.left, 0))
         self._tries -= some
+        self._begun.spend(some)
         for router in list(islice(held, some)):
             self.drive(router)
         if self._round or (held and self._tries):
@@ -298,7 +302,15 @@ class Forwarding:
                 pass
             one()
         else:
-            self._consumptions.run(steps(), one)
+            self._consumptions.run(self._within_budget(steps()), one)
+
+    def _within_budget(self, steps: Iterator[None]) -> Iterator[None]:
+        """Take these steps with the others of a pass; each that exceeds them does nothing."""
+        for _ in steps:
+            self._begun.spend(1)
+            yield
+            while self._begun.left <= 0:
+                yield
 
     def _release(self, router: Router, *, everybody: bool) -> None:
         position = router.position
