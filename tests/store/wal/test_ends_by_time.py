@@ -10,6 +10,7 @@ from topics.loop.tasks import Future
 from topics.store.backup.capture_copy import Captured
 from topics.store.backup.write_backup import BackupWriter, OwnCopies
 from topics.store.checkpoint.capture import Capture
+from topics.store.disk.directory_format import CORES, Marker
 
 
 class LaterInstant:
@@ -56,7 +57,7 @@ def test_a_capture_of_a_later_instant_has_what_was_written_by_then_and_no_more(
     write(world, after)
     instant.given.set_result(at_ms)
     world.loop.run_until(lambda: bool(captures))
-    copies = OwnCopies(world.loop, [Captured.of_one_core(captures[0])], lambda: False)
+    copies = OwnCopies(world.loop, [Captured(captures[0], Marker(captures[0].format_number, CORES))], lambda: False)
     written = world.run(BackupWriter(world.loop, copies, ROOT).write())
     captures[0].release()
     assert written.taken_ms == at_ms

@@ -238,12 +238,13 @@ class Backups:
         return made
 
     async def _named(self) -> str:
+        """Return the id of the log, which one of several cores has none of its own of."""
         if self._stopped:
             raise _closing()
-        return await self._format.name_log()
+        return "" if self._format.is_of_core else await self._format.name_log()
 
     def _writer_of(self, capture: Capture, root: str, is_stopped: Callable[[], bool]) -> BackupWriter:
-        captured = Captured.of_one_core(capture, self._format.log_id)
+        captured = Captured(capture, self._format.marker_of_copy(capture.format_number))
         return BackupWriter(self._loop, OwnCopies(self._loop, [captured], is_stopped), root)
 
     async def _capture(self, instant: SharedInstant | None = None) -> Capture:

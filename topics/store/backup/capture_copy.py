@@ -19,7 +19,7 @@ from topics.loop.loop import Loop
 from topics.store.backup.backup_files import NewTree, Original, copy_in_turns
 from topics.store.backup.backup_manifest import BackupFile, read_manifest
 from topics.store.checkpoint.capture import Capture, HeldFile
-from topics.store.disk.directory_format import CORES, Marker
+from topics.store.disk.directory_format import Marker
 from topics.store.disk.time_slices import a_step_a_pass
 from topics.store.disk.uncached_reads import UncachedReads
 from topics.store.disk.whole_files import FileCalls, write_new_file
@@ -40,11 +40,6 @@ class Captured(NamedTuple):
     """The marker of the directory of its copy."""
     below: str = ""
     """That directory in the backup, with a slash at its end; "": the backup itself."""
-
-    @classmethod
-    def of_one_core(cls, capture: Capture, log_id: str = "") -> Captured:
-        """Return all of a backup. log_id: as in the marker of the data directory."""
-        return cls(capture, Marker(capture.format_number, CORES, log=log_id))
 
 
 class Before(NamedTuple):

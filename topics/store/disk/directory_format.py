@@ -149,9 +149,13 @@ class DirectoryFormat:
                 raise error
 
     @property
-    def log_id(self) -> str:
-        """The id of the log in the marker; "": it has none yet."""
-        return self._marker.log
+    def is_of_core(self) -> bool:
+        """Whether it is the directory of one of several cores."""
+        return self._marker.core != NO_CORE
+
+    def marker_of_copy(self, number: int) -> Marker:
+        """Return the marker of a copy whose files need this format."""
+        return msgspec.structs.replace(self._marker, format=number)
 
     async def name_log(self) -> str:
         """Return the id of the log, which is on stable storage, and drawn if it had none.
