@@ -22,7 +22,7 @@ PASSED = "R-CORE-8: it counts deliveries before an unsubscribe, of which those o
 STOPS = "R-CORE-5: while a core stops, a wait is not_ready"
 CHECKS = "R-CORE-13: whether a destination is there, and has another source, is asked last"
 WRITTEN = "R-CORE-11: copies on another core than their source are written out there"
-ARCHIVE = "one core only: `archive_dir` is refused at the start"
+ARCHIVE = "R-CORE-16: no mirror follows the archives of several cores"
 NAMES = "R-CORE-13: the core of a destination knows no key, and names none of its routers"
 ARRIVAL = "no rule orders requests of two connections, each of which may come to another core"
 
@@ -65,10 +65,7 @@ def why_left_out(item: pytest.Function) -> str:
 
 def why_refused(answer: Answer) -> str:
     """Return why several cores may refuse what one core does; "": the answer is another one."""
+    if answer.status == 400 and "which no mirror follows" in answer.text:
+        return ARCHIVE
     texts = "are on two cores of the server, between which nothing is", "is an end of a router between two cores"
     return BETWEEN if answer.status == 400 and any(text in answer.text for text in texts) else ""
-
-
-def why_not_started(stderr: str) -> str:
-    """Return why a server of several cores may not start with its settings; "": it ended for another reason."""
-    return ARCHIVE if "several cores have no archive yet" in stderr else ""

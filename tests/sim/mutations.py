@@ -44,6 +44,7 @@ _PREFIXES = "tests/contract/streams/test_prefixes.py"
 _TTLS = "tests/contract/records/test_record_ttl.py"
 _BACKUPS = "tests/store/backup/test_write_backup.py"
 _CORES_BACKUPS = "tests/server/service/cores/test_backup_lives.py"
+_CORES_ARCHIVES = "tests/server/service/cores/test_archive_lives.py"
 _RESTORES = "tests/embedded/calls/test_backup_calls.py"
 _ARCHIVES = "tests/store/archive/test_archiver.py"
 _MIRRORS = "tests/store/mirror/test_mirror.py"
@@ -3080,6 +3081,27 @@ MUTANTS = (
         "return self._equal_ms if hole is None else hole.from_ms",
         "return self._equal_ms",
         _ARCHIVES,
+    ),
+    _one(
+        "an archive of cores that is cut where each core ends",
+        "store/archive/joint_point.py",
+        "point_at(timelines, at_ms)._replace",
+        "point_at(timelines, END)._replace",
+        _CORES_ARCHIVES,
+    ),
+    _one(
+        "times of cores that came twice are restored",
+        "store/archive/joint_point.py",
+        "        twice += [each for timeline in timelines for each in _set_back(timeline)]\n",
+        "",
+        _CORES_ARCHIVES,
+    ),
+    _one(
+        "an idle core that notes its time once a minute",
+        "store/archive/archiver.py",
+        " or (self._core is not None and await self._core.others_have_moved()):",
+        ":",
+        _CORES_ARCHIVES,
     ),
     _one(
         "a restore to a time that has a batch of later",

@@ -8,15 +8,16 @@ from typing import NamedTuple
 from topics.common.values import arguments
 from topics.config import Config
 from topics.embedded.own_loop import own_loop
-from topics.errors import StorageError, UsageError
+from topics.errors import CorruptError, StorageError, UsageError
 from topics.loop.loop import Loop
+from topics.store.archive.joint_point import core_of, joints_of
 from topics.store.archive.timelines import Timeline, damaged_timelines, end_of
 from topics.store.archive.unbroken_log import restorable_ranges
 from topics.store.archive.verify_archive import verify_timelines
 from topics.store.backup.backup_logs import check_one_log
 from topics.store.backup.backup_manifest import BackupManifest, is_backup_name, read_manifest
 from topics.store.backup.restore_backup import check_backup, find_backup, has_only_files
-from topics.store.cores.core_directories import core_directory, layout_faults, whole_map
+from topics.store.cores.core_directories import core_directory, layout_faults, marker_or_none, whole_map
 from topics.store.repair.verify_directory import verify
 
 
@@ -29,7 +30,7 @@ class VerifiedBackup(NamedTuple):
     files: int
     bytes: int
     records: int
-    """Records of a backup; of an archive, those of its newest base."""
+    """Records of a backup; of an archive, those of its newest base, or of that of each core."""
     findings: list[str]
     """Damaged places, one sentence each."""
     log_records: int | None = None
@@ -87,12 +88,24 @@ async def _verify_archive(loop: Loop, archive: str, timelines: list[Timeline], d
     with_bases = [timeline for timeline in timelines if timeline.bases]
     all_of_it = await verify_timelines(loop, timelines)
     end_ms, records, findings = end_of((with_bases or timelines)[-1]), 0, damaged + all_of_it.findings
-    if with_bases:
-        base = with_bases[-1].bases[-1]
-        end_ms = max(end_ms, base.manifest.taken_ms)  # without a note the base is the end
-        records, in_newest = await _verify_log(loop, base.path, base.manifest)
-        findings = in_newest + findings
-    elif not findings:
+    joints = []
+    try:
+        joints = await joints_of(loop, timelines)
+    except CorruptError as error:
+        findings.append(str(error))
+    newest = with_bases[-1:]
+    if newest and (joint := core_of(newest[0])):  # the newest one of each core
+        newest = list({os.path.dirname(each.path): each for each in with_bases if core_of(each) == joint}.values())
+        end_ms = min(map(end_of, newest))
+    for each in newest:
+        base = each.bases[-1]
+        if len(newest) == 1:
+            end_ms = max(end_ms, base.manifest.taken_ms)  # without a note the base is the end
+        in_base, in_newest = await _verify_log(loop, base.path, base.manifest)
+        records, findings = records + in_base, in_newest + findings
+    ranges = [(each.path, *times) for each in with_bases if not core_of(each) for times in restorable_ranges(each)]
+    ranges += [(joint.path, *times) for joint in joints for times in joint.times]
+    if not ranges and not findings:
         findings = [f"{archive} has no base yet, so no restore leads there: its server makes one, if it can"]
     return VerifiedBackup(
         archive,
@@ -102,7 +115,7 @@ async def _verify_archive(loop: Loop, archive: str, timelines: list[Timeline], d
         records,
         findings,
         log_records=all_of_it.records,
-        ranges=tuple((each.path, *times) for each in with_bases for times in restorable_ranges(each)),
+        ranges=tuple(ranges),
     )
 
 
@@ -119,7 +132,9 @@ async def _verify_log(loop: Loop, backup: str, manifest: BackupManifest) -> tupl
         return 0, []  # which is damage that was found
     if manifest.is_of_cores:
         return await _verify_cores(loop, backup)
-    report = await verify(loop, backup, "")
+    marker = await marker_or_none(loop.files, backup)
+    of_core = {} if marker is None else {"core": marker.core, "number": marker.number}
+    report = await verify(loop, backup, "", **of_core)
     return report.records, [report.describe(each) for each in report.findings]
 
 

@@ -23,6 +23,7 @@ from topics.engine.stored_engine import StoredEngine
 from topics.errors import DiskFullError, TopicsError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import OwnTimeline, name_timeline
+from topics.store.archive.joint_point import Joint, copy_joint, core_of, joint_at, joint_points, joints_of
 from topics.store.archive.restore_archive import copy_point, with_ends
 from topics.store.archive.restore_point import END, RestorePoint, point_at
 from topics.store.archive.timelines import (
@@ -40,9 +41,10 @@ from topics.store.backup.backup_files import remove_tree
 from topics.store.backup.backup_logs import check_one_log
 from topics.store.backup.free_places import NEW_DATA, taken
 from topics.store.backup.restore_backup import copy_backup
-from topics.store.cores.core_directories import core_config
+from topics.store.cores.core_directories import core_config, marker_or_none
 from topics.store.cores.new_id import draw_new_id
 from topics.store.disk.data_directory import LockedDirectory, lock_directory, lock_to_read, make_with_parents
+from topics.store.disk.directory_format import NO_CORE
 from topics.store.disk.disk_space import lacks_space
 
 _RESTORING = ".restoring"
@@ -60,7 +62,9 @@ class Restored(NamedTuple):
     path: str
     """The data directory."""
     backup: str
-    """The directory of the backup; in an archive, of the base that the restore began with."""
+    """The directory of the backup; in an archive, of the base that the restore began with, or of
+    the timeline that several cores have together.
+    """
     taken_ms: int
     """Unix ms of the instant that was restored."""
     topics: int
@@ -96,7 +100,8 @@ def restore(
     backup: the directory of a backup, or that in which they are made, for the newest one; or an
         archive. to: a path where nothing is.
     at: for an archive, the time to restore, Unix ms or a datetime with a zone; None for its end.
-    upto: for an archive, (topic, seq) of the last record to restore, in the place of `at`.
+    upto: for an archive of one core, (topic, seq) of the last record to restore, in the place of
+        `at`.
     skipped_seqs: more than were given out since.
     Raises: UsageError, there is no backup, the archive does not have that time, or `to` exists;
         CorruptError, what is needed is damaged; FormatError; StorageError. Nothing is at `to` then.
@@ -137,7 +142,11 @@ def restore_copy(
     for left in reversed(range(_ATTEMPTS)):
         siblings, findings = _beside(source, timelines)
         try:
-            made = _restore_archive(source, target, timelines, siblings, at_ms, upto, skipped_seqs, fetch_rest)
+            if any(map(core_of, timelines)):
+                _check_joint(source, timelines, upto)
+                made = _restore_cores(_chosen(source, timelines, at_ms), target, siblings, skipped_seqs)
+            else:
+                made = _restore_archive(source, target, timelines, siblings, at_ms, upto, skipped_seqs, fetch_rest)
             return made._replace(damage="; ".join(filter(None, [made.damage, *findings])))
         except (TopicsError, OSError):
             with own_loop(Config()) as loop:
@@ -201,7 +210,7 @@ def _restore_backup(source: str, target: str, skipped_seqs: int) -> Restored:
         found = named_backup(loop, source)
         manifest = loop.run_task(copy_backup(loop, found, made))
         if manifest.is_of_cores:
-            topics, records = _settle_cores(loop, made, target, skipped_seqs)
+            topics, records = _settle_cores(loop, made, target, skipped_seqs, KnownSeqs())
         else:
             topics, records = loop.run_task(_settle(loop, made, target, skipped_seqs, KnownSeqs()))
     return Restored(target, found, manifest.taken_ms, topics, records, skipped_seqs)
@@ -224,7 +233,7 @@ def _restore_archive(  # noqa: PLR0917 - the arguments of one call
         else:
             point = loop.run_task(point_of_record(loop, timelines, *upto, _heads))
         point = loop.run_task(with_ends(loop, point))
-        known, damage = loop.run_task(known_seqs(loop, siblings, point, _heads, partial(_whole, loop, fetch_rest)))
+        known, damage = loop.run_task(known_seqs(loop, siblings, [point], _heads, partial(_whole, loop, fetch_rest)))
     with _making(target) as (loop, made):
         loop.run_task(copy_point(loop, point, made))
         continued = OwnTimeline("", line=line_of(point.timeline))
@@ -247,6 +256,54 @@ def _restore_archive(  # noqa: PLR0917 - the arguments of one call
         max(known_ends),
         "; ".join([*point.timeline.findings, *left_out, *([damage] if damage else [])]),
     )
+
+
+def _check_joint(source: str, timelines: list[Timeline], upto: tuple[str, int] | None) -> None:
+    """Check that an archive of several cores is to be restored to a time, with all cores.
+
+    Raises: UsageError.
+    """
+    joints = sorted({core_of(timeline) for timeline in timelines})
+    if source not in {*joints, *map(os.path.dirname, joints)}:
+        raise UsageError(f"is {source!r}, a part of {joints[0]}, which has all cores: name that", "backup")
+    if "" in joints:
+        of_one = [timeline.path for timeline in timelines if not core_of(timeline)]
+        listed = ", ".join([*of_one, *filter(None, joints)])
+        raise UsageError(f"{source} has the logs of one core and of several: name one of them: {listed}")
+    if upto is not None:
+        said = f"is {upto!r}, and only a time ends the logs of several cores: name one in its place"
+        raise UsageError(said, "upto")
+
+
+class _TimeOfAll(NamedTuple):
+    """A time of all cores, and the newest one that the archive has."""
+
+    joint: Joint
+    at_ms: int
+    end_ms: int
+
+
+def _chosen(source: str, timelines: list[Timeline], at_ms: int) -> _TimeOfAll:
+    with own_loop(Config()) as loop:
+        joints = loop.run_task(joints_of(loop, timelines))
+    if len({joint.line for joint in joints}) > 1:
+        listed = ", ".join(joint.path for joint in joints)
+        raise UsageError(f"{source} has the logs of several servers: name a timeline of one of them: {listed}")
+    joint, at_ms = joint_at(joints, at_ms)
+    return _TimeOfAll(joint, at_ms, max(each.times[-1][1] for each in joints if each.times))
+
+
+def _restore_cores(chosen: _TimeOfAll, target: str, siblings: list[Timeline], skipped_seqs: int) -> Restored:
+    joint, at_ms, end_ms = chosen
+    with own_loop(Config()) as loop:
+        points = loop.run_task(joint_points(loop, joint, at_ms))
+        known, damage = loop.run_task(known_seqs(loop, siblings, points, _heads))
+    with _making(target) as (loop, made):
+        loop.run_task(copy_joint(loop, joint, points, made))
+        topics, records = _settle_cores(loop, made, target, skipped_seqs, known)
+    findings = [finding for point in points for finding in point.timeline.findings]
+    found = "; ".join([*findings, *([damage] if damage else [])])
+    return Restored(target, joint.path, at_ms, topics, records, skipped_seqs, end_ms, found)
 
 
 async def _whole(loop: Loop, fetch_rest: FetchRest | None, timeline: Timeline) -> Timeline:
@@ -326,7 +383,7 @@ async def _settle(loop: Loop, made: str, target: str, skipped_seqs: int, known: 
     return numbers
 
 
-def _settle_cores(loop: Loop, made: str, target: str, skipped_seqs: int) -> tuple[int, int]:
+def _settle_cores(loop: Loop, made: str, target: str, skipped_seqs: int, known: KnownSeqs) -> tuple[int, int]:
     """Do with each core what `_settle` does with a directory of one core."""
     cores = loop.run_task(draw_new_id(loop, made))
     topics = records = 0
@@ -334,7 +391,7 @@ def _settle_cores(loop: Loop, made: str, target: str, skipped_seqs: int) -> tupl
         config = core_config(replace(Config(), data_dir=made), core)
         with own_loop(config) as own:
             directory = lock_directory(own.ring, config, core=core, number=cores.number_of(core))
-            of_core = own.run_task(_leave_out(own, config, directory, skipped_seqs, KnownSeqs()))
+            of_core = own.run_task(_leave_out(own, config, directory, skipped_seqs, known))
         topics, records = topics + of_core[0], records + of_core[1]
     loop.run_task(_name(loop, made, target))
     return topics, records
@@ -366,7 +423,11 @@ def _heads(base: str) -> dict[str, IdAndHead]:
     with own_loop(config) as loop:
 
         async def run() -> dict[str, IdAndHead]:
-            stored = await StoredEngine.open(loop, config, directory=lock_to_read(loop.ring, config, any_owner=True))
+            directory = lock_to_read(loop.ring, config, any_owner=True)
+            marker = await marker_or_none(loop.files, base)
+            if marker is not None and marker.core != NO_CORE:
+                directory.core, directory.number = marker.core, marker.number
+            stored = await StoredEngine.open(loop, config, directory=directory)
             heads = stored.heads()
             await stored.close()
             return heads

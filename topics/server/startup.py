@@ -42,8 +42,6 @@ def check_offered(config: Config, cores: int) -> None:
     """Check that no setting asks for what several cores cannot do yet. Raises: UsageError."""
     if cores == 1:
         return
-    if config.archive_dir:
-        raise UsageError("is set, and several cores have no archive yet: unset it, or use one core", "archive_dir")
     if not hasattr(socket, "SO_REUSEPORT"):
         raise UsageError("this system has no SO_REUSEPORT, by which several cores share a port: use one core")
     if config.access_log == STANDARD_OUTPUT:

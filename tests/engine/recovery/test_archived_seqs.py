@@ -41,7 +41,7 @@ def only_timeline(world: StoreWorld) -> Timeline:
 
 def seqs_known(world: StoreWorld, timelines: list[Timeline], point: RestorePoint) -> dict[int, int]:
     """By topic id, the highest seq that the log states; nothing of the heads of bases."""
-    known, damage = world.run(known_seqs(world.loop, timelines, point, lambda _base: {}))
+    known, damage = world.run(known_seqs(world.loop, timelines, [point], lambda _base: {}))
     assert not damage
     return known.by_id
 
@@ -256,5 +256,5 @@ def test_the_logs_of_other_servers_are_not_read_and_those_of_copies_are(monkeypa
         return await open_file(path, flags, mode)
 
     monkeypatch.setattr(world.loop.files, "open", note_read)
-    world.run(known_seqs(world.loop, [own, *map(beside, topics)], point, heads_of))
+    world.run(known_seqs(world.loop, [own, *map(beside, topics)], [point], heads_of))
     assert read == {own.path.split("/")[1], "copy", "copy of copy", "damaged note"}

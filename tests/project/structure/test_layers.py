@@ -47,7 +47,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "checkpoint": {"commits", "disk", "format", "layouts", "read", "segments", "wal"},
         "repair": {"archive", "cores", "disk", "format", "layouts", "recovery", "segments"},
         "backup": {"checkpoint", "cores", "disk", "format", "layouts", "segments"},
-        "archive": {"backup", "disk", "format", "layouts", "recovery", "wal"},
+        "archive": {"backup", "cores", "disk", "format", "layouts", "recovery", "wal"},
         "mirror": {"archive", "backup", "disk", "format"},
     },
     "engine": {

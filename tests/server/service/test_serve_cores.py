@@ -27,6 +27,7 @@ from topics.store.cores.core_directories import read_cores
 from topics.store.cores.slot_map import SlotMap
 
 Serve = Callable[..., int]
+NO_MIRROR = "this server has an archive for each of its cores, which no mirror follows"
 
 
 @pytest.fixture
@@ -123,7 +124,6 @@ def test_a_port_file_that_cannot_be_written_ends_all(serve: Serve, caplog: pytes
         (0, {}, "cores is 0: use 1 to 1024"),
         (1025, {}, "cores is 1025: use 1 to 1024"),
         (2, {"host": "0.0.0.0"}, "TOPICS_API_KEYS"),
-        (2, {"archive_dir": "/archive"}, "archive_dir is set"),
         (2, {"access_log": "-"}, "access_log is -"),
     ],
 )
@@ -280,6 +280,25 @@ def test_a_backup_of_cores_that_serve_is_whole_or_none_whichever_is_killed(tmp_p
         with running(tmp_path / f"new-{number}", 2) as server:
             for name in names.values():
                 assert server.records(name) == list(range(10))
+
+
+def test_an_archive_of_cores_that_serve_leads_to_all_that_was_acknowledged(tmp_path: Path) -> None:
+    """R-CORE-16: also if a core was killed, and after a stop. Another number of cores continues the archive."""
+    settings = {"archive_dir": str(tmp_path / "archive"), "archive_every_ms": 10}
+    for cores, number in ((2, 1), (3, 2)):
+        with running(tmp_path, cores, **settings) as server:
+            append_to_all(server, 2 * number - 1)
+            os.kill(server.pids()[1], signal.SIGKILL)
+            server.wait_for("core 1 ended with -9; it is started again", "core 1 topics.server: ready")
+            append_to_all(server, 2 * number)
+            status, refusal = server.ask("GET", "/v0/archive")
+            assert (status, refusal["error"]["message"]) == (400, NO_MIRROR)
+            assert server.stop() == 0
+        assert topics.verify_backup(tmp_path / "archive").sound
+        topics.restore(tmp_path / "archive", tmp_path / f"new-{cores}" / "data", skipped_seqs=1000)
+        with running(tmp_path / f"new-{cores}", cores) as server:
+            for name in NAMES:
+                assert server.records(name) == list(range(1, 2 * number + 1))
 
 
 @pytest.mark.slow

@@ -64,7 +64,7 @@ class TwoCores:
     def _start(self, core: int) -> None:
         ring = self.rings[core]
         loop = Loop(ring, ring.clock)
-        config = replace(tiny_config(f"{self.data_dir}/core-{core:02}"), port=self.port, **self._settings)
+        config = replace(tiny_config(f"{self.data_dir}/core-{core:02}"), port=self.port, **self.settings_of(core))
         of_core: dict[str, int] = {}
         if self.data_dir:
             layout = loop.run_task(read_cores(loop.files, self.data_dir))
@@ -84,6 +84,10 @@ class TwoCores:
         self.neighbours[core : core + 1] = [neighbours]
         self.port = server.address[1]
         self.servers[core : core + 1] = [server]
+
+    def settings_of(self, core: int) -> dict[str, Any]:
+        """The settings of a core."""
+        return self._settings
 
     def run(self, done: Callable[[], bool], dies: int = -1) -> None:
         """Make passes of all until `done()`. dies: the core that is killed and started again when its ring stops."""

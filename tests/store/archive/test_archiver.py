@@ -881,7 +881,7 @@ def test_the_log_after_an_open_hole_is_sound_and_its_seqs_are_known() -> None:
     _first, missing, *later = sorted(number for number in numbers if number > hole.last_files[0])
     assert later
     world.run(world.loop.files.unlink(f"{directory}/{wal_file_name(missing)}"))
-    known, damage = world.run(known_seqs(world.loop, [timeline], point_at([timeline], END), lambda _base: {}))
+    known, damage = world.run(known_seqs(world.loop, [timeline], [point_at([timeline], END)], lambda _base: {}))
     assert known.by_id[1] == world.topic(1).head
     assert not damage, "more may be missing there"
 

@@ -244,7 +244,7 @@ def _say_unnamed(source: str, backup: str) -> None:
     Those of an older build have no id of their log, so the logs in a directory are not compared.
     """
     above, name = os.path.split(backup)
-    if os.path.realpath(source) != os.path.realpath(above) or len([*filter(is_backup_name, os.listdir(above))]) == 1:
+    if os.path.realpath(source) != os.path.realpath(above) or len([*filter(is_backup_name, os.listdir(above))]) < 2:
         return
     if not log_id_at(backup):
         print(

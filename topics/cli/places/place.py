@@ -144,7 +144,9 @@ def stopped(place: LogPlace, env: Mapping[str, str]) -> Iterator[Config]:
     _check_directory(place.data_dir, makes=False)
     settings, origins = _settings(env)
     with options_named(origins):
-        yield replace(Config(), data_dir=place.data_dir, **settings)
+        config = replace(Config(), data_dir=place.data_dir, **settings)
+        _check_no_hole(place.data_dir, config)
+        yield config
 
 
 def _check_directory(path: str, *, makes: bool) -> None:
@@ -173,12 +175,16 @@ def _check_no_hole(data_dir: str, config: Config) -> None:
     """Raises: UsageError, the log has an archive, which would get a hole by these settings."""
     from topics.loop.choose import open_loop  # noqa: PLC0415 - `topics --help` should not load the engine
     from topics.store.archive.archive_note import TIMELINE_NAME, continued_timeline  # noqa: PLC0415
+    from topics.store.archive.joint_timeline import JOINT_NAME  # noqa: PLC0415
+    from topics.store.cores.core_directories import core_directory  # noqa: PLC0415
     from topics.store.segments.snapshot_files import sound_snapshot  # noqa: PLC0415
 
+    log, named = data_dir, os.path.join(data_dir, TIMELINE_NAME)
+    if os.path.exists(joint := os.path.join(data_dir, JOINT_NAME)):
+        log, named = core_directory(data_dir, 0), joint
     with open_loop(Config()) as loop:
-        timeline = loop.run_task(continued_timeline(loop.files, data_dir))
-        found = loop.run_task(sound_snapshot(loop.files, data_dir)) if timeline else None
-    named = os.path.join(data_dir, TIMELINE_NAME)
+        timeline = loop.run_task(continued_timeline(loop.files, log))
+        found = loop.run_task(sound_snapshot(loop.files, log)) if timeline else None
     if timeline and not config.archive_dir:
         raise UsageError(
             f"--data-dir is {data_dir!r}, whose log has an archive ({timeline}), and TOPICS_ARCHIVE_DIR is not set, so "

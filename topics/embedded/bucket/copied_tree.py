@@ -11,6 +11,7 @@ from typing import BinaryIO, NamedTuple
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.store.archive.archive_note import BASES, ArchiveNote, unpack_note
 from topics.store.archive.archived_log import archived_directory
+from topics.store.archive.joint_timeline import core_place
 from topics.store.backup.backup_files import NOTE_NAME, is_timeline_name
 from topics.store.backup.backup_logs import log_id_in
 from topics.store.backup.backup_manifest import (
@@ -20,6 +21,7 @@ from topics.store.backup.backup_manifest import (
     is_backup_name,
     unpack_manifest,
 )
+from topics.store.disk.directory_format import SLOT_MAP_NAME
 from topics.store.format.log_format import BLOCK_BYTES, align_up, wal_file_no
 from topics.store.layouts.directory_names import MARKER_NAME
 
@@ -121,6 +123,13 @@ def _backup(path: str, directory: str) -> BackupPart:
 
 
 def _timeline(path: str, directory: str) -> Tree:
+    """Raises: UsageError, it is of several cores."""
+    if SLOT_MAP_NAME in os.listdir(directory) or core_place(os.path.dirname(os.path.abspath(directory))):
+        raise UsageError(
+            f"is {directory!r}, an archive of several cores, and a bucket takes that of one: copy backups (`topics "
+            "backup --to s3://...`)",
+            "source",
+        )
     try:
         text = _read(f"{directory}/{NOTE_NAME}")
     except FileNotFoundError:

@@ -13,6 +13,7 @@ from topics.config import Config
 from topics.engine.stored_engine import recover_store
 from topics.errors import StorageError
 from topics.loop.loop import Loop
+from topics.store.archive.joint_timeline import named_joint
 from topics.store.backup.backup_mounts import note_mount
 from topics.store.backup.backups import real_place
 from topics.store.backup.capture_copy import Captured
@@ -29,11 +30,12 @@ async def back_up_cores(loop: Loop, config: Config, cores: CoreDirectories, root
     Raises: UsageError, no backup can be there; LockedError, a core runs; StorageError; OSError.
     """
     root, stored = real_place(loop.ring, config, root), cores.stored
+    joint = await named_joint(loop.files, cores)
     shared = await shared_files(loop, cores, root)
     async with AsyncExitStack() as stack:
         logs = []
         for core in range(stored.slots.cores):
-            own = core_config(config, core)
+            own = core_config(config, core, joint)
             capture = await _captured(loop, own, core, cores.number_of(core), stack)
             logs.append(Captured(capture, core_marker(capture.format_number, core, stored), f"{core_name(core)}/"))
         made = await BackupWriter(loop, OwnCopies(loop, logs, lambda: False), root, shared).write()

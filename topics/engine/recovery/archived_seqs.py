@@ -5,7 +5,7 @@ A restore to a time gives out no seq again that the archive has, of whatever tim
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -79,54 +79,60 @@ def _bounds(timelines: list[Timeline]) -> str:
 
 
 async def known_seqs(
-    loop: Loop, timelines: list[Timeline], point: RestorePoint, heads_of: HeadsOf, whole_of: WholeOf = as_it_is
+    loop: Loop,
+    timelines: list[Timeline],
+    points: Sequence[RestorePoint],
+    heads_of: HeadsOf,
+    whole_of: WholeOf = as_it_is,
 ) -> tuple[KnownSeqs, str]:
-    """Return the seqs that the archive knows, and the damage in the log after the point.
+    """Return the seqs that the archive knows, and the damage in the log after the points.
 
-    Other timelines of the point's line count, too, from their first base on: clients may know the
-    seqs of a log that was restored before, also those of topics that were deleted in it. So do
-    those of other lines that have a topic in common with them: a data directory was copied. The
-    logs of other servers are not read.
+    Other timelines of the line of the first point count, too, from their first base on: clients may
+    know the seqs of a log that was restored before, also those of topics that were deleted in it.
+    So do those of other lines that have a topic in common with them: a data directory was copied.
+    The logs of other servers are not read.
 
-    point: with its ends. whole_of: called before the log of another line is read.
+    points: one, or that of each core, with their ends. whole_of: called before the log of another
+    line is read.
     Raises: CorruptError, a base is damaged; FormatError, OSError.
     """
     known, damage = KnownSeqs(), list[str]()
-    others = of_other_lines(timelines, line_of(point.timeline))
+    others = of_other_lines(timelines, line_of(points[0].timeline))
     for timeline in timelines:
         if timeline not in others:
-            found = await _take_timeline(loop, timeline, point, heads_of, known)
-            damage += found if timeline.path == point.timeline.path else []
+            damage += await _take_timeline(loop, timeline, points, heads_of, known)
     if others:
-        _name_topics(known, heads_of(point.base.path))
+        for point in points:
+            _name_topics(known, heads_of(point.base.path))
     first_heads = {each.path: _first_heads(each, heads_of) for each in others}
     while related := [each for each in others if _is_related(known, first_heads[each.path])]:
         for timeline in related:
-            await _take_timeline(loop, await whole_of(timeline), point, heads_of, known)
+            await _take_timeline(loop, await whole_of(timeline), points, heads_of, known)
         others = [each for each in others if each not in related]
     return known, "; ".join(damage)
 
 
 async def _take_timeline(
-    loop: Loop, timeline: Timeline, point: RestorePoint, heads_of: HeadsOf, known: KnownSeqs
+    loop: Loop, timeline: Timeline, points: Sequence[RestorePoint], heads_of: HeadsOf, known: KnownSeqs
 ) -> list[str]:
-    """Note the seqs that a timeline knows, from the point on if it is that of the point.
+    """Note the seqs that a timeline knows, from the point on if it is that of one.
 
-    Returns: the damage in its log.
+    Returns: the damage in its log then.
     """
-    spans, is_own, damage = log_spans(timeline), timeline.path == point.timeline.path, list[str]()
+    spans, damage = log_spans(timeline), list[str]()
+    point = next((point for point in points if point.timeline.path == timeline.path), None)
     if not spans:
         await scan_without_base(loop, timeline, known.take)
-    if is_own:  # what is before the point and not in it was deleted by then
+    if point is not None:  # what is before the point and not in it was deleted by then
         bases = [span.base.path for span in spans]
         spans = spans[bases.index(point.base.path) :]
     for span in spans:
-        is_restored = is_own and span is spans[0]
+        is_restored = point is not None and span is spans[0]
         if span.base is span.part.bases[0] or span.later is None:
             _take_heads(known, {} if is_restored else heads_of(span.base.path))
-        ends = point.ends if is_restored else {}
+        ends = point.ends if point is not None and is_restored else {}
         damage += await _up_to_damage(scan_after(loop, timeline, span, known.take, ends))
-    return damage
+    return damage if point is not None else []
 
 
 def _first_heads(timeline: Timeline, heads_of: HeadsOf) -> Mapping[str, IdAndHead] | None:

@@ -14,7 +14,7 @@ _OCTETS = b"application/octet-stream"
 
 def get_archive(call: Call) -> None:
     """Answer how far the archive is (7.20)."""
-    state = _state(call)
+    state = archive_state(call)
     query = call.plan.query
     call.service.engine.archive.note_mirror(query.get("mirror", ""), unsigned(query, "upto_ms", 0))
     archive = {
@@ -30,7 +30,7 @@ def get_archive(call: Call) -> None:
 
 def get_file(call: Call) -> None:
     """Answer a piece of a file of the archive (7.21)."""
-    _state(call)
+    archive_state(call)
     most = call.service.config.archive_piece_bytes
     query = call.plan.query
     offset, count = unsigned(query, "offset", 0), min(unsigned(query, "bytes", most), most)
@@ -43,8 +43,8 @@ def get_file(call: Call) -> None:
     archive.read(query.get("timeline", ""), query.get("path", ""), min(offset, 1 << 62), count, answer)
 
 
-def _state(call: Call) -> ArchiveState:
-    """Return the archive's state. Raises: RequestError."""
+def archive_state(call: Call) -> ArchiveState:
+    """Return the archive's state. Raises: RequestError, also if the key may not ask for it."""
     if call.principal.restricted:
         raise RequestError("forbidden", "an archive holds all topics: use a key without prefixes")
     state = call.service.engine.archive.state

@@ -1,4 +1,6 @@
-"""Checkpoints (7.9) and backups (7.18) of all cores by one request. Source: R-CORE-9, R-CORE-14.
+"""Checkpoints (7.9) and backups (7.18) of all cores by one request.
+
+Source: R-CORE-9, R-CORE-14, R-CORE-16.
 
 Each core makes a checkpoint of its own. Core 0 joins them, whichever was asked, because it knows
 what an answer that was not done has left: which cores, and the numbers of their checkpoints. It
@@ -12,7 +14,9 @@ from functools import partial
 
 import msgspec
 
+from topics.errors import RequestError
 from topics.http.access.principal import UNAUTHENTICATED
+from topics.http.handlers.archive_endpoints import archive_state
 from topics.http.handlers.backup_endpoints import asked_backup
 from topics.http.handlers.checkpoint_endpoint import asked_checkpoint
 from topics.http.plan.call import Call
@@ -110,6 +114,12 @@ def make_backup(cores: AskedCores, call: Call) -> None:
 def get_backup(cores: AskedCores, call: Call) -> None:
     """Have core 0 answer how far the newest backup is."""
     _have_backup(cores, call, "GET")
+
+
+def refuse_archive(_cores: AskedCores, call: Call) -> None:
+    """Refuse what a mirror asks for (7.20, 7.21): it follows one log."""
+    archive_state(call)
+    raise RequestError("invalid_request", "this server has an archive for each of its cores, which no mirror follows")
 
 
 def _have_backup(cores: AskedCores, call: Call, method: str) -> None:

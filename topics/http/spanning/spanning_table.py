@@ -8,6 +8,7 @@ from functools import partial
 
 from topics.http.access.routes import Route, RouteTable
 from topics.http.handlers import (
+    archive_endpoints,
     backup_endpoints,
     checkpoint_endpoint,
     probe_endpoints,
@@ -44,6 +45,8 @@ _ON_ONE: dict[Handler, Callable[[AskedCores, Call], None]] = {
     checkpoint_endpoint.checkpoint: spanning_checkpoint.checkpoint,
     backup_endpoints.make_backup: spanning_checkpoint.make_backup,
     backup_endpoints.get_backup: spanning_checkpoint.get_backup,
+    archive_endpoints.get_archive: spanning_checkpoint.refuse_archive,
+    archive_endpoints.get_file: spanning_checkpoint.refuse_archive,
 }
 """Requests without portions, whose handlers have to know of the other cores."""
 

@@ -16,6 +16,7 @@ from topics.server.cores.neighbours import Neighbours
 from topics.server.processes.composition import ServerProcess
 from topics.server.processes.core_locks import lock_when_free
 from topics.server.startup import connection_limit, forbid_core_dumps
+from topics.store.archive.joint_timeline import named_joint
 from topics.store.cores.core_directories import MAILBOX_NAME, core_config, read_cores
 
 _log = logging.getLogger("topics.server")
@@ -41,7 +42,8 @@ def serve_core(config: Config, core: int, life: int) -> int:
         try:
             if has_ended(life):  # another supervisor may have the directory by now
                 return 0
-            own = share_of(own, cores.slots.cores)
+            joint = loop.run_task(named_joint(loop.files, cores))
+            own = share_of(core_config(config, core, joint), cores.slots.cores)
             _pin(config, core, cores.slots.cores)
             mailboxes = [f"{cores.path_of(each)}/{MAILBOX_NAME}" for each in range(cores.slots.cores)]
             neighbours = Neighbours(loop, cores.slots, core, mailboxes)

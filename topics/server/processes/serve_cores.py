@@ -30,6 +30,7 @@ from topics.server.processes.composition import STOP_SIGNALS, ServerProcess, pre
 from topics.server.processes.core_locks import wait_for_cores
 from topics.server.service_manager import ServiceReports, service_manager_of
 from topics.server.startup import check_offered
+from topics.store.archive.joint_timeline import choose_joint, leave_joint
 from topics.store.cores.core_directories import MAILBOX_NAME, REPORTS_NAME, CoreDirectories, core_directory
 from topics.store.cores.slot_map import check_cores
 from topics.store.disk.data_directory import LockedDirectory, sync_parents
@@ -90,7 +91,12 @@ async def _with_cores(loop: Loop, config: Config, directory: LockedDirectory, co
     """
     await wait_for_cores(loop, config)
     await sync_parents(loop, directory.path, directory.made_in)
-    return await set_cores(loop, config, cores)
+    layout = await set_cores(loop, config, cores)
+    if layout is None:
+        await leave_joint(loop.files, config.data_dir)
+    elif config.archive_dir:
+        await choose_joint(loop, layout)
+    return layout
 
 
 async def _remove_sockets(loop: Loop, directories: Iterable[str]) -> None:

@@ -8,7 +8,8 @@
 A data directory names its timeline in the file `archive`. A restored directory names none, so it
 begins a timeline of its own, and the old one stays as it is. Both are of one *line*: the timelines
 of a data directory, of what was restored from it, and so on. Retention removes those of its own
-line only, because logs of several servers may share an archive.
+line only, because logs of several servers may share an archive. Several cores have their timelines
+in a joint one (joint_timeline.py).
 """
 
 from __future__ import annotations
@@ -42,8 +43,10 @@ LOG = "log"
 _LOST = "lost"
 _NEW = "new"
 _MOUNT = "mount="
-_REMEDY = f"Name another timeline of the archive, or one of its {BASES} as a backup; `topics verify` shows all damage"
+REMEDY = f"Name another timeline of the archive, or one of its {BASES} as a backup; `topics verify` shows all damage"
 NOTE_VERSION = 1
+NOTE_OF_CORES = 2
+"""The version of the notes of several cores, which builds that know one core refuse."""
 
 
 class ShardEnd(msgspec.Struct, array_like=True, frozen=True):
@@ -72,6 +75,18 @@ class Hole(msgspec.Struct, frozen=True):
     """By shard, the number of the file with which the log after the base begins."""
 
 
+class OfCore(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The part of a note that only a timeline of one of several cores has."""
+
+    number: int
+    """The number of the core."""
+    set_back: tuple[tuple[UnixMs, UnixMs], ...] = ()
+    """The first and the last of the times that came twice, each time that the clock was set back.
+
+    Only the others are in one order on all cores, and can be restored.
+    """
+
+
 class ArchiveNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The contents of a note."""
 
@@ -83,6 +98,8 @@ class ArchiveNote(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """In the order of their times."""
     line: str = ""
     """The name of the first timeline of its line."""
+    of_core: OfCore | msgspec.UnsetType = msgspec.UNSET
+    """UNSET: it is the timeline of a directory of one core."""
 
     def hole_after(self, to_ms: int | None = None, next_files: dict[int, int] | None = None) -> Hole:
         """Return a hole that begins at the end of what is archived.
@@ -181,17 +198,17 @@ async def read_note(files: FileCalls, timeline: str) -> ArchiveNote | None:
     """
     path = f"{timeline}/{NOTE_NAME}"
     try:
-        return unpack_note(await read_slow_file(files, path, _REMEDY), path)
+        return unpack_note(await read_slow_file(files, path, REMEDY), path)
     except FileNotFoundError:
         return None
 
 
-def unpack_note(data: bytes, path: str, remedy: str = _REMEDY) -> ArchiveNote:
+def unpack_note(data: bytes, path: str, remedy: str = REMEDY) -> ArchiveNote:
     """Return a note, decoded. path, remedy: for messages.
 
     Raises: CorruptError; FormatError, it is of a newer build.
     """
-    return unpack_description(data, path, ArchiveNote, NOTE_VERSION, remedy)
+    return unpack_description(data, path, ArchiveNote, NOTE_OF_CORES, remedy)
 
 
 async def write_note(files: FileCalls, timeline: str, note: ArchiveNote) -> None:

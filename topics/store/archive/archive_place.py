@@ -6,6 +6,7 @@ import os
 
 from topics.errors import StorageError
 from topics.loop.loop import Loop
+from topics.store.archive.joint_timeline import core_place
 from topics.store.disk.data_directory import sync_parents
 
 
@@ -15,7 +16,10 @@ class ArchivePlace:
     def __init__(self, loop: Loop, path: str) -> None:
         self._loop = loop
         self._files = loop.files
-        self._path = path
+        place = core_place(path)
+        self._path = path if place is None else place.archive
+        self._above = [self._path] if place is None else [self._path, os.path.dirname(path), path]
+        """The directories that may be missing: the archive, and those in it above the timelines."""
         self.mount = ""
         """The directory, if it was a mount point when the log used it last."""
 
@@ -56,12 +60,13 @@ class ArchivePlace:
         timeline: its path.
         Raises: OSError, StorageError.
         """
-        files, archive = self._files, os.path.dirname(timeline)
-        above = os.path.dirname(archive) or "."
-        try:
-            is_new = await files.to_thread(files.make_directory, archive)
-        except FileNotFoundError as error:
-            raise StorageError(f"{above} is not there: mount its disk, or make it (mkdir -p {above})") from error
-        made_in = [above] if is_new else []
+        files, above = self._files, os.path.dirname(self._path) or "."
+        made_in = list[str]()
+        for path in self._above:
+            try:
+                if await files.to_thread(files.make_directory, path):
+                    made_in.append(os.path.dirname(path) or ".")
+            except FileNotFoundError as error:
+                raise StorageError(f"{above} is not there: mount its disk, or make it (mkdir -p {above})") from error
         await files.to_thread(files.make_directory, timeline)
-        await sync_parents(self._loop, timeline, [archive, *made_in])
+        await sync_parents(self._loop, timeline, [os.path.dirname(timeline), *made_in])

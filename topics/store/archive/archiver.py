@@ -26,6 +26,7 @@ from topics.loop.tasks import Future
 from topics.loop.timers import Timer
 from topics.store.archive.archive_bases import ArchiveBases
 from topics.store.archive.archive_note import (
+    NOTE_OF_CORES,
     ArchiveNote,
     Hole,
     OwnTimeline,
@@ -40,6 +41,7 @@ from topics.store.archive.archive_note import (
 from topics.store.archive.archive_place import ArchivePlace
 from topics.store.archive.archive_retention import remove_old, remove_old_timelines
 from topics.store.archive.archived_log import archived_directory
+from topics.store.archive.joint_timeline import CoreTimes, write_joint_map
 from topics.store.archive.log_copy import LogCopy, MissingLogError, OtherLogError
 from topics.store.archive.log_sources import take_ends
 from topics.store.archive.waiting_log import WaitingLog
@@ -99,6 +101,8 @@ class Archiver:
         self._line = ""
         """The name of the first timeline of this log's line."""
         self._place = ArchivePlace(loop, config.archive_dir)
+        self._core = CoreTimes.of(loop, config.archive_dir)
+        """The times that the notes of one of several cores have; None: there is only one."""
         self._has_lost = False
         """Whether an earlier process has left word of losses that are not noted yet."""
         self._breaks = 0
@@ -228,6 +232,8 @@ class Archiver:
 
     # --- a step ------------------------------------------------------------------------------------------------------
     async def _step(self) -> None:
+        if self._core is not None:
+            self._core.look()
         await self._waiting.leave_word()
         copy = self._copy
         if copy is None or not await self._is_as_noted(copy.timeline):
@@ -260,10 +266,11 @@ class Archiver:
         if base is not None and hole is not None:
             hole = await self._ended_hole(hole, base)
             holes, upto_ms = (*holes[:-1], hole), max(upto_ms, hole.to_ms or 0)
-        note = ArchiveNote(upto_ms=upto_ms, shards=shards, holes=holes, line=self._line)
+        note = self._as_noted(ArchiveNote(upto_ms=upto_ms, shards=shards, holes=holes))
         # Nothing is new in an idle log but the time, which is noted rarely: a note takes two syncs.
         is_idle = base is None and msgspec.structs.replace(self._note, upto_ms=upto_ms) == note
-        if not is_idle or self._stopped or upto_ms - self._note.upto_ms >= _IDLE_NOTE_MS:
+        is_late = self._stopped or upto_ms - self._note.upto_ms >= _IDLE_NOTE_MS
+        if not is_idle or is_late or (self._core is not None and await self._core.others_have_moved()):
             await self._write_note(copy.timeline, note)
         self._equal_ms = upto_ms
         if base is not None:
@@ -318,7 +325,7 @@ class Archiver:
         timeline, self._line = f"{config.archive_dir}/{own.name}", own.line or own.name
         if is_new := note is None:
             await place.check_mounted()
-            note = ArchiveNote(line=self._line)
+            note = self._as_noted(ArchiveNote())
             await place.make_timeline(timeline)
             await write_note(files, timeline, note)
         if (mount := await place.mount_point()) != place.mount or is_new:
@@ -326,6 +333,9 @@ class Archiver:
             await name_timeline(files, config.data_dir, own)
         if is_new:
             self._waiting.given_up.clear()  # before its first base
+        if self._core is not None:
+            self._core.continue_from(note)
+            await write_joint_map(self._loop, config.archive_dir, config.data_dir, self._line)
         self._leave_copy()
         self._note, self._equal_ms = note, note.upto_ms
         await self._bases.open(timeline)
@@ -398,9 +408,15 @@ class Archiver:
 
     async def _write_note(self, timeline: str, note: ArchiveNote) -> None:
         """Replace the note. It counts only once it is on stable storage."""
-        note = msgspec.structs.replace(note, line=self._line)
+        note = self._as_noted(note)
         await write_note(self._files, timeline, note)
         self._note = note
+
+    def _as_noted(self, note: ArchiveNote) -> ArchiveNote:
+        """Return a note with what all notes of this log have."""
+        if self._core is None:
+            return msgspec.structs.replace(note, line=self._line)
+        return msgspec.structs.replace(note, version=NOTE_OF_CORES, line=self._line, of_core=self._core.of_core)
 
     async def _synced(self) -> None:
         """Return once all that is committed is on stable storage. Raises: StorageError."""

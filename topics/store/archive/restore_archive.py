@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 
-from topics.errors import CorruptError
+from topics.common.values.time_texts import time_text
+from topics.errors import CorruptError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import LOG
 from topics.store.archive.archived_log import (
@@ -47,7 +48,8 @@ async def copy_point(loop: Loop, point: RestorePoint, target: str) -> None:
     """Make a data directory of a point, durably except for its name. `target` must not exist.
 
     The directory gets the newest format, because the log may have what the base has not.
-    Raises: CorruptError, the base or the log is damaged; FormatError; OSError.
+    Raises: UsageError, the time came twice, and may not; CorruptError, the base or the log is
+        damaged; FormatError; OSError.
     """
 
     def wants(path: str) -> bool:
@@ -61,7 +63,7 @@ async def copy_point(loop: Loop, point: RestorePoint, target: str) -> None:
             used = part.files(shard, await survey_after_base(loop, point.timeline.path, shard, number))
             end = point.ends[shard]  # there is one where there is log
             chosen = [file for file in used if file.number <= end.file_no]
-            made = [await _copy_file(loop, file, _name(shard, file.number), copies, end) for file in chosen]
+            made = [await _copy_file(loop, file, shard, copies, point) for file in chosen]
             replay = await scan(loop, made, lambda _path, _batches: None)
         except CorruptError as error:
             raise _earlier(error, f"{target}/wal/", f"{point.timeline.path}/{LOG}/") from error
@@ -125,13 +127,19 @@ def _name(shard: int, number: int) -> str:
     return f"{shard_directory(shard)}/{wal_file_name(number)}"
 
 
-async def _copy_file(loop: Loop, file: LogFile, name: str, copies: NewTree, end: RestoredEnd) -> LogFile:
+async def _copy_file(loop: Loop, file: LogFile, shard: int, copies: NewTree, point: RestorePoint) -> LogFile:
     """Copy a log file, the last one up to the end; return the copy."""
-    data = memoryview(await read_file(loop.files, file.path))
+    data, end = memoryview(await read_file(loop.files, file.path)), point.ends[shard]
     if file.number == end.file_no:
         data = data[: end.offset]
+    if point.is_once and any(header.written_ms > point.at_ms for _begin, header in batches_in(data, file)):
+        raise UsageError(
+            f"is {time_text(point.at_ms)}, and {file.path} has later times before it, since the clock was set back: "
+            "name another time",
+            "at",
+        )
     size = align_up(len(data), BLOCK_BYTES)
-    path = await copies.place(name)
+    path = await copies.place(_name(shard, file.number))
     await write_new_file(loop.files, path, data, bytes(size - len(data)))
     return file._replace(path=path, size=size)
 

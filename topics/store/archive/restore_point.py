@@ -33,6 +33,8 @@ class RestorePoint(NamedTuple):
     at_ms: int
     ends: Mapping[int, RestoredEnd] = MappingProxyType({})
     """By shard. Those that a time decides are there once `with_ends` has looked for them."""
+    is_once: bool = False
+    """Whether no batch before the ends may have a later time, since other cores have the same."""
 
 
 def point_at(timelines: list[Timeline], at_ms: int) -> RestorePoint:

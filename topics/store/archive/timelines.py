@@ -9,6 +9,7 @@ from topics.common.values.time_texts import time_text
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import BASES, ArchiveNote, read_note, timeline_names
+from topics.store.archive.joint_timeline import core_places
 from topics.store.backup.backup_files import NOTE_NAME, is_timeline_name
 from topics.store.backup.backup_manifest import BackupManifest, backup_names, read_manifest
 from topics.store.disk.whole_files import FileCalls, list_if_there
@@ -62,10 +63,19 @@ def is_timeline(files: FileCalls, path: str) -> bool:
 
 
 def _paths(files: FileCalls, path: str) -> list[str]:
-    """Return the paths of the timelines of an archive, or of the one that `path` is."""
+    """Return the paths of the timelines of an archive, or of the one that `path` is.
+
+    Those of cores are in the place of their joint one.
+    """
+    path = path.rstrip("/")
+    if cores := core_places(files, path):
+        return [f"{core}/{name}" for core in cores for name in timeline_names(files, core)]
     if is_timeline(files, path):
-        return [path.rstrip("/")]
-    return [f"{path}/{name}" for name in timeline_names(files, path)]
+        return [path]
+    found = []
+    for name in timeline_names(files, path):
+        found += _paths(files, f"{path}/{name}") if core_places(files, f"{path}/{name}") else [f"{path}/{name}"]
+    return found
 
 
 async def timelines_beside(loop: Loop, path: str) -> tuple[list[Timeline], list[str]]:

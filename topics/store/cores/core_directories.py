@@ -62,10 +62,14 @@ def core_name(core: int) -> str:
     return f"{CORE_PREFIX}{core:02d}"
 
 
-def core_config(config: Config, core: int) -> Config:
-    """Return the settings of a core: its own directories, and no archive, which none has yet."""
+def core_config(config: Config, core: int, joint: str = "") -> Config:
+    """Return the settings of a core: its own directories.
+
+    joint: the joint timeline of the archive; "": the core archives nothing.
+    """
     cold_dir = config.cold_dir and core_directory(config.cold_dir, core)
-    return replace(config, data_dir=core_directory(config.data_dir, core), cold_dir=cold_dir, archive_dir="")
+    archive_dir = core_directory(f"{config.archive_dir}/{joint}", core) if config.archive_dir and joint else ""
+    return replace(config, data_dir=core_directory(config.data_dir, core), cold_dir=cold_dir, archive_dir=archive_dir)
 
 
 async def refuse_several_cores(files: FileCalls, path: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 
@@ -44,7 +44,7 @@ def made_disk() -> SimDisk:
 class Alternating:
     """A client that writes the next number to the other core once the one before is acknowledged."""
 
-    def __init__(self, world: Backed) -> None:
+    def __init__(self, world: TwoCores) -> None:
         self.world = world
         self.topics = [world.topic_of(core, "chain") for core in range(CORES)]
         self.next = 0
@@ -117,16 +117,29 @@ class Backed(TwoCores):
         return None if engine is None else engine.backups.progress
 
 
-class Restored(TwoCores):
-    """Servers on a directory that was made of a backup."""
+class Routed(Protocol):
+    """Servers with a chain of records, and with a router from each core to the other one."""
 
-    def __init__(self, world: Backed, path: str) -> None:
+    chain: Alternating
+    sources: list[str]
+    dests: list[str]
+
+
+class Restored(TwoCores):
+    """Servers on a directory that was restored."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        super().__init__(2, data=(disk, "/restored"))
+
+    @classmethod
+    def of(cls, world: Backed, path: str) -> Restored:
+        """Return those of a backup."""
         ring = SimRing(1, disk=world.rings[0].disk.copy())
         loop = Loop(ring, ring.clock)
         assert loop.run_task(check_backup(loop, path)) == []
         loop.run_task(copy_backup(loop, path, "/restored"))
         loop.run_task(draw_new_id(loop, "/restored"))
-        super().__init__(2, data=(ring.kill(), "/restored"))
+        return cls(ring.kill())
 
     def data(self, topic: str, core: int) -> list[Any]:
         """The records of a topic. core: that of the connection."""
@@ -142,7 +155,11 @@ class Restored(TwoCores):
 
 def check(world: Backed, path: str, chain: int, written: list[int]) -> None:
     """Restore a backup, and compare it with what was acknowledged before it was asked for."""
-    made = Restored(world, path)
+    check_restored(world, Restored.of(world, path), chain, written)
+
+
+def check_restored(world: Routed, made: Restored, chain: int, written: list[int]) -> None:
+    """Compare what was restored with what was acknowledged by then."""
     found = sorted(number for topic in world.chain.topics for number in made.data(topic, 0))
     assert found == list(range(len(found))), "a record is there without one that its client knew"
     assert len(found) >= chain

@@ -1,0 +1,298 @@
+"""The archive of several cores: verified, restored to a time, and what of it is refused (R-CORE-16)."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import topics
+from tests.embedded.calls.test_stopped_cores import given_cores, layout_of, write_two
+from topics.cli.root_command import app
+from topics.config import Config
+from topics.embedded.bucket.copied_tree import copied_trees
+from topics.embedded.own_loop import own_loop
+from topics.embedded.stopped_cores import backed_up_cores
+from topics.engine.moves.set_cores import set_cores
+from topics.engine.stored_engine import StoredEngine
+from topics.loop.loop import Loop
+from topics.store.archive.joint_timeline import choose_joint, leave_joint, named_joint
+from topics.store.cores.core_directories import core_config
+from topics.store.disk.data_directory import lock_directory
+
+NAMES = [f"t{number}" for number in range(6)]
+CORES = 2
+SKIPPED = 1000
+
+
+class Cores:
+    """A data directory, whose cores run in this process while they are `running`."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.path = path
+        self.archive = path / "archive"
+        self.joint = self.archive
+        """The timeline of all of them, once they were started."""
+        self.config = Config(
+            data_dir=f"{path}/{name}", archive_dir=str(self.archive), archive_every_ms=10, io="portable"
+        )
+        self.running: list[tuple[Loop, StoredEngine]] = []
+
+    @contextmanager
+    def started(self, cores: int = CORES) -> Iterator[None]:
+        with own_loop(self.config) as loop:
+            locked = lock_directory(loop.ring, self.config)
+            layout = loop.run_task(set_cores(loop, self.config, cores))
+            assert layout is not None
+            loop.run_task(choose_joint(loop, layout))
+            joint = loop.run_task(named_joint(loop.files, layout))
+            locked.release()
+        self.joint = self.archive / joint
+        with ExitStack() as stack:
+            for core in range(cores):
+                config = core_config(self.config, core, joint)
+                loop = stack.enter_context(own_loop(config))
+                directory = lock_directory(loop.ring, config, core=core, number=layout.number_of(core))
+                stored = loop.run_task(StoredEngine.open(loop, config, directory=directory))
+                self.running.append((loop, stored))
+            yield
+            for loop, stored in self.running:
+                loop.run_task(stored.close())
+            self.running.clear()
+
+    def write(self, *names: str) -> None:
+        """Write two records to each of these topics."""
+        slots = layout_of(Path(self.config.data_dir)).slots
+        for name in names:
+            write_two(*self.running[slots.core_of(name)], name)
+
+    def archived(self) -> int:
+        """Wait until all that the cores have is archived, with a base of each. Return the time of it, Unix ms."""
+        loop, _ = self.running[0]
+        now_ms = loop.clock.now_ms()
+        loop.run_until(lambda: loop.clock.now_ms() > now_ms)  # what follows has another time
+        for loop, stored in self.running:
+            loop.run_until(partial(is_archived, stored, now_ms))
+        return now_ms
+
+    def restored(self, name: str, at: int | None = None, source: Path | None = None) -> Cores:
+        made = Cores(self.path, name)
+        result = topics.restore(source or self.archive, made.config.data_dir, at=at, skipped_seqs=SKIPPED)
+        assert at in {None, result.taken_ms}
+        return made
+
+    def counts(self) -> list[int]:
+        """How many records each topic has; the cores are stopped."""
+        copy = self.path / "copy"
+        shutil.copytree(self.config.data_dir, copy)
+        given_cores(copy, 1)
+        with topics.open(copy, io="portable") as log:
+            there = {state.name for state in log.topics()}
+            found = [len([*log.read(name, on_gap="skip")]) if name in there else 0 for name in NAMES]
+        shutil.rmtree(copy)
+        return found
+
+
+def is_archived(stored: StoredEngine, ms: int) -> bool:
+    state = stored.engine.archive.state
+    return state is not None and state.upto_ms > ms and bool(state.bases)
+
+
+def next_seq(made: Cores) -> int:
+    """Give a restored directory one core, and append to each topic. Return the lowest seq of that."""
+    given_cores(Path(made.config.data_dir), 1)
+    with topics.open(made.config.data_dir, io="portable") as log:
+        return min(log.append(name, [1]).first_seq for name in NAMES)
+
+
+@pytest.fixture
+def cores(tmp_path: Path) -> Cores:
+    return Cores(tmp_path, "data")
+
+
+@pytest.fixture
+def times(cores: Cores) -> list[int]:
+    """Three times after each of which all topics got two records more. The cores are stopped."""
+    with cores.started():
+        cores.archived()
+        found = [cores.archived()]
+        for _ in range(3):
+            cores.write(*NAMES)
+            found.append(cores.archived())
+    return found[:-1]
+
+
+def test_a_restore_leads_to_what_all_cores_had_and_gives_out_no_seq_twice(cores: Cores, times: list[int]) -> None:
+    assert cores.counts() == [6] * len(NAMES)
+    for number, at in enumerate(times[1:], 1):
+        made = cores.restored(f"made-{number}", at)
+        assert made.counts() == [2 * number] * len(NAMES)
+        assert topics.fsck(made.config.data_dir).sound
+        assert layout_of(Path(made.config.data_dir)).stored.id != layout_of(Path(cores.config.data_dir)).stored.id
+        assert next_seq(made) > 6 + SKIPPED
+    assert cores.restored("end").counts() == [6] * len(NAMES)
+
+
+def test_it_is_verified_with_the_times_that_all_cores_have(cores: Cores, times: list[int]) -> None:
+    found = topics.verify_backup(cores.archive)
+    assert found.sound
+    ((path, begin_ms, end_ms),) = found.ranges
+    assert (path, begin_ms <= times[0], end_ms > times[-1]) == (str(cores.joint), True, True)
+    assert found.log_records == 6 * len(NAMES)
+    shown = CliRunner().invoke(app, ["verify", str(cores.archive)])
+    assert f"{path}: can be restored as of" in shown.output
+    log = max(cores.joint.glob("core-01/*/log/*/*.log"))
+    log.write_bytes(log.read_bytes()[:4200] + b"?" + log.read_bytes()[4201:])
+    assert any(str(log.parent) in finding for finding in topics.verify_backup(cores.archive).findings)
+
+
+def test_the_command_prints_the_time_and_what_is_left_out(cores: Cores, times: list[int]) -> None:
+    places = ["--from", str(cores.archive), "--to", str(cores.path / "made")]
+    shown = CliRunner().invoke(app, ["restore", *places, "--at", str(times[1])]).output.splitlines()
+    assert shown[0].startswith(f"{cores.path}/made: {len(NAMES)} topics, {2 * len(NAMES)} records of ")
+    assert f"from {cores.joint}; each topic leaves out at least" in shown[0]
+    assert shown[2].startswith("left out: what the archive has from then to ")
+    assert len(shown) == 3
+
+
+def test_it_begins_anew_where_it_was_removed(cores: Cores, times: list[int]) -> None:
+    assert times
+    with cores.started():
+        cores.archived()
+        for path in cores.archive.iterdir():
+            shutil.rmtree(path)
+        for loop, stored in cores.running:
+            loop.run_until(lambda stored=stored: stored.archive.holes == 1)
+        cores.archived()
+        cores.write(*NAMES)
+        at = cores.archived()
+    assert cores.restored("made", at).counts() == [8] * len(NAMES)
+    assert topics.verify_backup(cores.archive).sound
+
+
+def test_an_archive_that_is_not_there_is_waited_for(tmp_path: Path) -> None:
+    cores = Cores(tmp_path / "mount", "data")
+    cores.config = replace(cores.config, data_dir=f"{tmp_path}/data")
+    with cores.started():
+        for loop, stored in cores.running:
+            loop.run_until(lambda stored=stored: "mount its disk, or make it" in stored.archive.error)
+        (tmp_path / "mount").mkdir()
+        cores.archived()
+        at = cores.archived()
+    assert [begin <= at <= end for _, begin, end in topics.verify_backup(cores.archive).ranges] == [True]
+
+
+def test_another_time_is_refused_with_the_nearest_ones(cores: Cores, times: list[int]) -> None:
+    for at in (1, times[-1] + 1_000_000):
+        with pytest.raises(topics.UsageError, match="does not have it of all cores, or more than once: name "):
+            cores.restored("no", at)
+    assert not [*cores.path.glob("no*")]
+
+
+def test_a_part_of_it_is_refused_and_a_record_as_the_end(cores: Cores, times: list[int], tmp_path: Path) -> None:
+    timeline = next(cores.joint.glob("core-01/*Z-*"))
+    for part in (cores.joint / "core-01", timeline):
+        with pytest.raises(topics.UsageError, match=f"a part of {cores.joint}, which has all cores: name that"):
+            cores.restored("no", source=part)
+    with pytest.raises(topics.FormatError, match="holds core 1 of a directory of several cores"):
+        cores.restored("no", source=next(timeline.glob("bases/*Z")))
+    with pytest.raises(topics.UsageError, match="only a time ends the logs of several cores"):
+        topics.restore(cores.archive, tmp_path / "no", upto=("t0", 2))
+    assert cores.restored("made", times[1], source=cores.joint).counts() == [2] * len(NAMES)
+    assert not [*cores.path.glob("no*")]
+
+
+def test_it_is_sent_to_no_bucket(cores: Cores, times: list[int]) -> None:
+    assert times
+    for part in (cores.archive, cores.joint, cores.joint / "core-00", next(cores.joint.glob("core-00/*Z-*"))):
+        with pytest.raises(topics.UsageError, match="an archive of several cores, and a bucket takes that of one"):
+            list(copied_trees(str(part)))
+
+
+def test_what_it_lacks_is_named(cores: Cores, times: list[int]) -> None:
+    assert times
+    (cores.joint / "slot-map").rename(cores.path / "away")
+    with pytest.raises(topics.CorruptError, match="slot-map is missing, which says what each core owns"):
+        cores.restored("no")
+    assert any("slot-map is missing" in each for each in topics.verify_backup(cores.archive).findings)
+    (cores.path / "away").rename(cores.joint / "slot-map")
+    (cores.joint / "core-01").rename(cores.path / "away")
+    with pytest.raises(topics.UsageError, match="no time of all cores"):
+        cores.restored("no")
+    assert not topics.verify_backup(cores.archive).sound
+
+
+def test_another_number_of_cores_has_another_timeline_and_earlier_times_stay(cores: Cores, times: list[int]) -> None:
+    first = cores.joint
+    with cores.started():
+        assert cores.joint == first, "the same cores continue it"
+    with cores.started(3):
+        assert cores.joint > first
+        cores.archived()
+        cores.write(*NAMES)
+        middle = cores.archived()
+        cores.write(*NAMES)
+        cores.archived()
+    assert [path for path, _, _ in topics.verify_backup(cores.archive).ranges][-1] == str(cores.joint)
+    for name, at, count in (("made-1", times[1], 2), ("made-2", middle, 8), ("made-3", None, 10)):
+        made = cores.restored(name, at)
+        assert made.counts() == [count] * len(NAMES)
+        assert next_seq(made) > 10 + SKIPPED, "also of those that have moved since"
+
+
+def test_what_was_restored_has_a_timeline_of_the_same_line(cores: Cores, times: list[int]) -> None:
+    made = cores.restored("made", times[1])
+    with made.started():
+        assert made.joint > cores.joint
+        made.write(*NAMES)
+        made.archived()
+    assert cores.restored("end").counts() == [4] * len(NAMES)
+    assert cores.restored("earlier", times[2]).counts() == [4] * len(NAMES)
+    assert cores.restored("first", source=cores.joint).counts() == [6] * len(NAMES)
+    with cores.started():
+        cores.archived()
+    with pytest.raises(topics.UsageError, match="it is not clear which is the newest: name one of them"):
+        cores.restored("no")
+
+
+def test_one_core_before_and_after_is_of_the_same_line(tmp_path: Path) -> None:
+    cores = Cores(tmp_path, "data")
+    one = {"archive_dir": str(cores.archive), "archive_every_ms": 10, "io": "portable"}
+    with topics.open(cores.config.data_dir, **one) as log:
+        for name in NAMES:
+            log.append(name, [1, 2])
+    (alone,) = cores.archive.iterdir()
+    with cores.started():
+        cores.write(*NAMES)
+        cores.archived()
+    with own_loop(cores.config) as loop:
+        assert loop.run_task(set_cores(loop, cores.config, 1)) is None
+        loop.run_task(leave_joint(loop.files, cores.config.data_dir))
+    with topics.open(cores.config.data_dir, **one) as log:
+        for name in NAMES:
+            log.append(name, [1, 2])
+    with pytest.raises(topics.UsageError, match="the logs of one core and of several: name one of them"):
+        cores.restored("no")
+    made = cores.restored("made", source=cores.joint)
+    assert made.counts() == [4] * len(NAMES)
+    assert next_seq(made) > 6 + SKIPPED
+    topics.restore(alone, tmp_path / "one", skipped_seqs=SKIPPED)
+    with topics.open(tmp_path / "one", io="portable") as log:
+        assert min(log.append(name, [1]).first_seq for name in NAMES) > 6 + SKIPPED
+
+
+def test_a_backup_of_stopped_cores_makes_no_hole(cores: Cores, times: list[int]) -> None:
+    assert backed_up_cores(cores.config, cores.path / "backups") is not None
+    with cores.started():
+        cores.write(*NAMES)
+        cores.archived()
+    ((_, begin_ms, _),) = topics.verify_backup(cores.archive).ranges
+    assert begin_ms <= times[0]
+    without = CliRunner().invoke(app, ["backup", "--data-dir", cores.config.data_dir, "--to", f"{cores.path}/backups"])
+    assert "the archive would get a hole" in str(without.exception)

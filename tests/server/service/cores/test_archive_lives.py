@@ -1,0 +1,202 @@
+"""Servers that are the cores of one, and archive what they have while clients write (R-CORE-16).
+
+Goal: a restore to a time has one instant of all cores. What was acknowledged by then is in it; what was written in the
+knowledge of a record is in it with that record; and no copy of a router is there without its original.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.amount import seeds, stride
+from tests.server.service.cores.test_backup_lives import CORES, Alternating, Restored, check_restored, made_disk
+from tests.server.service.two_cores import TwoCores, Writer, all_written, request, write
+from tests.sim import SimRing
+from topics.config import tiny_config
+from topics.errors import UsageError
+from topics.loop.loop import Loop
+from topics.server.app import Server
+from topics.store.archive.joint_point import Joint, copy_joint, joint_at, joint_points, joints_of
+from topics.store.archive.joint_timeline import choose_joint, named_joint
+from topics.store.archive.timelines import find_timelines
+from topics.store.cores.core_directories import core_config, read_cores
+from topics.store.cores.new_id import draw_new_id
+
+# The coroutines of a process that was killed never end, and say so when they are collected.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+ROOT = "/archive"
+
+
+class Moment(NamedTuple):
+    """The records that were acknowledged by a time."""
+
+    at_ms: int
+    chain: int
+    written: list[int]
+
+
+class Archived(TwoCores):
+    """Two cores with one archive, a router from each to the other one, and clients that write meanwhile."""
+
+    def __init__(self, seed: int, **settings: Any) -> None:
+        self.paces = [1] * CORES
+        ring = SimRing(0, disk=made_disk())
+        loop = Loop(ring, ring.clock)
+        layout = loop.run_task(read_cores(loop.files, "/data"))
+        assert layout is not None
+        loop.run_task(choose_joint(loop, layout))
+        self.joint = loop.run_task(named_joint(loop.files, layout))
+        super().__init__(seed, data=(ring.kill(), "/data"), archive_every_ms=10, durability="fsync", **settings)
+        self.sources = [self.topic_of(core, "s") for core in range(CORES)]
+        self.dests = [self.topic_of(1 - core, "d") for core in range(CORES)]
+        for number, (source, dest) in enumerate(zip(self.sources, self.dests, strict=True)):
+            router = {"source": source, "dest": dest, "create_source": True, "create_dest": True}
+            assert self.ask(self.connect(0), request("PUT", f"/v0/routers/r{number}", router)).status == 201
+        self.chain = Alternating(self)
+        self.writers = [Writer(self, source, 200) for source in self.sources]
+        self.paces[seed % CORES] = 5
+        self.moments: list[Moment] = []
+
+    def settings_of(self, core: int) -> dict[str, Any]:
+        config = core_config(replace(tiny_config("/data"), archive_dir=ROOT), core, self.joint)
+        return self._settings | {"archive_dir": config.archive_dir}
+
+    def next_server(self) -> Server:
+        """One makes fewer passes than the other one, so that they archive at other times."""
+        return self.rng.choices(self.servers, self.paces)[0]
+
+    @property
+    def now_ms(self) -> int:
+        return self.rings[0].clock.now_ms()
+
+    def act(self) -> None:
+        """Have the clients continue. What is acknowledged now was written in this millisecond, or before."""
+        self.chain.act()
+        all_written(self.writers)
+        if not self.moments or self.now_ms > self.moments[-1].at_ms:
+            self.moments.append(Moment(self.now_ms, self.chain.next, [writer.written for writer in self.writers]))
+
+    def archived(self, ms: int = 40, dies: int = -1) -> None:
+        """Write for some ms, and until all of that is archived. dies: the core that may be killed."""
+        until_ms = self.now_ms + ms
+
+        def is_there() -> bool:
+            self.act()
+            return all(self.has_archived(core, until_ms) for core in range(CORES))
+
+        self.run(is_there, dies)
+
+    def has_archived(self, core: int, ms: int) -> bool:
+        """Whether a core can be restored to a time, as far as it knows."""
+        engine = self.servers[core].engine
+        state = None if engine is None else engine.archive.state
+        return state is not None and bool(state.bases) and state.upto_ms > ms and not state.holes
+
+    def joints(self) -> list[Joint]:
+        loop = Loop(SimRing(3, disk=self.rings[0].disk.copy()), self.rings[0].clock)
+        return loop.run_task(joints_of(loop, loop.run_task(find_timelines(loop, ROOT))))
+
+    def restored(self, at_ms: int) -> Restored:
+        """Servers on a directory that was made of the archive. Raises as a restore does."""
+        ring = SimRing(1, disk=self.rings[0].disk.copy())
+        loop = Loop(ring, ring.clock)
+        joint, at_ms = joint_at(loop.run_task(joints_of(loop, loop.run_task(find_timelines(loop, ROOT)))), at_ms)
+        points = loop.run_task(joint_points(loop, joint, at_ms))
+        loop.run_task(copy_joint(loop, joint, points, "/restored"))
+        loop.run_task(draw_new_id(loop, "/restored"))
+        return Restored(ring.kill())
+
+    def check(self, at_ms: int) -> None:
+        """Restore to a time, and compare it with what was acknowledged by then."""
+        moment = [moment for moment in self.moments if moment.at_ms < at_ms][-1]
+        check_restored(self, self.restored(at_ms), moment.chain, moment.written)
+
+
+@pytest.mark.parametrize("seed", seeds(8))
+def test_a_restore_to_any_time_has_one_instant_of_all_cores(seed: int) -> None:
+    world = Archived(seed)
+    world.archived()
+    world.archived()
+    (joint,) = world.joints()
+    ((begin_ms, end_ms),) = joint.times
+    assert end_ms - begin_ms > 30
+    for at_ms in sorted({world.rng.randint(begin_ms + 1, end_ms) for _ in range(3)} | {end_ms}):
+        world.check(at_ms)
+    with pytest.raises(UsageError, match=r"not have it of all cores.*or earlier"):
+        world.restored(end_ms + 1)
+
+
+def test_an_idle_core_does_not_hold_the_end_of_the_archive_back() -> None:
+    world = Archived(1)
+    world.archived()
+    world.run(lambda: all_written(world.writers))
+    topic = world.topic_of(0, "busy")
+    for number in range(3):
+        assert world.ask(world.connect(0), write(topic, number)).status in {200, 201}
+        now_ms = world.now_ms
+        world.run(lambda now_ms=now_ms: world.now_ms > now_ms + 60)
+        assert world.joints()[0].times[-1][1] >= now_ms
+
+
+def test_a_time_that_came_twice_is_refused() -> None:
+    world = Archived(2)
+    world.archived(200)
+    before_ms = world.now_ms
+    world.rings[0].clock.step_wall_ms(-120)
+    back_ms = world.now_ms
+    world.archived(150)
+    (_, first_end), (second_begin, second_end) = world.joints()[0].times
+    assert back_ms - 30 < first_end < back_ms
+    assert before_ms <= second_begin < before_ms + 30
+    for at_ms in (back_ms, before_ms - 60, before_ms):
+        with pytest.raises(UsageError, match=r"more than once: name .* or earlier, or .* or later"):
+            world.restored(at_ms)
+    moments = world.moments
+    world.moments = [moment for moment in moments if moment.at_ms > before_ms]
+    world.check(second_end)
+    world.moments = [moment for moment in moments if moment.at_ms < back_ms]
+    world.check(first_end)
+
+
+@pytest.mark.parametrize("seed", seeds(2))
+def test_a_backup_of_all_is_made_beside_it(seed: int) -> None:
+    world = Archived(seed, backup_dir="/backups", archive_base_every_ms=5)
+    world.archived()
+    tcp = world.connect(0)
+    while (answer := world.ask(tcp, request("POST", "/v0/backups", {}))).status == 409:
+        assert answer.code == "backup_running", "core 0 makes a base"
+    assert answer.status == 200
+    engine = world.servers[0].engine
+    assert engine is not None
+
+    def has_ended() -> bool:
+        world.act()
+        return engine.backups.progress.state not in {"none", "running"}
+
+    world.run(has_ended)
+    assert engine.backups.progress.state == "done", engine.backups.progress
+    world.archived()
+    (joint,) = world.joints()
+    assert all(len(timelines[-1].bases) > 2 for timelines in joint.cores)
+    world.check(joint.times[-1][1])
+
+
+@pytest.mark.parametrize("dies", range(CORES))
+@pytest.mark.parametrize("seed", seeds(2))
+def test_a_core_may_end_at_any_time_and_what_was_archived_can_be_restored(seed: int, dies: int) -> None:
+    for effects in range(100, 2100, stride(400)):
+        world = Archived(seed)
+        ring = world.rings[dies]
+        ring.stop_at(ring.effects + effects)
+        world.archived(dies=dies)
+        world.archived(dies=dies)
+        if not world.killed:
+            assert effects > 100, "there was a run to cut short"
+            return
+        for begin_ms, end_ms in world.joints()[0].times:
+            world.check(world.rng.randint(begin_ms + 1, end_ms))
+            world.check(end_ms)
