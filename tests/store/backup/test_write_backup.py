@@ -21,6 +21,7 @@ from topics.store.backup.capture_copy import Captured
 from topics.store.backup.restore_backup import check_backup, copy_backup, find_backup
 from topics.store.backup.write_backup import BackupWriter, OwnCopies
 from topics.store.checkpoint.capture import Capture
+from topics.store.disk.directory_format import CORES, Marker
 from topics.store.disk.whole_files import list_if_there
 from topics.store.repair.verify_directory import verify
 
@@ -162,11 +163,8 @@ def test_a_delete_of_the_time_in_which_a_backup_was_written_is_in_the_next_one_o
     world.drop(2)
     world.checkpoint()  # sets flags in files that were not copied yet
     world.run(world.loop.sleep(3_000_000_000))
-    first = world.run(
-        BackupWriter(
-            world.loop, OwnCopies(world.loop, [Captured.of_one_core(captures[0])], lambda: False), ROOT
-        ).write()
-    )
+    captured = Captured(captures[0], Marker(captures[0].format_number, CORES))
+    first = world.run(BackupWriter(world.loop, OwnCopies(world.loop, [captured], lambda: False), ROOT).write())
     captures[0].release()
     for made, expected in ((first, before), (backup(world), seqs(world))):
         check_opens_with(world, made, expected)
