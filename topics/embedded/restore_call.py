@@ -281,6 +281,8 @@ class _TimeOfAll(NamedTuple):
     joint: Joint
     at_ms: int
     end_ms: int
+    left_out: list[str]
+    """A sentence about each later timeline that has no time of all cores, if no time was named."""
 
 
 def _chosen(source: str, timelines: list[Timeline], at_ms: int) -> _TimeOfAll:
@@ -289,12 +291,14 @@ def _chosen(source: str, timelines: list[Timeline], at_ms: int) -> _TimeOfAll:
     if len({joint.line for joint in joints}) > 1:
         listed = ", ".join(joint.path for joint in joints)
         raise UsageError(f"{source} has the logs of several servers: name a timeline of one of them: {listed}")
-    joint, at_ms = joint_at(joints, at_ms)
-    return _TimeOfAll(joint, at_ms, max(each.times[-1][1] for each in joints if each.times))
+    joint, chosen_ms = joint_at(joints, at_ms)
+    later = joints[joints.index(joint) + 1 :] if at_ms == END else []
+    left_out = [f"{each.path} has no time of all its cores yet, so it is left out" for each in later]
+    return _TimeOfAll(joint, chosen_ms, max(each.times[-1][1] for each in joints if each.times), left_out)
 
 
 def _restore_cores(chosen: _TimeOfAll, target: str, siblings: list[Timeline], skipped_seqs: int) -> Restored:
-    joint, at_ms, end_ms = chosen
+    joint, at_ms, end_ms, left_out = chosen
     with own_loop(Config()) as loop:
         points = loop.run_task(joint_points(loop, joint, at_ms))
         known, damage = loop.run_task(known_seqs(loop, siblings, points, _heads))
@@ -302,7 +306,7 @@ def _restore_cores(chosen: _TimeOfAll, target: str, siblings: list[Timeline], sk
         loop.run_task(copy_joint(loop, joint, points, made))
         topics, records = _settle_cores(loop, made, target, skipped_seqs, known)
     findings = [finding for point in points for finding in point.timeline.findings]
-    found = "; ".join([*findings, *([damage] if damage else [])])
+    found = "; ".join([*findings, *left_out, *([damage] if damage else [])])
     return Restored(target, joint.path, at_ms, topics, records, skipped_seqs, end_ms, found)
 
 

@@ -261,6 +261,18 @@ def test_what_was_restored_has_a_timeline_of_the_same_line(cores: Cores, times: 
         cores.restored("no")
 
 
+def test_a_later_timeline_without_a_time_of_all_is_named(cores: Cores, times: list[int]) -> None:
+    with cores.started(3):
+        cores.write(*NAMES)
+        cores.archived()
+    shutil.rmtree(next(cores.joint.glob("core-02/*/bases")))
+    result = topics.restore(cores.archive, cores.path / "made")
+    assert result.backup != str(cores.joint)
+    assert f"{cores.joint} has no time of all its cores yet, so it is left out" in result.damage
+    with pytest.raises(topics.UsageError, match="no time of all cores yet"):
+        topics.restore(cores.joint, cores.path / "no")
+
+
 def test_one_core_before_and_after_is_of_the_same_line(tmp_path: Path) -> None:
     cores = Cores(tmp_path, "data")
     one = {"archive_dir": str(cores.archive), "archive_every_ms": 10, "io": "portable"}
