@@ -1,6 +1,7 @@
 """Schemathesis against a live server on loopback: no 5xx, and no answer that its own description does not allow.
 
     make api-fuzz ARGS="--examples 300 --seed 7"
+    make api-fuzz ARGS="--cores 2"       # of a server whose topics are on several cores
 
 Two rounds: without keys, and with one (every request then carries it). A few topics, a queue and a router exist, and
 their names are put among those that are tried, or nearly every answer would be a 404.
@@ -27,14 +28,15 @@ STREAMS = r"/(watch/\{[^}]*\}|work|ws)$"
 """Operations that never end by themselves, or are no HTTP."""
 
 
-def start(directory: Path, keys: str) -> tuple[subprocess.Popen[bytes], str]:
-    """A server over a fresh directory and its address."""
+def start(directory: Path, keys: str, cores: int) -> tuple[subprocess.Popen[bytes], str]:
+    """Start a server over a fresh directory; return its process and its address."""
     port_file = directory / "port"
     env = {name: value for name, value in os.environ.items() if not name.startswith("TOPICS_")}
     env |= {
         "TOPICS_PORT": "0",
         "TOPICS_PORT_FILE": str(port_file),
         "TOPICS_DATA_DIR": str(directory / "data"),
+        "TOPICS_CORES": str(cores),
         "TOPICS_WAL_FILE_BYTES": str(4 << 20),
         "TOPICS_API_KEYS": keys,
         "TOPICS_MAX_WAIT_MS": "20",
@@ -58,7 +60,7 @@ def ask(address: str, keys: str, method: str, path: str, body: Any = None) -> An
 
 
 def fill(address: str, keys: str) -> None:
-    """Waits until the server is ready; then what the names below mean."""
+    """Wait until the server is ready, and make what `with_names` names."""
     until = time.monotonic() + _START_S
     while True:
         try:
@@ -77,7 +79,7 @@ def fill(address: str, keys: str) -> None:
 
 
 def with_names(document: Any) -> Any:
-    """The description with names that exist among the values of a name, and of a node."""
+    """Return the description with names that exist among the values of a name, and of a node."""
     known = {"topic": ["log", "jobs", "full", "copied"], "router": ["copy"], "source": ["log"], "dest": ["copied", "x"]}
     known["node"] = ["n"]
     if isinstance(document, list):
@@ -94,18 +96,19 @@ def with_names(document: Any) -> Any:
     return shown
 
 
-def one_round(keys: str, examples: int, seed: int) -> bool:
+def one_round(keys: str, options: argparse.Namespace) -> bool:
+    """Run schemathesis against a fresh server; return whether neither found a fault."""
     with tempfile.TemporaryDirectory(prefix="topics-fuzz-") as name:
         directory = Path(name)
-        process, address = start(directory, keys)
+        process, address = start(directory, keys, options.cores)
         try:
             fill(address, keys)
             described = directory / "openapi.json"
             described.write_text(json.dumps(with_names(ask(address, keys, "GET", "/openapi.json"))))
             command = [
                 str(Path(sys.executable).parent / "schemathesis"), "run", str(described), "--url", f"http://{address}",
-                "--checks", CHECKS, "--max-examples", str(examples), "--seed", str(seed), "--workers", "1",
-                "--exclude-path-regex", STREAMS, "--request-timeout", "20", "--no-color",
+                "--checks", CHECKS, "--max-examples", str(options.examples), "--seed", str(options.seed),
+                "--workers", "1", "--exclude-path-regex", STREAMS, "--request-timeout", "20", "--no-color",
             ]  # fmt: skip
             if keys:
                 command += ["--header", f"Authorization: Bearer {KEY}"]
@@ -129,8 +132,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--examples", type=int, default=100, help="per operation and phase")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--cores", type=int, default=1, help="of the server")
     options = parser.parse_args()
-    rounds = [one_round(keys, options.examples, options.seed) for keys in ("", KEY)]
+    rounds = [one_round(keys, options) for keys in ("", KEY)]
     sys.exit(0 if all(rounds) else 1)
 
 
