@@ -221,7 +221,7 @@ def test_log_that_came_while_there_was_no_archive_is_a_hole(caplog: pytest.LogCa
     world = filled()
     for _ in range(2):
         world = world.next_life(config=replace(world.config, archive_dir=""))
-    assert caplog.text.count("up to its next base: TOPICS_ARCHIVE_DIR is not set") == 1
+    assert caplog.text.count("up to its next base: the log was opened without it: TOPICS_ARCHIVE_DIR is not set") == 1
     grow(world)
     world = world.next_life(config=archive_config())
     wait(world, 1000)
