@@ -12,8 +12,8 @@ from topics.errors import RequestError
 from topics.http.plan.call import Call
 
 
-def asked_backup(call: Call) -> str:
-    """Return where a backup is to be made. Raises: RequestError."""
+def place_of_backup(call: Call) -> str:
+    """Check a request for a backup; return where it is to be made. Raises: RequestError."""
     fields = call.fields()
     _check_key(call)
     return _root(call.service.config.backup_dir, fields.nullable_string("to"))
@@ -21,7 +21,7 @@ def asked_backup(call: Call) -> str:
 
 def make_backup(call: Call) -> None:
     """Begin a backup, and answer at once (7.18)."""
-    root, backups = asked_backup(call), call.service.engine.backups
+    root, backups = place_of_backup(call), call.service.engine.backups
     backups.begin(root, lambda _outcome: None, within=call.service.config.backup_dir)
     _answer(call, backups.progress)
 

@@ -17,7 +17,7 @@ import msgspec
 from topics.errors import RequestError
 from topics.http.access.principal import UNAUTHENTICATED
 from topics.http.handlers.archive_endpoints import archive_state
-from topics.http.handlers.backup_endpoints import asked_backup
+from topics.http.handlers.backup_endpoints import place_of_backup
 from topics.http.handlers.checkpoint_endpoint import asked_checkpoint
 from topics.http.plan.call import Call
 from topics.http.relay.relayed_head import inner_plan
@@ -107,7 +107,7 @@ def checkpoint(cores: AskedCores, call: Call) -> None:
 
 def make_backup(cores: AskedCores, call: Call) -> None:
     """Have core 0 begin a backup."""
-    asked_backup(call)
+    place_of_backup(call)
     _have_backup(cores, call, "POST")
 
 
