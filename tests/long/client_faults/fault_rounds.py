@@ -45,6 +45,7 @@ _END_S = 120.0
 """How long the clients may take at the end."""
 _GRACE_S = 15.0
 """How much longer than its deadline a call may take on a busy machine."""
+_IN_HAND = "jobs in hand"
 _MARK = ["end", 0]
 _log = logging.getLogger(__name__)
 
@@ -228,8 +229,8 @@ class FaultClients:
         while not is_closed:
             with self.patience("works"):
                 for job in self._log.work(JOBS, node="sync", max=4, lease_ms=LEASE_MS):
-                    with job:
-                        self.jobs.hand(job.data)
+                    with self.in_hand(job.data), job:
+                        pass
                     self._done(job)
                 is_closed = True
 
@@ -240,6 +241,16 @@ class FaultClients:
             yield
         except NoAnswerError:
             self.progress.note(f"{what} begun again")
+
+    @contextmanager
+    def in_hand(self, number: int) -> Iterator[None]:
+        """Count a job until its ack has an answer, which may be lost after the job has left the queue."""
+        self.jobs.hand(number)
+        self.progress.note(_IN_HAND)
+        try:
+            yield
+        finally:
+            self.progress.note(_IN_HAND, -1)
 
     def _done(self, job: Any) -> None:
         if job._is_unsure:  # after a restart, another worker may have completed it
@@ -297,8 +308,9 @@ class _AsyncSide:
         while not is_closed:
             with self._clients.patience("works"):
                 async for job in self._log.work(JOBS, node="async", max=4, lease_ms=LEASE_MS):
-                    async with job:
-                        self._clients.jobs.hand(job.data)
+                    with self._clients.in_hand(job.data):
+                        async with job:
+                            pass
                     self._clients._done(job)
                 is_closed = True
 
@@ -388,6 +400,7 @@ class FaultRun:
             rows = [(record.seq, record.data) for record in direct.read(topic)]
             found[topic] = rows[: next(at for at, (_, data) in enumerate(rows) if data == _MARK)]
         clients.join_tails()
+        clients.progress.wait_for(lambda: not clients.progress.counts[_IN_HAND], "the end of all acks")
         clients.close()
         faults = clients.jobs.faults(clients.ledgers[f"sync {JOBS}"], direct.state(JOBS).count)
         for topic, rows in found.items():
