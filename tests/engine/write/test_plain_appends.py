@@ -171,10 +171,10 @@ def test_topics_of_class_ephemeral_are_columns_that_are_published_at_once() -> N
 def test_columns_of_a_topic_with_a_ttl_come_after_the_expiry_that_is_due(durability: str) -> None:
     world = Harness()
     for name in ("a", "b"):
-        world.put(name, durability=durability, ttl_ms=1000)
+        world.put(name, durability=durability, ttl_ms=1000, cap_records=2)
         world.append(0, 1, name=name)
     poll = world.start_diff(2, "a", wait_ms=20_000)
-    world.advance_ms(1001)
+    world.loop.clock.advance_ns(1001 * 1_000_000)  # No timer has looked at the topics.
     groups, rows = columns([(name, [record(2)]) for name in ("a", "b")])
     told: list[PlainAppended] = []
     assert world.engine.append_plain(["a", "b"], groups, rows.buffer, rows.spans, told.append) == []
@@ -183,7 +183,8 @@ def test_columns_of_a_topic_with_a_ttl_come_after_the_expiry_that_is_due(durabil
     assert poll.get().next_from_seq == 3
     for name in ("a", "b"):
         assert world.seqs(name=name) == [3]
-        assert world.engine._core.registry.by_name[name].floors.lost == 2
+        floors = world.engine._core.registry.by_name[name].floors
+        assert (floors.lost, floors.ttl, floors.cap) == (2, 2, 0), "the write found room, and evicted nothing"
     world.restart()
     for name in ("a", "b"):
         assert world.seqs(name=name) == ([] if durability == "ephemeral" else [3])
