@@ -43,6 +43,7 @@ NOT_RUN = {
     "systemctl": "the service manager",
     "[Unit]": "a unit of the service manager",
     "jq ": "containers",
+    "supervisor  ": "a picture",
     ".venv/bin/python -m examples.flights": "downloads 330,000 flights; tests/project/test_flights.py has some",
     "from topics.spark": "needs Java; tests/spark runs the same calls",
     "cat data/topics.json": "of the directory of the block before",
