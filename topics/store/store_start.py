@@ -146,8 +146,8 @@ class StoreStart:
         if not self._is_frozen:
             has_all_in_log = not (has_gaps or self.power_lost or self._has_other_shards(found))
             if not has_all_in_log or not config.archive_dir:
-                opened = "the log was opened without it: TOPICS_ARCHIVE_DIR is not set, or topics move between cores"
-                why = "" if config.archive_dir else opened
+                without = "the log was opened without it: TOPICS_ARCHIVE_DIR is not set, or topics move between cores"
+                why = "" if config.archive_dir else without
                 await self._or_with_reserve(lambda: mark_losses(loop.files, directory, why))
             await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))
             await self._or_with_reserve(lambda: write_session(loop, directory, checkpointer.snapshot_number))

@@ -9,6 +9,14 @@ from topics.engine.shared.read_turns import ReadTurns
 from topics.loop.loop import Loop, PassEnd
 
 
+def _three_a_pass() -> tuple[Loop, ReadTurns]:
+    """Return a loop, and turns with a budget of three bytes a pass."""
+    loop, _ring = fake_loop()
+    turns = ReadTurns(loop, 3)
+    loop.on_pass_end(turns.next_pass, PassEnd.WAITERS)
+    return loop, turns
+
+
 def _reads(loop: Loop, turns: ReadTurns, count: int, done: list[int]) -> None:
     """Begin so many reads of a byte each, whose commits have the end of the pass run again."""
 
@@ -33,9 +41,7 @@ def _counts(loop: Loop, done: list[int], count: int) -> list[int]:
 
 def test_reads_that_come_in_a_pass_have_no_second_budget_at_its_end() -> None:
     """Twice the bytes were a pass of twice the time."""
-    loop, _ring = fake_loop()
-    turns = ReadTurns(loop, 3)
-    loop.on_pass_end(turns.next_pass, PassEnd.WAITERS)
+    loop, turns = _three_a_pass()
     done: list[int] = []
     loop.call_soon(partial(_reads, loop, turns, 8, done))
     assert _counts(loop, done, 8) == [3, 6, 8]
@@ -44,9 +50,7 @@ def test_reads_that_come_in_a_pass_have_no_second_budget_at_its_end() -> None:
 
 def test_a_pass_whose_end_is_run_again_renders_one_budget() -> None:
     """A commit in place ends within the pass, which runs its end again."""
-    loop, _ring = fake_loop()
-    turns = ReadTurns(loop, 3)
-    loop.on_pass_end(turns.next_pass, PassEnd.WAITERS)
+    loop, turns = _three_a_pass()
     done: list[int] = []
     turns.take(partial(_reads, loop, turns, 8, done))
     counts = _counts(loop, done, 8)
@@ -54,9 +58,7 @@ def test_a_pass_whose_end_is_run_again_renders_one_budget() -> None:
 
 
 def test_a_step_that_waits_for_the_end_of_its_pass_spends_what_that_pass_has_left() -> None:
-    loop, _ring = fake_loop()
-    turns = ReadTurns(loop, 3)
-    loop.on_pass_end(turns.next_pass, PassEnd.WAITERS)
+    loop, turns = _three_a_pass()
     done: list[int] = []
     loop.call_soon(lambda: turns.take_later(partial(_reads, loop, turns, 2, done)))
     loop.run_pass(0)

@@ -1,4 +1,4 @@
-"""Checkpoints (7.9) and backups (7.18) of all cores by one request.
+"""Checkpoints (7.9) and backups (7.18) of all cores, and the refusal of mirrors (7.20, 7.21).
 
 Source: R-CORE-9, R-CORE-14, R-CORE-16.
 

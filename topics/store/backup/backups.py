@@ -238,7 +238,7 @@ class Backups:
         return made
 
     async def _named(self) -> str:
-        """Return the id of the log, which one of several cores has none of its own of."""
+        """Return the id of the log; "": one of several cores has that of its directory."""
         if self._stopped:
             raise _closing()
         return "" if self._format.is_of_core else await self._format.name_log()
