@@ -8,6 +8,7 @@ as expired never comes back, and an old cursor gets the report again.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,8 +78,8 @@ class Expiring(Clients):
             topic.latest_ms = max(topic.latest_ms, self.machine.ring.clock.now_ms())
 
     # --- after a crash -----------------------------------------------------------------------------------------------
-    def audits(self) -> list[Audit]:
-        return [self._audit(topic) for topic in self.topics]
+    def audits_at(self, is_there: Callable[[str], bool]) -> list[Audit]:
+        return [self._audit(topic) for topic in self.topics if is_there(topic.path)]
 
     def _audit(self, topic: Topic) -> Audit:
         machine = self.machine

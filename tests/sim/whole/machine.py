@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from tests.sim.whole.monitors.claims import claimed_too_much, unsynced_too_much
 from tests.sim.whole.monitors.listed import find
 from tests.sim.whole.monitors.monitor import Monitor
 from tests.sim.whole.monitors.numbers import Numbers
+from tests.sim.whole.monitors.watched_process import Served
 from tests.sim.whole.seed_plan import COLD, LONGEST_SHORT_LOG, PORT, Faulty, Plan, PlannedFault
 from tests.sim.world.faults import AGAIN
 from tests.sim.world.sim_file import SimFile
@@ -76,11 +77,20 @@ class Actor(Protocol):
     def crashed(self) -> None:
         """Note that machine or process has ended: requests in flight will not be answered."""
 
+    @property
+    def knows_no_starts(self) -> bool:
+        """Return whether a kill of a process, and another start, changes nothing for it but that
+        requests are not answered.
+        """
+
     def paths(self) -> list[str]:
         """Return the URL paths of the topics that the machine knows."""
 
     def audits(self) -> list[Audit]:
         """Read everything back after a start, and settle what the crash has left."""
+
+    def audits_at(self, is_there: Callable[[str], bool]) -> list[Audit]:
+        """Return the audits of the topics with these paths: their core was started again."""
 
 
 class _Complaints(logging.Handler):
@@ -118,6 +128,10 @@ _logger.propagate = False
 class Machine:
     """The machine of one seed. `say` gets the lines of the trace, if there is one."""
 
+    last_words: Collection[str] = ("server_shutting_down",)
+    """Codes of errors that announce the end of a WebSocket."""
+    has_cores = False
+    """Whether its server may have several cores."""
     has_calls = False
     """Whether clients call the library, which has calls that no request stands for."""
 
@@ -131,7 +145,7 @@ class Machine:
         self.ring = SimRing(plan.seed, shuffle=True, split=plan.split, fd_limit=4096, **plan.ring_options)
         if plan.stall_ns:
             self.ring.network.socket_buffer_bytes = _SMALL_SOCKET_BYTES
-        self.ring.faults.on_end = lambda: self.ring.stop_at(self.ring.effects + 1)
+        self.ring.faults.on_end = lambda: self.stop_after(1)
         self.ring.disk.capacity_bytes = None
         self.ring.disk.make_directory("/srv")
         self.ring.disk.sync_everything()
@@ -226,22 +240,66 @@ class Machine:
         self.stopping = self.stopped = self.stopped_well = False
         self._failures_at_start = len(self.ring.faults.failures)
         self.config = self.plan.config(self.ring.life)
-        self._has_reserve = self._finds_reserve()
+        self._has_reserve = self._has_reserves()
         if self.tracing:
             self.say("START", self.plan.differences(self.config))
         if not self._open():
             return False
         self.on_serving()
-        self.calm.count_streaks(self.engine)
+        for process in self.processes:
+            self._note_start(process)
         self._shards_served = self.config.wal_shards
-        if not self._excused:
-            self.numbers.started(self.engine)
-            self.changes.started()
         return True
 
-    def _finds_reserve(self) -> bool:
-        reserve = find(self.ring.disk.root, f"{self.config.data_dir}/reserve", durable=False)
-        return isinstance(reserve, SimFile) and len(reserve.live) >= self.config.disk_reserve_bytes
+    @property
+    def processes(self) -> Sequence[Served]:
+        """Return the processes that serve, or begin to."""
+        return (self,)
+
+    @property
+    def rings(self) -> Sequence[SimRing]:
+        """Return the rings of all processes."""
+        return (self.ring,)
+
+    def home(self, _topic: str) -> Served:
+        """Return the process that owns a topic."""
+        return self
+
+    def name_beside(self, _topic: str, name: str) -> str:
+        """Return a name like this one for the dead letters of a topic."""
+        return name
+
+    def life_of(self, _topic: str) -> int:
+        """Return a number of the life of the process that has a topic."""
+        return self.ring.life
+
+    def _note_start(self, process: Served) -> None:
+        """Note that a process has recovered."""
+        self.calm.count_streaks(process.engine)
+        if not self._excused:
+            process.numbers.started(process.engine)
+            process.changes.started()
+
+    def _has_reserves(self) -> bool:
+        """Return whether there is the space reserved for a full disk."""
+        return self._finds_reserve(self.config)
+
+    def _finds_reserve(self, config: Config) -> bool:
+        reserve = find(self.ring.disk.root, f"{config.data_dir}/reserve", durable=False)
+        return isinstance(reserve, SimFile) and len(reserve.live) >= config.disk_reserve_bytes
+
+    @property
+    def effects(self) -> int:
+        """Return the number of operations that have taken effect in this life."""
+        return self.ring.effects
+
+    def stop_at(self, effect: int) -> None:
+        """End this life once so many operations have taken effect."""
+        self.ring.stop_at(effect)
+
+    def stop_after(self, effects: int) -> None:
+        """End this life once so many more operations have taken effect."""
+        self.stop_at(self.ring.effects + effects)
 
     def _open(self) -> bool:
         self.loop = Loop(self.ring, self.ring.clock, one_sender_passes=self.plan.one_sender_passes)
@@ -262,6 +320,10 @@ class Machine:
             self.say("CLOCK: steps by", step_ms, "ms")
             self.ring.clock.step_wall_ms(step_ms)
             self.counts["clocks set back" if step_ms < 0 else "clocks set ahead"] += 1
+
+    def is_elsewhere(self, _status: int, _answer: Any) -> bool:
+        """Return whether a refusal is for another core, which one of a single core has not."""
+        return False
 
     @property
     def serves(self) -> bool:
@@ -327,7 +389,8 @@ class Machine:
         """Return whether this process has refused appends for the log's length (R-LOG-2): routers
         stood still.
         """
-        return self.engine is not None and self.engine.stats().log_refusals > 0
+        engines = [process.engine for process in self.processes]
+        return any(engine is not None and engine.stats().log_refusals > 0 for engine in engines)
 
     @property
     def lacks_nothing(self) -> bool:
@@ -375,46 +438,51 @@ class Machine:
 
     def look(self) -> None:
         """Check what must hold at any time."""
-        if self.ring.failed_syncs:
-            self._check_latched()
-        if self.engine is not None and not self.lied:
-            self.numbers.look(self.engine)
-            self.changes.look(self.engine._core)
-            if problem := claimed_too_much(self.ring.disk.root, self.engine._core.log):
+        for process in self.processes:
+            self._look_at(process)
+
+    def _look_at(self, process: Served) -> None:
+        if process.ring.failed_syncs:
+            self._check_latched(process)
+        engine = process.engine
+        if engine is not None and not self.lied:
+            process.numbers.look(engine)
+            process.changes.look(engine._core)
+            if problem := claimed_too_much(self.ring.disk.root, engine._core.log):
                 raise self.wrong(f"the log takes for synced {problem}")
-            if problem := unsynced_too_much(self.engine._core.log):
+            if problem := unsynced_too_much(engine._core.log):
                 raise self.wrong(f"of {self.config.max_unsynced_bytes} that may be, {problem}")
 
-    def _check_latched(self) -> None:
+    def _check_latched(self, process: Served) -> None:
         """Check that after a failed sync of the log, or of a checkpoint's copies, the log accepts
         no writes.
         """
-        engine = self.engine
-        if engine is None or self.ended or engine._core.log.read_only:
+        engine = process.engine
+        if engine is None or process.ended or engine._core.log.read_only:
             return
         now_ns = self.ring.clock.monotonic_ns()
-        for at_ns, path in self.ring.failed_syncs:
+        for at_ns, path in process.ring.failed_syncs:
             if path.endswith(".tmp") and path.startswith(f"{COLD}/"):
                 continue  # a copy that is not listed yet: the original exists, and nothing is moved any more
             in_log = "/wal-" in path
             told_ns = _TOLD_NS if in_log else _NOTED_NS * self.ring.sync_factor
-            if self.ring.completions_max:  # a checkpoint syncs many files side by side, and waits for all
+            if process.ring.completions_max:  # a checkpoint syncs many files side by side, and waits for all
                 told_ns *= 10
             if at_ns < now_ns - told_ns and (in_log or any(part in path for part in _COPIED)):
                 raise self.wrong(f"a sync of {path} failed, and the log continues")
 
-    def _check_noted(self, *, power_cut: bool) -> None:
+    def _check_noted(self, process: Served, *, power_cut: bool) -> None:
         """Check that a process which knows of a failed sync of its log notes that, for later
         readers of it (R-DUR-6).
 
         Only a kill at once, or a disk that accepts no note either, leaves no trace of the failure.
         """
         now_ns = self.ring.clock.monotonic_ns()
-        failed_ns = [at_ns for at_ns, path in self.ring.failed_syncs if "/wal-" in path]
-        if not failed_ns or power_cut or self.lied or self._is_noted():
+        failed_ns = [at_ns for at_ns, path in process.ring.failed_syncs if "/wal-" in path]
+        if not failed_ns or power_cut or self.lied or self._is_noted(process):
             return
         failures = self.ring.faults.failures[self._failures_at_start :]
-        takes_none = any("/session" in path or path == self.config.data_dir for _kind, path in failures)
+        takes_none = any("/session" in path or path == process.config.data_dir for _kind, path in failures)
         takes_none |= self.descriptors_are_few or self.space_was_scarce
         at_once = now_ns - failed_ns[0] < _NOTED_NS * self.ring.sync_factor and not self.stopped
         if not takes_none and not at_once:
@@ -424,28 +492,30 @@ class Machine:
         self.may_forget = True
         self.counts["failed syncs that nobody could note"] += 1
 
-    def _check_reserve(self) -> None:
+    def _check_reserve(self, process: Served) -> None:
         """Check that a server which accepts appends has reserved space for the changes that free
         some (R-DUR-16).
         """
-        if self.engine is None or self.ended or self.disk_failed or self.descriptors_are_few:
+        if process.engine is None or process.ended or self.disk_failed or self.descriptors_are_few:
             return
-        if self.config.disk_reserve_bytes and not self.engine._core.log.disk_full and not self._finds_reserve():
+        has_reserve = not process.config.disk_reserve_bytes or self._finds_reserve(process.config)
+        if not has_reserve and not process.engine._core.log.disk_full:
             raise self.wrong("appends continue, and there is no reserve")
 
-    def _is_noted(self) -> bool:
-        node = find(self.ring.disk.root, f"{self.config.data_dir}/session", durable=False)
+    def _is_noted(self, process: Served) -> bool:
+        node = find(self.ring.disk.root, f"{process.config.data_dir}/session", durable=False)
         return isinstance(node, SimFile) and not msgspec.json.decode(node.live, type=SessionNote).boot
 
     def crash(self, *, power_cut: bool) -> None:
         """End the process; with `power_cut` the machine, too."""
         self._check_complaints()
         self.look()
-        self._check_reserve()
-        self.counts["logs that failed syncs have latched"] += bool(self.ring.failed_syncs)
-        self._check_noted(power_cut=power_cut)
+        for process in self.processes:
+            self._check_reserve(process)
+            self.counts["logs that failed syncs have latched"] += bool(process.ring.failed_syncs)
+            self._check_noted(process, power_cut=power_cut)
         self.on_end(power_cut)
-        self.say("POWER CUT" if power_cut else "KILL", f"after {self.ring.effects} operations")
+        self.say("POWER CUT" if power_cut else "KILL", f"after {self.effects} operations")
         self.counts["power cuts" if power_cut else "kills"] += 1
         self.generation += 1
         self.power_failed |= power_cut and not self.stopped_well
@@ -458,9 +528,14 @@ class Machine:
             self.counts["lies made up for before a power cut"] += self.ring.faults.lies > 0 and not self.lied
             self._lost_to_lies |= self.lied
         self.ring.disk.capacity_bytes = None
-        self.ring = self.ring.next_life(power_cut=power_cut)
+        processes = self.processes
+        self._end_processes(power_cut=power_cut)
         # An operation in flight at the kill may have been done: the note, too.
-        self.may_skip |= (power_cut and not self.stopped_well) or self._excused or self._is_noted()
+        has_noted = any(self._is_noted(process) for process in processes)
+        self.may_skip |= (power_cut and not self.stopped_well) or self._excused or has_noted
+
+    def _end_processes(self, *, power_cut: bool) -> None:
+        self.ring = self.ring.next_life(power_cut=power_cut)
         self.monitor.next_life()
         self.loop = self.server = None
 
@@ -476,6 +551,11 @@ class Machine:
             raise self.wrong(f"a graceful stop ended with {self.ended}")
         self.say("STOPPED", self.ended)
         self.counts["graceful stops"] += 1
+
+    def go(self, actors: list[Actor]) -> None:
+        """Let clients begin."""
+        for actor in actors:
+            actor.go()
 
     def settle(self, actors: list[Actor]) -> None:
         """Wait until all requests are answered, whatever faults are planned."""
@@ -506,14 +586,15 @@ class Machine:
         """Plan the faults of this life."""
         faults = self.ring.faults
         self.lay(faulty.plans)
-        self.ring.fd_limit = len(self.ring.open_fds) + faulty.descriptors if faulty.descriptors else 4096
         self.descriptors_are_few = bool(faulty.descriptors)
         self.is_interrupted = any(fault.error in (*AGAIN, errno.EMFILE) for fault in faulty.plans)
         self.writes_lack_space = any(fault.error in (errno.ENOSPC, errno.EDQUOT) for fault in faulty.plans)
         if faulty.descriptors or faulty.completions_max:
             self.say(f"LIMITS: {faulty.descriptors} more descriptors, completions {faulty.completions_max} (0: any)")
-        self.ring.completions_max = faulty.completions_max
-        self.ring.sync_factor = faulty.sync_factor
+        for ring in self.rings:
+            ring.fd_limit = len(ring.open_fds) + faulty.descriptors if faulty.descriptors else 4096
+            ring.completions_max = faulty.completions_max
+            ring.sync_factor = faulty.sync_factor
         if faulty.space_bytes is not None:
             self.say("DISK: space for", faulty.space_bytes, "more bytes")
             self.ring.disk.capacity_bytes = self.ring.disk.used_bytes + faulty.space_bytes
@@ -589,38 +670,62 @@ class Machine:
 
     def _converse(self, scripts: list[Audit]) -> list[Any]:
         """Run scripts side by side on one connection, which answers in order. Return all answers."""
-        said: list[Any] = []
-        talking = 0
-        lost: list[bool] = []
-        wire = self.connect(lambda: lost.append(True))
+        talk = self.talk(scripts)
+        self.run_until(lambda: talk.is_over)
+        talk.end()
+        return talk.said
+
+    def talk(self, scripts: list[Audit]) -> Conversation:
+        """Begin scripts side by side on one connection."""
+        return Conversation(self, scripts)
+
+
+class Conversation:
+    """Scripts side by side on one connection, which answers in order."""
+
+    def __init__(self, machine: Machine, scripts: list[Audit]) -> None:
+        self.said: list[Any] = []
+        """All answers."""
+        self._machine = machine
+        self._talking = 0
+        self._lost: list[bool] = []
+        wire = machine.connect(lambda: self._lost.append(True))
         assert wire is not None, "a server that serves takes connections"
-
-        def step(script: Audit, answer: Answer | None) -> None:
-            nonlocal talking
-            try:
-                request = next(script) if answer is None else script.send(answer)
-            except StopIteration:
-                talking -= 1
-            else:
-                wire.ask(*request, lambda status, answer: answered(script, status, answer))
-
-        def answered(script: Audit, status: int, answer: Any) -> None:
-            if status == 0:
-                return
-            if isinstance(answer, dict):
-                for name in _TIMES:
-                    answer.pop(name, None)
-            said.append((status, answer))
-            step(script, (status, answer))
-
+        self._wire = wire
         for script in scripts:
-            talking += 1
-            step(script, None)
-        self.run_until(lambda: not talking or bool(lost))
-        if lost:
-            raise self.wrong("the connection of the audit was lost")
-        wire.reset()
-        return said
+            self._talking += 1
+            self._step(script, None)
+
+    @property
+    def is_over(self) -> bool:
+        return not self._talking or bool(self._lost)
+
+    def end(self) -> None:
+        """End the connection. Raises: Wrong, the server has ended it."""
+        if self._lost:
+            raise self._machine.wrong("the connection of the audit was lost")
+        self._wire.reset()
+
+    def forget(self) -> None:
+        """Forget the scripts: the server has gone."""
+        self._wire.forget()
+
+    def _step(self, script: Audit, answer: Answer | None) -> None:
+        try:
+            request = next(script) if answer is None else script.send(answer)
+        except StopIteration:
+            self._talking -= 1
+        else:
+            self._wire.ask(*request, lambda status, answer: self._answered(script, status, answer))
+
+    def _answered(self, script: Audit, status: int, answer: Any) -> None:
+        if status == 0:
+            return
+        if isinstance(answer, dict):
+            for name in _TIMES:
+                answer.pop(name, None)
+        self.said.append((status, answer))
+        self._step(script, (status, answer))
 
 
 def _survey(path: str) -> Audit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from tests.sim.whole.clients import payloads
@@ -90,8 +90,10 @@ class PublishWire(WebSocketWire):
     If the connection ends first, the status is 0. on_lost: called once when it has ended.
     """
 
-    def __init__(self, network: SimNetwork, on_lost: Callable[[], None]) -> None:
+    def __init__(self, network: SimNetwork, on_lost: Callable[[], None], last_words: Collection[str]) -> None:
+        """last_words: the codes of errors, beside those of a publish, that announce the end."""
         self._on_lost = on_lost
+        self._last_words = last_words
         self._is_open = False
         self._asked: tuple[dict[str, Any], Answered] | None = None
         super().__init__(network)
@@ -125,7 +127,7 @@ class PublishWire(WebSocketWire):
 
     def _take(self, message: Any) -> None:
         if message.get("request_id") is None:
-            assert message["code"] == "server_shutting_down", message
+            assert message["code"] in self._last_words, message
         elif message["op"] == "ack":
             self._answer(201 if message["created"] else 200, message)
         else:

@@ -36,7 +36,7 @@ class SimRing:
     Args: clock and network are made when not given; shuffle, completion order by the seed (off: by fixed times);
     split, whether received bytes come in pieces and sends may be short; pass_ns, what a pass of the loop takes, chosen
     for each; signals, whether some waits end for nothing (with shuffle), which hides that a pass is missing; life,
-    which process of the seed this is.
+    which process of the seed this is; process, its name among those of one life.
     """
 
     name = "sim"
@@ -60,14 +60,16 @@ class SimRing:
         pass_ns: tuple[int, ...] = (PASS_NS,),
         signals: bool = True,
         life: int = 1,
+        process: str = "",
     ) -> None:
         self.seed = seed
         self.life = life
-        self.rng = stream(seed, f"{life}:ring")
+        named = f"{life}{process}"
+        self.rng = stream(seed, f"{named}:ring")
         self.events = network.events if network is not None else Events(clock or ManualClock())
         self.clock = self.events.clock
         self.disk = disk if disk is not None else SimDisk()
-        self.network = network or SimNetwork(self.events, stream(seed, f"{life}:network"), split=split, jitter=shuffle)
+        self.network = network or SimNetwork(self.events, stream(seed, f"{named}:network"), split=split, jitter=shuffle)
         self.faults = faults if faults is not None else Faults()
         self.receive_buffer_bytes = receive_buffer_bytes
         self._options = {
@@ -79,8 +81,8 @@ class SimRing:
             "pass_ns": pass_ns,
             "signals": signals,
         }
-        self._random_bytes = stream(seed, f"{life}:bytes")
-        order_rng = stream(seed, f"{life}:order")
+        self._random_bytes = stream(seed, f"{named}:bytes")
+        order_rng = stream(seed, f"{named}:order")
         self._core = Core(self.events, self.disk, self.faults, self.rng, shuffle, fd_limit, order_rng)
         self._files = SimFiles(self._core)
         self._sockets = SimSockets(self._core, self.network, buffers=receive_buffers, buffer_bytes=receive_buffer_bytes)
@@ -351,6 +353,27 @@ class SimRing:
         return SimRing(
             self.seed, network=self.network, disk=disk, faults=self.faults, life=self.life + 1, **self._options
         )
+
+    def beside(self, process: str) -> SimRing:
+        """Starts another process on the same machine: same seed, life, clock, network, disk, faults and options."""
+        network, disk, faults = self.network, self.disk, self.faults
+        return SimRing(
+            self.seed, network=network, disk=disk, faults=faults, life=self.life, process=process, **self._options
+        )
+
+    @property
+    def has_news(self) -> bool:
+        """A wait would end at once: something has completed, or the ring was woken."""
+        return self._core.wakes or self._woken
+
+    def submit(self) -> None:
+        """Begins what is queued, as the next wait would, for a driver that lets other processes run before it."""
+        self._core.submit()
+
+    @property
+    def has_stopped(self) -> bool:
+        """SimStoppedError was raised: the point of `stop_at` is reached."""
+        return self._core.stopped
 
     @property
     def failed_syncs(self) -> list[tuple[int, str]]:

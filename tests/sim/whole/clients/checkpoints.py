@@ -19,6 +19,8 @@ from tests.sim.whole.monitors.shown import Shown, shown
 
 
 class Checkpoints(Clients):
+    knows_no_starts = True
+
     def __init__(self, machine: Machine, rng: random.Random, owners: list[Owner]) -> None:
         super().__init__(machine, rng)
         self.owners = owners
@@ -86,13 +88,12 @@ class _Asking(Client):
         wire.ask("POST", "/v0/checkpoint", body, answered)
 
     def _look(self) -> list[_Before]:
-        registry = self.machine.engine._core.registry
         found = []
         for owner in self.shared.owners:
             (client,) = owner.clients
             assert isinstance(client, OwningClient)
             for owned in owner.topics:
-                topic = registry.visible(owned.name)
+                topic = _visible(self.machine, owned.name)
                 # The server may have done a delete, and created the topic again, before the answer.
                 if any(isinstance(operation, Drop) for operation in client.under_way(owned)):
                     continue
@@ -102,16 +103,23 @@ class _Asking(Client):
 
     def _check(self, before: list[_Before], number: int) -> None:
         machine = self.machine
-        registry = machine.engine._core.registry
-        newest, topics = shown(machine.ring.disk, machine.config)
+        directories = [shown(machine.ring.disk, process.config) for process in machine.processes]
+        newest = min(number for number, _topics in directories)
+        topics = {name: topic for _number, topics in directories for name, topic in topics.items()}
         if newest < number:
             raise machine.wrong(f"told of snapshot {number}, and the newest is {newest}")
         for topic in before:
             found = topics.get(topic.topic.name)
             # A text that is certain now was perhaps sent again to a topic that was created again.
-            present = registry.visible(topic.topic.name)
+            present = _visible(machine, topic.topic.name)
             is_same = present is not None and present.id == topic.topic_id
             if found is not None and is_same and found.topic_id == topic.topic_id:
                 machine.counts["topics compared with files"] += 1
                 if problem := topic.problem(found):
                     raise machine.wrong(f"files show {problem}")
+
+
+def _visible(machine: Machine, name: str) -> Any:
+    """Return a topic as its engine has it; None: there is none."""
+    engine = machine.home(name).engine
+    return None if engine is None else engine._core.registry.visible(name)

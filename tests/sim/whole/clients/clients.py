@@ -23,6 +23,7 @@ _SYNCS_NS = 12_000_000
 class Clients:
     """An actor (machine.py) made of several clients."""
 
+    knows_no_starts = False
     may_stall = True
     """Whether they may take answers late: not if they judge by the time of an answer."""
 
@@ -65,6 +66,10 @@ class Clients:
         raise NotImplementedError
 
     def audits(self) -> list[Audit]:
+        return self.audits_at(lambda _path: True)
+
+    def audits_at(self, is_there: Callable[[str], bool]) -> list[Audit]:
+        """Return the audits of some topics; those that know no starts have none."""
         raise NotImplementedError
 
     def read_back(self, path: str, times: dict[int, int] | None = None) -> Any:
@@ -93,7 +98,8 @@ class Clients:
         """Create a topic for an audit."""
         status, answer = yield "PUT", path, config
         for _ in range(_LONG_LOG_TRIES):
-            if status != 429 or self.machine.config.max_log_bytes == 0:
+            is_long = status == 429 and self.machine.config.max_log_bytes != 0
+            if not is_long and not self.machine.is_elsewhere(status, answer):
                 break
             status, answer = yield "PUT", path, config  # R-LOG-2: until a checkpoint has emptied the log
         if status not in {200, 201}:
@@ -174,6 +180,9 @@ class Client:
         if status == 0:
             return
         machine = self.machine
+        if machine.is_elsewhere(status, answer):
+            machine.counts["refused for another core"] += 1
+            return
         machine.operations += 1
         machine.counts["operations"] += 1
         machine.counts[name] += 1

@@ -23,6 +23,8 @@ Shown = dict[int, tuple[str, int]]
 
 
 class Forwarding(Clients):
+    knows_no_starts = True
+
     def __init__(self, machine: Machine, rng: random.Random) -> None:
         super().__init__(machine, rng)
         self.durability = rng.choice(("disk", "fsync", "fsync"))

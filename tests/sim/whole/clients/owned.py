@@ -206,7 +206,8 @@ class OwningClient(Client):
     def _open_socket(self) -> PublishWire | None:
         if self._socket is None:
             with suppress(OSError):
-                self._socket = PublishWire(self.machine.ring.network, self._on_socket_lost)
+                network, last_words = self.machine.ring.network, self.machine.last_words
+                self._socket = PublishWire(network, self._on_socket_lost, last_words)
         return self._socket
 
     def _on_socket_lost(self) -> None:
@@ -300,6 +301,7 @@ class OwningClient(Client):
 
     def _meant(self, topic: OwnedTopic) -> Meant | None:
         """Return the incarnation of the topic, or an earlier one."""
+        topic.life = self.machine.life_of(topic.name)
         present = topic.present()
         if present is not None and topic.tip is not None and self.rng.random() < 0.7:
             return Meant(present, topic.tip.instance)
@@ -389,7 +391,7 @@ class OwningClient(Client):
                 topic.has_failed |= status == 500
         elif status not in {429, 503}:
             try:
-                topic.life = machine.ring.life
+                topic.life = machine.life_of(topic.name)
                 promised = topic.answered(operation, status, answer, machine.ring.clock.monotonic_ns())
             except Inconsistent as reason:
                 raise machine.wrong(f"{topic.name}: {operation}: {status} {short(answer)}: {reason}") from reason
@@ -422,6 +424,7 @@ class OwningClient(Client):
 class Owner(Clients):
     """The topics of one client, and the client itself, with up to `depth` requests in flight."""
 
+    knows_no_starts = True
     kind = OwningClient
 
     def __init__(self, machine: Machine, number: int, rng: random.Random, *, topics: int, depth: int) -> None:

@@ -18,7 +18,7 @@ def audit(machine: Machine, rng: random.Random, topic: OwnedTopic) -> Audit:
     """
     may_lose = machine.power_failed or machine.io_failed
     candidates = topic.candidates(may_lose=may_lose)
-    topic.life = machine.ring.life
+    topic.life = machine.life_of(topic.name)
     topic.was_weak |= any(state is not None and state.config["durability"] == "memory" for state in candidates)
     if machine.may_forget:
         topic.named.clear()

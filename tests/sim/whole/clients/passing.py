@@ -9,6 +9,7 @@ topic is empty after a restart and has its config.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from tests.sim.whole.clients.clients import Client, Clients
@@ -127,8 +128,8 @@ class Passing(Clients):
             topic.end_life(self.machine.ring.clock.now_ms())
 
     # --- after a crash -----------------------------------------------------------------------------------------------
-    def audits(self) -> list[Audit]:
-        return [self._audit(topic) for topic in self.topics]
+    def audits_at(self, is_there: Callable[[str], bool]) -> list[Audit]:
+        return [self._audit(topic) for topic in self.topics if is_there(topic.path)]
 
     def _audit(self, topic: Topic) -> Audit:
         machine = self.machine

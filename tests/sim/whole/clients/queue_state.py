@@ -30,7 +30,8 @@ class Held:
 class Queue:
     """The knowledge about one queue, which is never deleted."""
 
-    def __init__(self, name: str, rng: random.Random) -> None:
+    def __init__(self, name: str, rng: random.Random, dead_letters: str) -> None:
+        """dead_letters: the topic of them, if there is one."""
         self.name = name
         self.path = f"/v0/topics/{name}"
         self.durability = rng.choice(("disk", "fsync", "fsync"))
@@ -48,7 +49,7 @@ class Queue:
         }
         if self.cap_records:
             self.config |= {"cap_records": self.cap_records, "discard": "reject"}
-        self.dead_letters = f"{name}-dead" if rng.random() < 0.4 else ""
+        self.dead_letters = dead_letters if rng.random() < 0.4 else ""
         if self.dead_letters:
             self.config |= {"max_deliveries": rng.choice((1, 2)), "dead_letter": self.dead_letters}
         self.exists = False

@@ -129,8 +129,8 @@ class Reading(Clients):
                 reader.back = None
 
     # --- after a crash -----------------------------------------------------------------------------------------------
-    def audits(self) -> list[Audit]:
-        return [self._audit(topic) for topic in self.topics]
+    def audits_at(self, is_there: Callable[[str], bool]) -> list[Audit]:
+        return [self._audit(topic) for topic in self.topics if is_there(topic.path)]
 
     def _audit(self, topic: ReadTopic) -> Audit:
         machine = self.machine

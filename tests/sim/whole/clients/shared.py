@@ -77,6 +77,8 @@ class Topic:
 class Shared(Clients):
     """All clients of the shared topics."""
 
+    knows_no_starts = True
+
     def __init__(self, machine: Machine, rng: random.Random) -> None:
         super().__init__(machine, rng)
         names = ("s-disk", "s-fsync") if rng.random() < 0.5 else (rng.choice(("s-disk", "s-fsync")),)

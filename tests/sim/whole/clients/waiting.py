@@ -21,6 +21,8 @@ Head = tuple[int, str] | None
 
 
 class Waiting(Clients):
+    knows_no_starts = True
+
     def __init__(self, machine: Machine, rng: random.Random, names: list[str]) -> None:
         super().__init__(machine, rng)
         self.names = names

@@ -167,6 +167,7 @@ class _Topic:
 
 
 class Watching(Clients):
+    knows_no_starts = True
     may_stall = False
 
     def __init__(self, machine: Machine, rng: random.Random) -> None:

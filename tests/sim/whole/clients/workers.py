@@ -9,6 +9,7 @@ twice, however the process ended.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 from tests.sim.whole.clients.clients import Client, Clients
@@ -27,8 +28,10 @@ class Workers(Clients):
 
     def __init__(self, machine: Machine, rng: random.Random) -> None:
         super().__init__(machine, rng)
-        self.queues = [Queue(f"q{number}", rng) for number in range(rng.choice((1, 2)))]
-        self.lease_ids: set[str] = set()
+        names = [f"q{number}" for number in range(rng.choice((1, 2)))]
+        self.queues = [Queue(name, rng, machine.name_beside(name, f"{name}-dead")) for name in names]
+        self.lease_ids: set[tuple[str, str]] = set()
+        """All that were given out, of one counter each: that of the server, or of a core's queue."""
         self.consumed = Consumed(machine)
         self.clients = [Worker(self, number) for number in range(rng.choice((2, 4)))]
         machine.monitor.living.append(self.live_texts)
@@ -48,8 +51,8 @@ class Workers(Clients):
         for queue in self.queues:
             queue.crashed(self.machine.ring.clock.now_ms())
 
-    def audits(self) -> list[Audit]:
-        return [self._audit(queue) for queue in self.queues]
+    def audits_at(self, is_there: Callable[[str], bool]) -> list[Audit]:
+        return [self._audit(queue) for queue in self.queues if is_there(queue.path)]
 
     def _audit(self, queue: Queue) -> Audit:
         if not queue.exists:
@@ -188,9 +191,10 @@ class Worker(Client):
             self._check_attempts(queue, job)
         text, lease_id = held.text, held.lease_id
         now_ms = self.machine.ring.clock.now_ms()
-        if lease_id in self.shared.lease_ids:
+        counted = queue.name if self.machine.has_cores else "", lease_id
+        if counted in self.shared.lease_ids:
             raise self._wrong(queue, f"{lease_id} was given out twice")
-        self.shared.lease_ids.add(lease_id)
+        self.shared.lease_ids.add(counted)
         if queue.done.get(text, asked_ns) < asked_ns:
             raise self._wrong(queue, f"gets {text}, which was over before it asked")
         if text not in queue.possible and text not in queue.done:
@@ -232,7 +236,7 @@ class Worker(Client):
                 held.ending = True
             if verb == "ack":
                 queue.ending |= {held.text for held in some}
-                snapshot = self.shared.consumed.now()
+                snapshot = self.shared.consumed.now(queue.name)
             else:
                 body["delay_ms"] = delay_ms = self.rng.choice((0, 0, 1, 30, 500))
                 reason = self.rng.choice(("", "", "broken", f"broken by {self.node} " + "x" * 300))

@@ -15,8 +15,8 @@ from topics.engine.state.topic import Life
 from topics.store.format.log_format import FrameType
 
 if TYPE_CHECKING:
-    from tests.sim.whole.machine import Machine
     from tests.sim.whole.monitors.listed import Listed
+    from tests.sim.whole.monitors.watched_process import Served
 
 _NAME = re.compile(rb'\{"name":')
 _CONFIG = re.compile(rb'\{"config":')
@@ -30,9 +30,9 @@ Pair = tuple[int, int]
 
 
 class Changes:
-    """The checks of one machine."""
+    """The checks of one directory."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Served) -> None:
         self._machine = machine
         self._topics = (
             Controls(FrameType.TOPIC_CREATE, _NAME, _of_topic),

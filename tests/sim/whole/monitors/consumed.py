@@ -27,11 +27,11 @@ class Consumed:
         self._over = Controls(FrameType.CONSUME, _CONSUMPTION, _read)
         """(topic id, seq) of the jobs whose end is durable."""
 
-    def now(self) -> int:
+    def now(self, queue: str) -> int:
         """Return the number of the snapshot that a power cut leaves: a later one may record an ack
         instead of the log.
         """
-        listed = self._machine.monitor.snapshot(durable=True)
+        listed = self._machine.home(queue).monitor.snapshot(durable=True)
         return listed.number if listed is not None else 0
 
     def acked(self, queue: str, seqs: set[int], asked: int) -> None:
@@ -39,15 +39,16 @@ class Consumed:
         request.
         """
         machine = self._machine
-        engine = machine.engine
+        home = machine.home(queue)
+        engine = home.engine
         topic = engine._core.registry.by_name.get(queue) if engine is not None else None
         if machine.lied or topic is None:
             return
         missing = {(topic.id, seq) for seq in seqs}
-        for name, file in machine.monitor.durable_files():
+        for name, file in home.monitor.durable_files():
             if missing and name.startswith("wal-"):
                 missing.difference_update(self._over.of(file))
-        if missing and self.now() == asked:
+        if missing and self.now(queue) == asked:
             raise machine.wrong(f"{queue}: acked before it was durable: {sorted(seq for _topic, seq in missing)}")
         machine.counts["syncs before acks of jobs checked"] += len(seqs)
 

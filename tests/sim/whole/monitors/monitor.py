@@ -22,7 +22,7 @@ from topics.store.format.compressed_segment import image_of, is_compressed
 from topics.store.format.log_format import WalHeader, wal_file_no
 
 if TYPE_CHECKING:
-    from tests.sim.whole.machine import Machine
+    from tests.sim.whole.monitors.watched_process import Served
 
 TEXT = re.compile(rb'"(~[^~"]+~)')
 """The beginning of the data of every record of these clients, so that one search finds all in a
@@ -31,10 +31,12 @@ file.
 
 
 class Monitor:
-    """The checks of one machine's disk."""
+    """The checks of one directory."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Served) -> None:
         self._machine = machine
+        self.others: list[Monitor] = []
+        """The monitors of the other cores' directories, which may have a record, too: routers copy it."""
         self.living: list[Callable[[], set[bytes]]] = []
         """One function of each client: the texts of its records that certainly exist, whatever is
         in flight.
@@ -48,7 +50,7 @@ class Monitor:
 
     def next_life(self) -> None:
         """Take the disk of another process, or of another boot."""
-        self._machine.ring.disk.watch = self._watch
+        self._machine.ring.disk.watch = self.watch
         self._found.clear()
         self._snapshots.clear()
 
@@ -70,7 +72,8 @@ class Monitor:
             return
         raise self._machine.wrong(f"acknowledged before it was durable: {sorted(missing)}")
 
-    def _watch(self, old: str, new: str, node: Node) -> None:
+    def watch(self, old: str, new: str, node: Node) -> None:
+        """Check a rename or (new: "") an unlink before it takes effect."""
         machine = self._machine
         if not isinstance(node, SimFile) or machine.lied:
             return
@@ -141,6 +144,12 @@ class Monitor:
                 wanted -= self._texts(file, end)
                 if not wanted:
                     return
+        for other in self.others:
+            theirs = other.snapshot(durable=True)
+            for file, end in other.files_of(theirs) if theirs is not None else ():
+                wanted -= self._texts(file, end)
+        if not wanted:
+            return
         raise self._machine.wrong(f"{path} is {what} and has the only durable copy of {sorted(wanted)[:5]}")
 
     def _texts(self, file: SimFile, end: int) -> frozenset[bytes]:
@@ -177,9 +186,8 @@ class Monitor:
         """Yield the files of records that a power cut would certainly leave, the log's newest
         first.
         """
-        root = self._machine.ring.disk.root.durable.get("srv")
-        tops = [root.durable.get(name) for name in ("topics", "cold")] if isinstance(root, SimDirectory) else []
-        for top in tops:
+        root, config = self._machine.ring.disk.root, self._machine.config
+        for top in (find(root, path, durable=True) for path in (config.data_dir, config.cold_dir) if path):
             if isinstance(top, SimDirectory):
                 for name in ("wal", *(name for name in top.durable if name not in ("wal", "snapshots"))):
                     yield from _files(top.durable.get(name))

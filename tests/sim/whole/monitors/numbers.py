@@ -16,22 +16,26 @@ from topics.engine.state.topic import Life
 from topics.store.format.log_format import FrameType
 
 if TYPE_CHECKING:
-    from tests.sim.whole.machine import Machine
+    from tests.sim.whole.monitors.watched_process import Served
 
 _RESERVATION = re.compile(rb'\{"generation":(\d+)\}')
 """The payload of a frame that reserves seqs."""
 
 
 class Numbers:
-    """The checks of one machine."""
+    """The checks of one directory."""
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Served) -> None:
         self._machine = machine
         self._last_id = self._last_order = 0
         self._reservations = Controls(FrameType.HEAD_RESERVATION, _RESERVATION, _read)
         """(topic id, generation, seq) of the reservations that are durable."""
         self._known: dict[int, int] = {}
         """By topic id: the seq up to which it was checked in this life."""
+
+    def follow(self, earlier: Numbers, last_order: int) -> None:
+        """Take what another object knows of the numbers of this directory. last_order: the highest."""
+        self._last_id, self._last_order = earlier._last_id, last_order
 
     def started(self, engine: Any) -> None:
         """Note that a server has recovered."""
@@ -55,7 +59,8 @@ class Numbers:
         for topic in core.registry.by_id.values():
             if topic.life not in (Life.LIVE, Life.DELETING):
                 continue
-            self._last_id = max(self._last_id, topic.id)
+            if topic.id < core.registry.ids_end:  # else it came from another core
+                self._last_id = max(self._last_id, topic.id)
             self._last_order = max(self._last_order, topic.order)
             is_disk = topic.stage_class == topic.config.durability == "disk"
             head = topic.head

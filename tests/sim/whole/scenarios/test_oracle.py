@@ -141,6 +141,7 @@ def test_a_page_given_back_that_another_read_may_have_is_not_missing(others: int
     machine: Any = SimpleNamespace(
         ring=ring, wrong=WrongError, counts=counts, tracing=False, generation=0, operations=0
     )
+    machine.is_elsewhere = lambda _status, _answer: False
     reading = Reading(machine, random.Random(0))
     topic = reading.topics[0]
     reader = topic.readers[0]
@@ -164,7 +165,9 @@ def test_files_are_not_compared_with_a_topic_whose_delete_is_under_way(under_way
     client = Mock(spec=OwningClient, under_way=lambda _: under_way)
     owner: Any = SimpleNamespace(clients=[client], topics=[topic])
     machine: Any = Mock(spec=Machine)
-    machine.engine = SimpleNamespace(_core=SimpleNamespace(registry=SimpleNamespace(visible=lambda _: Mock(id=12))))
+    machine.home.return_value.engine = SimpleNamespace(
+        _core=SimpleNamespace(registry=SimpleNamespace(visible=lambda _: Mock(id=12)))
+    )
     asking = Checkpoints(machine, random.Random(0), [owner]).clients[0]
     assert [before.topic for before in asking._look()] == ([] if under_way else [topic])
 
