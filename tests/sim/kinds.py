@@ -1,8 +1,8 @@
 """Seeds of one kind, one after another, to the first that fails: a broken server (mutants.py) has
 to fail one.
 
-    python -m tests.sim.kinds records|library|queues|forwarding|passing|readers|watchers|routers
-|again [--seeds 400]
+    python -m tests.sim.kinds records|library|queues|forwarding|passing|readers|watchers|cores
+|routers|again [--seeds 400]
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from itertools import count, islice
 
 from tests.contract.routers.test_router_crashes import Overtaken, Story
 from tests.sim.again import run_lives as again
+from tests.sim.whole.cores.course import Bounds
 from tests.sim.whole.run_seed import (
     is_of_library,
     make_forwarding,
@@ -25,6 +26,7 @@ from tests.sim.whole.run_seed import (
     make_workers,
     run,
 )
+from tests.sim.whole.seed_plan import SHORT
 
 _STEPS = 60
 
@@ -58,6 +60,10 @@ def _watchers(seed: int) -> None:
     run(seed, cast=make_watching)
 
 
+def _cores(seed: int) -> None:
+    run(seed, length=SHORT, cores=Bounds(2, 4))
+
+
 def _routers(seed: int) -> None:
     guarantee = ("at_least_once", "exactly_once")[seed % 2]
     kind = (Story, Overtaken)[seed % 4 // 2]
@@ -76,6 +82,7 @@ HUNTS: dict[str, Callable[[int], object]] = {
     "passing": _passing,
     "readers": _readers,
     "watchers": _watchers,
+    "cores": _cores,
     "routers": _routers,
     "again": again.run,
 }

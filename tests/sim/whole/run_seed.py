@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from tests.sim import SimRing
 from tests.sim.genome import Choices, Genome, Seed, stream
 from tests.sim.whole.aim import aim, small_numbers
 from tests.sim.whole.clients.checkpoints import Checkpoints
@@ -19,6 +18,8 @@ from tests.sim.whole.clients.shared import Shared
 from tests.sim.whole.clients.waiting import Waiting
 from tests.sim.whole.clients.watching import Watching
 from tests.sim.whole.clients.workers import Workers
+from tests.sim.whole.cores.core_machine import CoreMachine
+from tests.sim.whole.cores.course import Bounds, without_faults
 from tests.sim.whole.expiring import Expiring
 from tests.sim.whole.genes import alter, length_of
 from tests.sim.whole.library_host import LibraryMachine, make_callers
@@ -58,12 +59,13 @@ def run(
     say: Callable[[str], None] | None = None,
     cast: Callable[[Machine, Seed], list[Actor]] | None = None,
     length: Length = WHOLE,
+    cores: Bounds | None = None,
 ) -> Counter[str]:
-    """Run a seed; return counts of events. cast: makes the clients.
+    """Run a seed; return counts of events. cast: makes the clients. cores: of a server of several.
 
     Raises: Wrong, or any error of the server.
     """
-    return _run(seed, say, cast, length)
+    return _run(seed, say, cast, length, cores=cores)
 
 
 def run_genome(
@@ -76,19 +78,25 @@ def run_genome(
     return _run(choices, say, CASTS[genome.genes.get("cast", 0)], length_of(genome, length), watch)
 
 
-def _run(
+def _run(  # noqa: PLR0917
     seed: Seed,
     say: Callable[[str], None] | None,
     cast: Callable[[Machine, Seed], list[Actor]] | None,
     length: Length,
     watch: Watch | None = None,
+    cores: Bounds | None = None,
 ) -> Counter[str]:
     plan = Plan(seed, length)
     aim(plan)
+    if cores is not None:
+        without_faults(plan)
     if isinstance(seed, Choices):
         alter(plan, seed.genome)
-    is_library = plan.is_library = cast is None and is_of_library(seed)
-    machine = LibraryMachine(plan, say) if is_library else Machine(plan, say)
+    is_library = plan.is_library = cast is None and cores is None and is_of_library(seed)
+    if cores is not None:
+        machine: Machine = CoreMachine(plan, say, cores)
+    else:
+        machine = LibraryMachine(plan, say) if is_library else Machine(plan, say)
     if watch is not None and isinstance(seed, Choices):
         watch(machine, seed)
     actors = (cast or (make_callers if is_library else make_actors))(machine, seed)
@@ -98,13 +106,13 @@ def _run(
                 begin(machine, life, actors)
                 if life is not plan.last:
                     _live(machine, life, actors)
-            if stream(seed, "rebuild").random() < _REBUILDS and not machine.lied:
+            if cores is None and stream(seed, "rebuild").random() < _REBUILDS and not machine.lied:
                 rebuild_without_snapshots(machine)
         if machine.found:
             raise machine.found  # the code that caught it took it for its own error
     except Exception as problem:
         error = machine.found or problem
-        error.add_note(f"seed {seed}: see it with `{replay(seed, length)}`")
+        error.add_note(f"seed {seed}: see it with `{replay(seed, length, cores)}`")
         raise error from (None if error is problem else problem)
     machine.counts["runs of the library" if is_library else "runs"] += 1
     for kind, struck in machine.ring.faults.struck.items():
@@ -117,11 +125,13 @@ def is_of_library(seed: Seed) -> bool:
     return stream(seed, "kind").random() < _LIBRARIES
 
 
-def replay(seed: Seed | Genome, length: Length) -> str:
+def replay(seed: Seed | Genome, length: Length, cores: Bounds | None = None) -> str:
     """Return the command that shows this run."""
     if not isinstance(seed, int):
         return f"python -m tests.sim.whole --genome '{seed}'"
-    return f"make sim SEED={seed}" + (" ARGS=--short" if length != WHOLE else "")
+    options = ["--short"] * (length != WHOLE) + ([] if cores is None else [f"--cores={cores}"])
+    arguments = f'"{" ".join(options)}"' if len(options) > 1 else "".join(options)
+    return f"make sim SEED={seed}" + (f" ARGS={arguments}" if options else "")
 
 
 def make_actors(machine: Machine, seed: Seed) -> list[Actor]:
@@ -217,7 +227,7 @@ def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
     for effects, power_cut in life.starting.interrupted:
         if machine.lied and machine.power_failed:
             machine.excuse()
-        machine.ring.stop_at(effects)
+        machine.stop_at(effects)
         try:
             machine.start()
             machine.counts["recoveries finished before their crash"] += 1
@@ -228,7 +238,8 @@ def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
         _begin_after_lies(machine, actors)
         return
     start(machine)
-    compares_bytes = life.starting.twice and (int(machine.plan.seed) + machine.ring.life) % 2 == 0
+    is_even = (int(machine.plan.seed) + machine.ring.life) % 2 == 0
+    compares_bytes = life.starting.twice and is_even and not isinstance(machine, CoreMachine)
     if compares_bytes:
         _recover_again(machine)
     machine.audit(actors)
@@ -316,16 +327,17 @@ def start(machine: Machine) -> None:
             raise Wrong("the server refuses to start on a disk that works again")
 
 
-def _rest(ring: SimRing, most_ns: int) -> Callable[[], bool]:
+def _rest(machine: Machine, most_ns: int) -> Callable[[], bool]:
     """Return a check, made in each pass, whether nothing more will happen, or the time has passed."""
-    until_ns = ring.clock.monotonic_ns() + most_ns
+    clock = machine.ring.clock
+    until_ns = clock.monotonic_ns() + most_ns
     effects = effects_ns = 0
 
     def is_over() -> bool:
         nonlocal effects, effects_ns
-        now_ns = ring.clock.monotonic_ns()
-        if ring.effects != effects:
-            effects, effects_ns = ring.effects, now_ns
+        now_ns = clock.monotonic_ns()
+        if machine.effects != effects:
+            effects, effects_ns = machine.effects, now_ns
         return now_ns > min(until_ns, effects_ns + _QUIET_NS)
 
     return is_over
@@ -334,8 +346,7 @@ def _rest(ring: SimRing, most_ns: int) -> Callable[[], bool]:
 def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
     """Run the clients until the life's end."""
     machine.arm(life.faulty)
-    for actor in actors:
-        actor.go()
+    machine.go(actors)
     ring, choices = machine.ring, machine.plan.seed
     try:
         given_up_ns = ring.clock.monotonic_ns() + _WITHOUT_DESCRIPTORS_NS
@@ -361,10 +372,10 @@ def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
             machine.lay(life.ending)
             machine.stop()
         else:
-            ring.stop_at(ring.effects + life.effects_left)
+            machine.stop_after(life.effects_left)
             # If all was answered, no work may be left; clocks continue.
             is_library = isinstance(machine, LibraryMachine)
-            rests = _rest(ring, _IDLE_LIBRARY_NS if is_library else _IDLE_NS)
+            rests = _rest(machine, _IDLE_LIBRARY_NS if is_library else _IDLE_NS)
             may_rest = life.settles or machine.descriptors_are_few or is_library
             machine.run_until(lambda: may_rest and rests())
     except SimStoppedError:
