@@ -54,8 +54,9 @@ def test_every_link_in_the_documents_leads_somewhere() -> None:
 
 
 def test_the_index_leads_to_every_page() -> None:
-    """Pages of internals have an index of their own."""
-    for index, pages in {"docs/index.md": ("*.md", "guides/*.md"), "docs/internals/README.md": ("*.md",)}.items():
+    """Pages of internals have an index of their own, and so have those of cores."""
+    indexes = {"docs/index.md": ("*.md", "guides/*.md"), "docs/internals/README.md": ("*.md",)}
+    for index, pages in {**indexes, "docs/internals/cores.md": ("cores/*.md",)}.items():
         folder = (ROOT / index).parent
         linked = {folder / target for target in re.findall(r"\]\(([^)#:]*\.md)", (ROOT / index).read_text())}
         assert {page for glob in pages for page in folder.glob(glob)} - linked <= {ROOT / index}, index
@@ -113,7 +114,7 @@ def test_every_heading_that_the_code_names_is_there() -> None:
 NAME = re.compile(r"`([A-Za-z_][\w.]*)(?:\([^`]*\))?`")
 
 
-@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/internals/*.md")), ids=lambda page: page.name)
+@pytest.mark.parametrize("page", sorted(ROOT.glob("docs/internals/**/*.md")), ids=lambda page: page.name)
 def test_every_name_of_code_in_a_page_of_internals_is_in_the_code(page: Path) -> None:
     """Names with an underscore, a dot or capitals within; settings have a test of their own."""
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)

@@ -103,6 +103,12 @@ def test_every_name_in_the_glossary_is_one_of_the_code() -> None:
             assert name in known, f"the glossary names {name} for {words}"
 
 
+def test_no_private_class_has_the_name_of_a_class_of_the_glossary() -> None:
+    named = {name for *_, names in glossary() for name in re.findall(r"`([A-Z]\w+)`", names)}
+    twins = {name: places for name, places in classes().items() if name.startswith("_") and name[1:] in named}
+    assert not twins
+
+
 def test_no_class_and_no_file_has_a_word_that_the_glossary_replaced() -> None:
     for name in {*classes(), *files()}:
         for word in words_of(name) & set(RETIRED):

@@ -34,7 +34,7 @@ class RunWatcher(Protocol):
         """A round has an outcome, or an error instead."""
 
 
-class _Turns:
+class _CaseRounds:
     """A case, its sides, and what their rounds gave so far."""
 
     def __init__(self, case: Case, sides: list[Side]) -> None:
@@ -107,7 +107,7 @@ class BenchRun:
         rounds take cases and sides in the other order.
         """
         cases = self.workload.cases()
-        turns = [_Turns(case, self._sides_of(case)) for case in cases]
+        turns = [_CaseRounds(case, self._sides_of(case)) for case in cases]
         for number in range(max(case.workload.run.rounds for case in cases)):
             for turn in turns if number % 2 == 0 else reversed(turns):
                 if number < turn.case.workload.run.rounds:
@@ -131,7 +131,7 @@ class BenchRun:
                 sides.append(side)
         return sides
 
-    def _turn(self, turn: _Turns, number: int, scratch: Path, errors: list[str]) -> None:
+    def _turn(self, turn: _CaseRounds, number: int, scratch: Path, errors: list[str]) -> None:
         """Run one round of each side of a case."""
         case = turn.case
         for side in turn.sides if number % 2 == 0 else reversed(turn.sides):

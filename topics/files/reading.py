@@ -81,7 +81,7 @@ def _read(
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     with closing(PieceSource(location, calls, scan=decoder.scan)) as source:
-        reader = _Reader(source, Batches(source, decoder, wanted))
+        reader = _PieceReader(source, Batches(source, decoder, wanted))
         for item in reader.read_all(pieces):
             if isinstance(item, Loss):
                 if waiting:
@@ -112,7 +112,7 @@ _Missed = dict[tuple[str, int, int], int]
 """Files that a snapshot lists and that were not found: (path, tier, epoch) -> its number."""
 
 
-class _Reader:
+class _PieceReader:
     """Reads pieces as batches, and plans seqs again if their file has vanished."""
 
     def __init__(self, source: PieceSource, batches: Batches) -> None:

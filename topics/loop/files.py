@@ -33,7 +33,7 @@ class SyncFailedError(OSError):
     """A failed sync: the bytes may be lost, and another sync would not report it."""
 
 
-class _Commit:
+class _CommitResults:
     """The two results of a commit chain, collected. They may come in either order."""
 
     __slots__ = ("_done", "_pending", "_sync_res", "_write_res")
@@ -161,7 +161,7 @@ class Files:
 
         The bytes are durable only if write_res is the full length and sync_res is 0.
         """
-        commit = _Commit(done)
+        commit = _CommitResults(done)
         expect = self._operations.expect
         self._ring.queue_commit(expect(FILE, commit.on_write), expect(FILE, commit.on_sync), fd, buffer, offset)
 

@@ -195,7 +195,7 @@ def compare_group(target: str, columns: tuple[str, ...], verify: bool, group: _G
     told: list[str] = []
     every = WITH_BYTES if "bytes" in columns else COLUMNS
     sums = [RowSum(every)]
-    files = _Files(target, group.files, columns, told)
+    files = _FileRows(target, group.files, columns, told)
     try:
         log = only_batches(item for one in group.slices for item in read(one, every, verify=verify))
         found = compare(_summed(log, sums[0]), files.rows(), columns)
@@ -217,7 +217,7 @@ def _summed(batches: Iterator[pa.RecordBatch], total: RowSum) -> Iterator[pa.Rec
         yield batch
 
 
-class _Files:
+class _FileRows:
     """Rows of some files by seq, each seq once. A file that cannot be read is reported."""
 
     def __init__(self, target: str, files: tuple[PartFile, ...], columns: tuple[str, ...], told: list[str]) -> None:

@@ -65,7 +65,7 @@ class Comparison:
             mine.records += theirs.records - sum(records for _, _, records in theirs.runs)
 
 
-class _Side:
+class _ComparedBatches:
     """The batches of one side, from which rows are taken up to a seq."""
 
     def __init__(self, batches: Iterable[pa.RecordBatch], columns: tuple[str, ...]) -> None:
@@ -108,7 +108,7 @@ def compare(
     columns: the columns to compare, with `seq`.
     """
     found = Comparison()
-    sides = _Side(left, columns), _Side(right, columns)
+    sides = _ComparedBatches(left, columns), _ComparedBatches(right, columns)
     before = 0  # the side of the last record: 1 left, 2 right, 0 both
     while (lasts := [side.last for side in sides]) != [None, None]:
         both = [last for last in lasts if last is not None]

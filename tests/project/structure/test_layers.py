@@ -148,7 +148,7 @@ def imported_rooms(path: Path) -> Iterator[str]:
 
 def included_files(source: Path) -> Iterator[Path]:
     """The files of this project that a C file includes."""
-    for name in re.findall(r'^#include "([^"]+)"', source.read_text(), re.M):
+    for name in re.findall(r'^\s*#\s*include\s*"([^"]+)"', source.read_text(), re.M):
         yield (source.parent / name).resolve().relative_to(ROOT)
 
 

@@ -175,7 +175,7 @@ def _in_steps(rows: SelectedRows, step: Step) -> Iterator[SelectedRows]:
         start, done = end, int(sums[end - 1])
 
 
-class _Choice:
+class _RowCounter:
     """The renderer of a read that chooses: it counts the rows."""
 
     full = False
@@ -206,7 +206,7 @@ class ChoosingPass(ReadPass):
         super().__init__(core, topic, query, done)
         self._lender = lender
         self._chosen: ChosenFrames | None = None
-        self.into(_Choice())
+        self.into(_RowCounter())
 
     def _frames(self, reader: ReaderPort, topic: Topic, rows: SelectedRows) -> FrameRead:
         self._chosen = ChosenFrames(self._lender, reader, topic, rows)
@@ -259,7 +259,7 @@ class ChoosingTurns(ChoosingPass):
         limit = min(self._limit, _TURN_ROWS)
         self._query = self._query._replace(from_seq=self._cursor, begin=None, limit=limit, max_batch_bytes=self._room)
         self._entry, self.from_seq = self._entry._replace(tombstone=None), self._cursor
-        self.into(_Choice())
+        self.into(_RowCounter())
         if self._topic.life is Life.GONE:
             self._answer(refusals.topic_not_found(self._topic.name))
         else:

@@ -34,7 +34,7 @@ def few_rows(stored: StoredState, topic_ids: Sequence[int], file_ids: NDArray[np
         if topic is not None and _may_have_few(topic, files):
             topics.append(topic)
             chunks.append(topic.index.chunks[-1])
-    rows = _Rows.of(chunks)
+    rows = _LastRows.of(chunks)
     in_log = np.isin(rows.file_ids, np.array(stored.usage.log_files(), np.uint32))
     wanted = np.isin(rows.file_ids, file_ids)
     fit = _fitting(rows, wanted, in_log, bytes_max) if len(rows.seqs) else np.zeros(len(topics), np.bool_)
@@ -63,7 +63,7 @@ def _may_have_few(topic: Topic, files: Set[int]) -> bool:
     )
 
 
-class _Rows(NamedTuple):
+class _LastRows(NamedTuple):
     """The last live rows of chunks, one chunk after the other."""
 
     counts: NDArray[np.int64]
@@ -77,7 +77,7 @@ class _Rows(NamedTuple):
     flags: NDArray[np.uint8]
 
     @classmethod
-    def of(cls, chunks: Sequence[Chunk]) -> _Rows:
+    def of(cls, chunks: Sequence[Chunk]) -> _LastRows:
         parts = [slice(max(0, chunk.count - _ROWS_MAX), chunk.count) for chunk in chunks]
         looked_at = np.array([part.stop - part.start for part in parts], np.int64)
         ends = np.cumsum(looked_at)
@@ -104,7 +104,7 @@ def _joined(parts: list[NDArray[Any]], dtype: type) -> NDArray[Any]:
     return np.concatenate(parts) if parts else np.empty(0, dtype)
 
 
-def _sums(rows: _Rows, values: NDArray[Any]) -> NDArray[np.int64]:
+def _sums(rows: _LastRows, values: NDArray[Any]) -> NDArray[np.int64]:
     """Return the sum of the values of each chunk's rows."""
     sums = np.concatenate(([0], np.cumsum(values, dtype=np.int64)))
     ends = np.cumsum(rows.counts)
@@ -112,7 +112,9 @@ def _sums(rows: _Rows, values: NDArray[Any]) -> NDArray[np.int64]:
     return of_chunks
 
 
-def _fitting(rows: _Rows, wanted: NDArray[np.bool_], in_log: NDArray[np.bool_], bytes_max: int) -> NDArray[np.bool_]:
+def _fitting(
+    rows: _LastRows, wanted: NDArray[np.bool_], in_log: NDArray[np.bool_], bytes_max: int
+) -> NDArray[np.bool_]:
     """Return which chunks have all their rows of the log in wanted files, as their last ones.
 
     Rows before those that were looked at are not in the log if one of these is not, because rows

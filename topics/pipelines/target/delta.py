@@ -59,7 +59,7 @@ COLUMNS = {"topic": "string", "date": "date", "seq": "long", "ts": "timestamp", 
 
 
 @dataclass(slots=True)
-class _Log:
+class _TableState:
     """The state of the table after the actions of its log."""
 
     number: int = -1
@@ -109,7 +109,7 @@ class DeltaLayout:
         with sound(f"Delta log {self._log}"):
             return self._state_of(log)
 
-    def _state_of(self, log: _Log) -> TargetState:
+    def _state_of(self, log: _TableState) -> TargetState:
         self._refuse_unknown(log)
         configuration = _as_dict(log.metadata.get("configuration"))
         schema, data = configuration.get("topics.schema", ""), configuration.get("topics.data", "all")
@@ -141,7 +141,7 @@ class DeltaLayout:
 
         Raises: TargetError, such a version changed columns, the protocol or marks of topics.
         """
-        log: _Log = state.extra
+        log: _TableState = state.extra
         with disk_errors(f"commit in {self._target}"):
             os.makedirs(self._log, exist_ok=True)
             sync_directory(self._target)
@@ -180,12 +180,12 @@ class DeltaLayout:
 
     # --- reading the log
 
-    def _read(self) -> _Log:
+    def _read(self) -> _TableState:
         """Replay the log from its newest complete checkpoint."""
         names = names_in(self._log, f"Delta table {self._target}")
         commits = commit_numbers(names)
         checkpoints = [int(match.group(1)) for name in names if (match := _CHECKPOINT.match(name))]
-        log = _Log()
+        log = _TableState()
         if checkpoints:
             self._apply_checkpoint(log, max(checkpoints))
         elif any(_PARTED.match(name) for name in names) and commits and commits[0] > 0:
@@ -216,7 +216,7 @@ class DeltaLayout:
     def _path(self, number: int) -> str:
         return commit_path(self._log, number)
 
-    def _apply_checkpoint(self, log: _Log, number: int) -> None:
+    def _apply_checkpoint(self, log: _TableState, number: int) -> None:
         path = os.path.join(self._log, f"{number:020d}.checkpoint.parquet")
         try:
             with open(path, "rb") as file:  # pyarrow rejects paths that are not UTF-8.
@@ -233,7 +233,7 @@ class DeltaLayout:
                 log.apply(action)
         log.number = log.checkpoint = number
 
-    def _refuse_unknown(self, log: _Log) -> None:
+    def _refuse_unknown(self, log: _TableState) -> None:
         reader, writer = (int(log.protocol.get(key, 0)) for key in ("minReaderVersion", "minWriterVersion"))
         if reader > READER_VERSION or writer > WRITER_VERSION:
             raise FormatError(

@@ -51,7 +51,7 @@ class CoreState(enum.Enum):
     ENDED = "ended"
 
 
-class _Core:
+class _WatchedCore:
     __slots__ = ("heard_ns", "is_late", "number", "pause_ns", "ready_ns", "state", "status", "timer", "was_ready")
 
     def __init__(self, number: int) -> None:
@@ -89,7 +89,7 @@ class Supervisor:
         assert cores > 0
         self._loop = loop
         self._processes = processes
-        self._cores = [_Core(number) for number in range(cores)]
+        self._cores = [_WatchedCore(number) for number in range(cores)]
         self._watchdog_ns = watchdog_ns
         self._on_end = on_end
         self._codes = [0] * cores
@@ -108,7 +108,7 @@ class Supervisor:
         return "; ".join(f"core {core.number} {self._status_of(core)}" for core in self._cores)
 
     @staticmethod
-    def _status_of(core: _Core) -> str:
+    def _status_of(core: _WatchedCore) -> str:
         return core.status if core.runs and core.status else core.state.value
 
     # --- what comes -------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class Supervisor:
             self._pause(core, f"ended with {code}")
 
     # --- processes --------------------------------------------------------------------------------------------------
-    def _start(self, core: _Core) -> None:
+    def _start(self, core: _WatchedCore) -> None:
         core.timer, core.is_late = None, False
         core.state, core.heard_ns = CoreState.STARTING, self._loop.clock.monotonic_ns()
         try:
@@ -173,7 +173,7 @@ class Supervisor:
             core.state, self._codes[core.number] = CoreState.ENDED, 1
             self._stop()
 
-    def _pause(self, core: _Core, why: str) -> None:
+    def _pause(self, core: _WatchedCore, why: str) -> None:
         _log.error("core %d %s; it is started again in %g s", core.number, why, core.pause_ns / 1e9)
         core.state = CoreState.PAUSED
         core.timer = self._loop.call_later(core.pause_ns, lambda: self._start(core))

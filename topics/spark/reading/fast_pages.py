@@ -7,7 +7,7 @@ import msgspec
 from topics.spark.reading.diff_page import Columns, DiffPage, PageLoss
 
 
-class _Record(msgspec.Struct):
+class _PageRecord(msgspec.Struct):
     seq: int = msgspec.field(name="$seq")
     ts: int = msgspec.field(name="$ts")
     data: msgspec.Raw = msgspec.Raw(b"")
@@ -17,17 +17,17 @@ class _Record(msgspec.Struct):
     meta: msgspec.Raw = msgspec.Raw(b"")
 
 
-class _Tombstone(msgspec.Struct):
+class _PageTombstone(msgspec.Struct):
     gap_from: int
     gap_to: int
     reason: str
 
 
 class _Answer(msgspec.Struct):
-    records: list[_Record]
+    records: list[_PageRecord]
     next_from_seq: int
     head_seq: int
-    tombstone: _Tombstone | None = None
+    tombstone: _PageTombstone | None = None
 
 
 _decode = msgspec.json.Decoder(_Answer).decode

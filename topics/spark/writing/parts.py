@@ -56,7 +56,7 @@ class SentTotals:
 
 
 @dataclass(slots=True)
-class _Chunk:
+class _EncodedRows:
     """Some encoded rows of a part."""
 
     text: bytes
@@ -69,7 +69,7 @@ class _Chunk:
 class _Part:
     """The rows of a part that were not sent yet. sent: number of pieces sent."""
 
-    chunks: list[_Chunk] = field(default_factory=list)
+    chunks: list[_EncodedRows] = field(default_factory=list)
     sent: int = 0
 
     def bytes(self) -> int:
@@ -140,7 +140,7 @@ class PartWriter:
             part = self._parts[topic] = _Part()
         records = records_of(columns, lambda at: f"{self._where(rows[at].as_py())} (topic {topic!r})")
         for first, end in _cuts(records):
-            chunk = _Chunk(_joined(records.slice(first, end - first)), rows.slice(first, end - first))
+            chunk = _EncodedRows(_joined(records.slice(first, end - first)), rows.slice(first, end - first))
             fits = part.bytes() + len(chunk.text) <= PIECE_BYTES and part.records() + len(chunk.rows) <= PIECE_RECORDS
             if part.chunks and not fits:
                 self._send(topic, part, len(part.chunks), last=False)
@@ -197,7 +197,7 @@ class PartWriter:
     def _where(self, row: int) -> str:
         return f"row {row} of partition {self._producer.part}"
 
-    def _explained(self, topic: str, error: ServerError, chunks: list[_Chunk]) -> Exception:
+    def _explained(self, topic: str, error: ServerError, chunks: list[_EncodedRows]) -> Exception:
         """Return the error for a refusal: it names the row, or the change to make to the query."""
         found = re.search(r"records\[(\d+)\]", error.said)
         if found is not None and error.status == 400:

@@ -84,20 +84,20 @@ class Compaction:
         budget = _Budget(room)
         self._turns.resume()
         for segments in list(self._manifest.segments.values()):
-            groups: list[_Neighbours] = []
+            groups: list[_NeighbourSegments] = []
             for segment in list(segments):
                 if self._turns.over:
                     await self._turns.rest()
                 if not segment.sealed or not self._is_segment_due(segment, before):
-                    groups.append(_Neighbours())
+                    groups.append(_NeighbourSegments())
                     continue
                 look = self._looks[segment.file_id]
                 if not budget.takes(look.bytes):
                     self.waiting |= look.bytes <= room
-                    groups.append(_Neighbours())
+                    groups.append(_NeighbourSegments())
                     continue
                 if not groups or not groups[-1].takes(segment, look, self._records_max, self._bytes_max):
-                    groups.append(_Neighbours())
+                    groups.append(_NeighbourSegments())
                 groups[-1].add(segment, look)
             chosen.segments.extend(group.segments for group in groups if group.segments)
         for pack in list(self._manifest.packs.values()):
@@ -167,7 +167,7 @@ class _Budget:
         return True
 
 
-class _Neighbours:
+class _NeighbourSegments:
     """Adjacent segments of a topic whose live records fit into one segment."""
 
     def __init__(self) -> None:

@@ -174,7 +174,7 @@ async def _mend_shared(loop: Loop, path: str, found: FoundMap, damage: Sequence[
 # --- topics -----------------------------------------------------------------------------------------------------------
 
 
-class _Topic(msgspec.Struct):
+class _TopicName(msgspec.Struct):
     id: int
     name: str
 
@@ -184,10 +184,10 @@ class _Plain(msgspec.Struct):
     names: list[str]
 
 
-class _Catalog(msgspec.Struct):
+class _CatalogNames(msgspec.Struct):
     """The names of topics in the catalog's part of a snapshot."""
 
-    topics: list[_Topic]
+    topics: list[_TopicName]
     plain: list[_Plain] = []
 
 
@@ -236,7 +236,7 @@ def _names_in(found: Loaded) -> Iterator[tuple[int, str]]:
         for topic_id, description in msgspec.json.decode(found.catalog, type=list[tuple[int, msgspec.Raw]]):
             yield topic_id, msgspec.json.decode(description, type=NameOfTopic).name
         return
-    catalog = msgspec.json.decode(found.catalog, type=_Catalog)
+    catalog = msgspec.json.decode(found.catalog, type=_CatalogNames)
     yield from ((topic.id, topic.name) for topic in catalog.topics)
     for block in catalog.plain:
         yield from zip(block.ids, block.names, strict=True)
