@@ -19,6 +19,7 @@ from topics.engine.bodies.write_columns import MakeFraming, WriteColumns
 from topics.engine.json._records import ffi
 from topics.engine.state.topic import Topic
 from topics.engine.values.results import AppendResult
+from topics.engine.values.write_answer import one_lone_json
 from topics.engine.write.write_streak import WriteStreak
 from topics.ws import replies
 from topics.ws.framing import text_frame
@@ -98,7 +99,7 @@ class LonePublishes:
         request_id = self._text_view[id_off : id_off + id_len] if id_len else b"null"
         total_ns = self._now_ns() - self._started_ns
         if result.count == 1 and not without_seqs:
-            text = replies.lone_ack(request_id, self._name_json, result, total_ns)
+            text = one_lone_json(replies.ACK % request_id, self._name_json, result, total_ns, 0)
         else:
             text = replies.ack(request_id, self._name, result, total_ns, 0, with_seqs=not without_seqs)
         self._write(text_frame(text))

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from topics.engine.values.durations import USUAL, USUAL_NS
 from topics.engine.values.results import AppendResult
 from topics.engine.values.write_answer import (
     NO_LIST,
-    ONE_LONE_WRITTEN,
-    ONE_WRITTEN,
     STAGED,
     WRITTEN,
     listed,
@@ -18,6 +15,9 @@ from topics.engine.values.write_answer import (
     write_times,
 )
 from topics.errors import RequestError
+
+ACK = b'{"op":"ack","request_id":%b,'
+"""What an ack has before the members of the answer to a write. Value: request_id (JSON)."""
 
 
 def error(request_id: bytes | None, code: str, message: str) -> bytes:
@@ -82,21 +82,7 @@ def far_ack(request_id: bytes, answer: bytes) -> bytes:
 
     It has all members of an ack, except `seqs` where none are listed.
     """
-    return b'{"op":"ack","request_id":%b,' % request_id + with_null_list(answer)[1:]
+    return ACK % request_id + with_null_list(answer)[1:]
 
 
-def lone_ack(request_id: bytes, topic: bytes, result: AppendResult, total_ns: int) -> bytes:
-    """Build the ack of one listed record that is the last of its topic, in a commit of its own.
-
-    topic: its name as JSON.
-    """
-    seq, append_ns, sync_ns = result.first_seq, result.append_ns, result.sync_ns
-    if total_ns >= USUAL_NS:
-        return _ONE % (request_id, topic, seq, seq, seq, seq, write_times(total_ns, append_ns, sync_ns, 0))
-    times = USUAL[total_ns // 1000], USUAL[append_ns // 1000], USUAL[sync_ns // 1000]
-    return _ONE_LONE % (request_id, topic, seq, seq, seq, seq, *times)
-
-
-_ACK, _STAGED, _ONE, _ONE_LONE = (
-    b'{"op":"ack","request_id":%b,' + members + b"}" for members in (WRITTEN, STAGED, ONE_WRITTEN, ONE_LONE_WRITTEN)
-)
+_ACK, _STAGED = (ACK + members + b"}" for members in (WRITTEN, STAGED))

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from topics.engine.values.durations import milliseconds
+from topics.engine.values.durations import USUAL, USUAL_NS, milliseconds
+from topics.engine.values.results import AppendResult
 
 _TOPIC, _FIRST, _LAST = b'"topic":', b',"first_seq":', b',"last_seq":'
 _SEQS, _HEAD, _COUNT = b',"seqs":', b',"head_seq":', b',"count":'
@@ -25,8 +26,10 @@ ONE_WRITTEN = _ONE + _USUALLY
 """Format of the most common answer: one record, listed, neither created nor deduped. Values: topic,
 first, last, seq, head, times.
 """
-ONE_LONE_WRITTEN = _ONE + _ENDED % (b"false", b"false", b'"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b')
-"""ONE_WRITTEN with the times of a write that shares its commit with no other."""
+_LONE = b"%b" + ONE_WRITTEN + b"}"
+_USUAL_LONE = (
+    b"%b" + _ONE + _ENDED % (b"false", b"false", b'"server_total_ms":%b,"wal_append_ms":%b,"fsync_ms":%b') + b"}"
+)
 _STAGED = b',"staged":true,"piece":'
 STAGED = _TOPIC + b"%b" + _STAGED + b"%d" + _COUNT + b"%d" + _ENDED
 """Format of the answer to a piece of a part that waits for the other pieces. Values: topic, piece,
@@ -52,6 +55,20 @@ def with_null_list(answer: bytes) -> bytes:
 def listed(first: int, last: int) -> bytes:
     """Return the member `seqs`: the list of the records' seqs."""
     return _SEQS + b"[%b]" % ",".join(map(str, range(first, last + 1))).encode()
+
+
+def one_lone_json(before: bytes, topic: bytes, result: AppendResult, total_ns: int, window_ns: int) -> bytes:
+    """Return the answer to a write of one listed record, which is now the last of its topic.
+
+    Its commit has no other write, so its other times are parts of the total.
+
+    before: what the protocol has before these members, from the brace on. topic: its name as JSON.
+    """
+    seq, append_ns, sync_ns = result.first_seq, result.append_ns, result.sync_ns
+    if window_ns or total_ns >= USUAL_NS:
+        return _LONE % (before, topic, seq, seq, seq, seq, write_times(total_ns, append_ns, sync_ns, window_ns))
+    times = USUAL[total_ns // 1000], USUAL[append_ns // 1000], USUAL[sync_ns // 1000]
+    return _USUAL_LONE % (before, topic, seq, seq, seq, seq, *times)
 
 
 def write_times(total_ns: int, append_ns: int, sync_ns: int, window_ns: int) -> bytes:

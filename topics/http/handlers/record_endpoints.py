@@ -15,7 +15,6 @@ from topics.engine.bodies.write_body import WriteBody, producer_and_key
 from topics.engine.state.append_request import AppendRequest, Identity
 from topics.engine.state.idempotency import Key
 from topics.engine.state.refusals import config_needs_admin, name_forbidden
-from topics.engine.values.durations import USUAL, USUAL_NS
 from topics.engine.values.incarnation import check_incarnation, meant_cursor
 from topics.engine.values.predicate import parse_predicate
 from topics.engine.values.read_answer import beginning, ending
@@ -23,7 +22,6 @@ from topics.engine.values.read_filter import ReadFilter
 from topics.engine.values.results import AppendResult, DeleteResult, DiffQuery, DiffResult
 from topics.engine.values.topic_config import TopicConfig
 from topics.engine.values.write_answer import (
-    ONE_LONE_WRITTEN,
     ONE_WRITTEN,
     STAGED,
     WRITTEN,
@@ -153,18 +151,6 @@ def _append(call: Call, body: WriteBody, found: _Found, frames: Frames | None = 
         engine.append(request, done)
 
 
-def one_lone_json(topic: bytes, result: AppendResult, total_ns: int, window_ns: int) -> bytes:
-    """Return the answer to a write of one record, which is now the last of its topic.
-
-    Its commit has no other write, so its other times are parts of the total.
-    """
-    seq, append_ns, sync_ns = result.first_seq, result.append_ns, result.sync_ns
-    if window_ns or total_ns >= USUAL_NS:
-        return _ONE_RECORD % (topic, seq, seq, seq, seq, write_times(total_ns, append_ns, sync_ns, window_ns))
-    times = USUAL[total_ns // 1000], USUAL[append_ns // 1000], USUAL[sync_ns // 1000]
-    return _ONE_LONE % (topic, seq, seq, seq, seq, *times)
-
-
 def write_json(
     topic: bytes,
     first: int,
@@ -185,9 +171,7 @@ def write_json(
     return _ANSWER % (topic, first, last, seqs, head or last, count, json_bool(created), json_bool(deduped), times)
 
 
-_ANSWER, _ONE_RECORD, _ONE_LONE, _STAGED = (
-    b"{" + members + b"}" for members in (WRITTEN, ONE_WRITTEN, ONE_LONE_WRITTEN, STAGED)
-)
+_ANSWER, _ONE_RECORD, _STAGED = (b"{" + members + b"}" for members in (WRITTEN, ONE_WRITTEN, STAGED))
 
 
 def _may_create_with(call: Call, config: TopicConfig) -> RequestError | Literal[True]:

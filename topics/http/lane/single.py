@@ -15,10 +15,10 @@ from typing import Any
 
 from topics.engine.bodies.write_columns import KEYED, WriteColumns
 from topics.engine.values.results import AppendResult
-from topics.engine.values.write_answer import write_times
+from topics.engine.values.write_answer import one_lone_json, write_times
 from topics.engine.write.write_streak import WriteStreak
 from topics.errors import TopicsError
-from topics.http.handlers.record_endpoints import one_lone_json, write_json
+from topics.http.handlers.record_endpoints import write_json
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.lane._scan import ffi, lib
 from topics.http.lane.far_writes import FarWrites
@@ -259,7 +259,7 @@ class Single:
         name, count, flags = self._topics.names_json[number], result.count, self._request.flags
         with_seqs, total_ns = not flags & WITHOUT_SEQS, service.now_ns() - started_ns
         if count == 1 and with_seqs:
-            body = one_lone_json(name, result, total_ns, window_ns)
+            body = one_lone_json(b"{", name, result, total_ns, window_ns)
         else:
             times = write_times(total_ns, result.append_ns, result.sync_ns, window_ns)
             body = write_json(name, result.first_seq, count, with_seqs, times)

@@ -18,12 +18,12 @@ from typing import Any, Protocol
 
 from topics.engine.bodies.write_columns import GROUP
 from topics.engine.values.results import AppendResult
-from topics.engine.values.write_answer import write_times
+from topics.engine.values.write_answer import one_lone_json, write_times
 from topics.engine.write.plain_appends import PlainAppended
 from topics.engine.write.write_streak import WriteStreak
 from topics.errors import RequestError, TopicsError, as_request_error
 from topics.http.access.principal import Principal
-from topics.http.handlers.record_endpoints import one_lone_json, write_json
+from topics.http.handlers.record_endpoints import write_json
 from topics.http.lane._scan import ffi
 from topics.http.lane.group_answers import REQUEST, WITHOUT_SEQS, Group, GroupAnswers, Groups, Taken
 from topics.http.lane.lane_answers import applied
@@ -220,7 +220,7 @@ class RelayedWrites:
         number, plan, started_ns, window_ns = lone
         flags, name, total_ns = plan.flags or 0, plan.name_json, service.now_ns() - started_ns
         if result.count == 1 and not flags & WITHOUT_SEQS:
-            body = one_lone_json(name, result, total_ns, window_ns)
+            body = one_lone_json(b"{", name, result, total_ns, window_ns)
         else:
             times = write_times(total_ns, result.append_ns, result.sync_ns, window_ns)
             body = write_json(name, result.first_seq, result.count, not flags & WITHOUT_SEQS, times)
