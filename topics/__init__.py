@@ -239,7 +239,7 @@ Every module of the package imports this one, and most of them do not need the w
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'topics' has no attribute {name!r}")
-    from importlib import import_module  # noqa: PLC0415 - only who asks for one of them pays
+    from importlib import import_module  # noqa: PLC0415 - a program that uses none of them loads none
 
     module, attribute = _LAZY[name]
     try:

@@ -233,7 +233,7 @@ def test_a_row_that_differs_or_is_missing_is_wrong(data: Path, lake: Path) -> No
     about = exported(data, lake)["topics"]["orders"]
     assert (about["differing"], about["differing_seqs"]) == (1, [8])
     assert about["missing"]["records"] == 2 + 50
-    assert {told.partition(": ")[2] for told in about["told"]} == {"41 rows, and its commit says 43", "missing"}
+    assert {told.partition(": ")[2] for told in about["findings"]} == {"41 rows, and its commit says 43", "missing"}
 
 
 @WITH_LAKE
@@ -244,7 +244,7 @@ def test_a_commit_whose_checksum_is_another_is_wrong(data: Path, lake: Path) -> 
     name.write_text(text.replace(checksum, "0" * 16))
     about = exported(data, lake)["topics"]["orders"]
     assert (about["wrong"], about["same"]) == (1, 93)
-    assert "checksum" in about["told"][0]
+    assert "checksum" in about["findings"][0]
 
 
 @WITH_LAKE

@@ -227,7 +227,7 @@ def test_what_happened_since_the_backup_is_explained(data: Path, backup: Path) -
     reasons = {one["reason"] for one in orders["backup_only"]["ranges"]}
     assert "deleted since" in reasons
     assert any(reason.startswith("lost") for reason in reasons)
-    told = {name: about["told"] for name, about in found["topics"].items() if "told" in about}
+    told = {name: about["state"] for name, about in found["topics"].items() if "state" in about}
     assert {name: text.partition(":")[0] for name, text in told.items()} == {
         "new": "not in the backup", "old": "only in the backup", "prices:eur": "another topic of that name",
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and the sentence for an error.
+"""The end of a command: its exit code, and the sentence for an error.
 
 0: done. 1: done, and the answer is bad, or failed for a reason outside of the call. 2: only another
 call helps; of a command that looks whether something is sound (`looking`), it could not look.

@@ -154,7 +154,7 @@ def _as_json(topic: SourceTopic, about: _TopicDifference) -> dict[str, Any]:
         "missing": as_json(total.left_only, missing),
         "deleted_since": as_json(total.right_only, gone),
         "bad_files": about.bad_files,
-        "told": about.told,
+        "findings": about.told,
     }
 
 

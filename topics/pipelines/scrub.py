@@ -232,11 +232,11 @@ def _compare(directory: Directory, backup: Directory, job: RunContext) -> dict[s
     for name in sorted({*directory.topics, *backup.topics}):
         ours, theirs = directory.topics.get(name), backup.topics.get(name)
         if theirs is None:
-            topics[name] = {"told": "not in the backup: created since, or left out of it"}
+            topics[name] = {"state": "not in the backup: created since, or left out of it"}
         elif ours is None:
-            topics[name] = {"told": "only in the backup: deleted since"}
+            topics[name] = {"state": "only in the backup: deleted since"}
         elif ours.incarnation != theirs.incarnation:
-            topics[name] = {"told": "another topic of that name: created again since, so that seqs name other records"}
+            topics[name] = {"state": "another topic of that name: created again since, so that seqs name other records"}
         else:
             try:
                 both[name] = FileTopic(ours, directory.location), FileTopic(theirs, backup.location)

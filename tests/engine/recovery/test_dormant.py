@@ -115,7 +115,7 @@ def test_a_replay_makes_those_that_the_log_tells_of(world: RealWorld, made: list
     assert world.seqs(0, "t05") == [1, 2, 3, 4]
 
 
-# --- nobody can tell -------------------------------------------------------------------------------------------------
+# --- no client sees it -----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("power_lost", [False, True])
 def test_a_topic_is_listed_as_it_is_when_made(world: RealWorld, power_lost: bool) -> None:
     world.restart(power_lost=power_lost)

@@ -1,4 +1,4 @@
-"""The read side has one place for each of its rules; ARCHITECTURE.md says which."""
+"""The read side has one place for each of its rules; docs/internals/read.md says which."""
 
 from __future__ import annotations
 

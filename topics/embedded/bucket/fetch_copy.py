@@ -1,4 +1,4 @@
-"""Copies parts of a copy in a bucket to a directory, each file whole or not at all."""
+"""Parts of a copy in a bucket, copied to a directory: each file whole or not at all."""
 
 from __future__ import annotations
 

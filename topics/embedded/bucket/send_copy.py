@@ -1,4 +1,4 @@
-"""Copies a directory of backups, or an archive, to a bucket, and again what is new in it.
+"""A copy of a directory of backups, or of an archive, in a bucket; later what is new in it.
 
 Nothing that a manifest names is changed or removed before a newer manifest is there and was read
 back. So a copy that is killed at any moment leaves all that could be restored before.

@@ -1,4 +1,4 @@
-"""Copies a capture into a new backup, in turns of the loop, and links what has not changed.
+"""The copy of a capture in a new backup, made in turns; what has not changed is linked.
 
 The log is copied first, because what a writer of a busy log waits for is its files. Then come the
 segments and packs: a file that has not changed since the newest backup before is linked.

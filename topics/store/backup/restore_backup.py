@@ -1,4 +1,4 @@
-"""Copies a backup to where a data directory is to be, and compares every checksum on the way."""
+"""The copy of a backup in the place of a data directory, with every checksum compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes what is copied as a backup. Source: docs/backup.md.
+"""The writing of a backup. Source: docs/backup.md.
 
 A backup is written under another name, synced, and renamed last. Its writer holds a lock in it,
 because the next one removes what interrupted ones left.

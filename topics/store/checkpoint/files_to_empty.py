@@ -1,4 +1,4 @@
-"""Which log files a checkpoint empties: all before its cut, or those a full disk has space for.
+"""The log files that a checkpoint empties: all before its cut, or those a full disk has room for.
 
 A file is emptied by copying its live records, and is reused or removed after the next snapshot.
 """

@@ -79,7 +79,7 @@ class Rows(NamedTuple):
 
     buffer: bytes | bytearray | memoryview
     spans: bytes
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls on rows
+    count: int  # type: ignore[assignment]  # hides tuple.count, which no code calls on rows
     size: int
 
     def columns(self) -> np.ndarray[tuple[int], np.dtype[np.void]]:

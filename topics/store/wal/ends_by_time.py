@@ -1,4 +1,4 @@
-"""Where the log ended at a time. Each batch states when it was written."""
+"""The end of the log at a time. Each batch states when it was written."""
 
 from __future__ import annotations
 
