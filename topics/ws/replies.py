@@ -17,7 +17,7 @@ from topics.engine.values.write_answer import (
 from topics.errors import RequestError
 
 ACK = b'{"op":"ack","request_id":%b,'
-"""What an ack has before the members of the answer to a write. Value: request_id (JSON)."""
+"""The beginning of an ack, up to the members of the answer to a write. Value: request_id, JSON."""
 
 
 def error(request_id: bytes | None, code: str, message: str) -> bytes:
