@@ -426,8 +426,8 @@ def test_no_timer_fires_while_a_loop_is_closed(loop: Loop) -> None:
             await loop.next_pass()
 
     loop.spawn(wait(), "wait")
-    loop.call_later(1_000_000, lambda: fired.append("late"))
     loop.run_pass(0)
+    loop.call_later(1_000_000, lambda: fired.append("late"))
     loop.call_later(0, lambda: fired.append("at once"))
     loop.close()
     assert fired == []
