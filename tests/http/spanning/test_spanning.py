@@ -111,6 +111,21 @@ def test_a_list_shows_each_key_its_own_names() -> None:
     assert world.ask_of(0, "GET", "/v0/topics").code == "unauthorized"
 
 
+def test_a_lease_id_that_two_cores_have_given_out_ends_the_lease_of_its_topic_only(world: Spanning) -> None:
+    """R-CORE-17: each core counts its own, and a fence is of the topic that the request names."""
+    here, there = (world.topic_of(core, "q") for core in range(2))
+    claimed: list[dict[str, Any]] = []
+    for core, name in enumerate((here, there)):
+        assert world.ask_of(core, "PUT", f"/v0/topics/{name}", {"type": "queue"}).status == 201
+        assert world.ask(world.tcp[core], write(name, 7)).status == 200
+        claimed += world.ask_of(core, "POST", f"/v0/topics/{name}/claim", {"node": "w"}).json["claimed"]
+    fence = {"node": "w", "seqs": [1], "lease_ids": [claimed[0]["lease_id"]]}
+    assert claimed[0]["lease_id"] == claimed[1]["lease_id"], "ids of cores differ: R-CORE-17 can go"
+    assert world.ask_of(1, "POST", f"/v0/topics/{here}/ack", fence).json["acked"] == 1
+    extended = world.ask_of(0, "POST", f"/v0/topics/{there}/extend", {**fence, "lease_ms": 60_000}).json
+    assert extended["extended"] == 1
+
+
 def test_what_is_shown_is_consumed_and_nothing_else(world: Spanning) -> None:
     """7.3: with `touch`, also where the page has fewer topics than those of both cores."""
     names = world.put(*(f"t{number:02}" for number in range(12)))
