@@ -3076,6 +3076,13 @@ MUTANTS = (
         _ARCHIVES,
     ),
     _one(
+        "retention that removes what several cores have archived",
+        "store/archive/archive_retention.py",
+        "0 < note.upto_ms < before_ms",
+        "note.upto_ms < before_ms",
+        "tests/embedded/calls/test_archived_cores.py",
+    ),
+    _one(
         "an archive in a hole that seems up to date",
         "store/archive/archiver.py",
         "return self._equal_ms if hole is None else hole.from_ms",

@@ -22,6 +22,7 @@ from topics.embedded.stopped_cores import backed_up_cores
 from topics.engine.moves.set_cores import set_cores
 from topics.engine.stored_engine import StoredEngine
 from topics.loop.loop import Loop
+from topics.store.archive.archive_retention import remove_old_timelines
 from topics.store.archive.joint_timeline import choose_joint, leave_joint, named_joint
 from topics.store.cores.core_directories import core_config
 from topics.store.disk.data_directory import lock_directory
@@ -159,6 +160,15 @@ def test_the_command_prints_the_time_and_what_is_left_out(cores: Cores, times: l
     assert f"from {cores.joint}; each topic leaves out at least" in shown[0]
     assert shown[2].startswith("left out: what the archive has from then to ")
     assert len(shown) == 3
+
+
+def test_a_server_of_one_core_does_not_remove_what_several_have_archived(cores: Cores, times: list[int]) -> None:
+    """A joint timeline has no time in its own note, but those of its cores."""
+    line = (Path(cores.config.data_dir) / "archive-of-cores").read_text().split()[1]
+    with own_loop(cores.config) as loop:
+        loop.run_task(remove_old_timelines(loop, f"{cores.archive}/{line}-of-one", line, before_ms=times[-1] + 1))
+    assert topics.verify_backup(cores.archive).sound
+    assert cores.restored("made", times[1]).counts() == [2] * len(NAMES)
 
 
 def test_it_begins_anew_where_it_was_removed(cores: Cores, times: list[int]) -> None:

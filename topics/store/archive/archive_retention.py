@@ -22,7 +22,8 @@ log = logging.getLogger(__name__)
 async def remove_old_timelines(loop: Loop, current: str, line: str, before_ms: int) -> None:
     """Remove timelines of a line that end before a time, except the current one.
 
-    Others are of other servers, which may be down for longer than this one keeps.
+    Others are of other servers, which may be down for longer than this one keeps. One without a
+    time stays: it has just begun, or it is a joint one, whose cores have notes of their own.
     Raises: StorageError, OSError.
     """
     archive = os.path.dirname(current)
@@ -34,7 +35,7 @@ async def remove_old_timelines(loop: Loop, current: str, line: str, before_ms: i
         # A damaged one is reported by a restore, and may be of another server.
         with suppress(CorruptError, FormatError):
             note = await read_note(loop.files, timeline)
-            if note is not None and note.line == line and note.upto_ms < before_ms:
+            if note is not None and note.line == line and 0 < note.upto_ms < before_ms:
                 log.info("%s is removed: it ends before what the archive keeps (TOPICS_ARCHIVE_RETAIN_MS)", timeline)
                 await remove_durably(loop.files, timeline)
 
