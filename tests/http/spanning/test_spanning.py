@@ -282,6 +282,22 @@ def test_a_topic_in_memory_is_no_end_of_a_router_between_cores(world: Spanning) 
     assert world.ask_of(0, "PATCH", f"/v0/topics/{dest}", {"durability": "memory"}).status == 200
 
 
+def test_a_topic_that_leaves_memory_is_no_end_of_a_router_between_cores_yet(world: Spanning) -> None:
+    """R-CORE-11: a crash may come before its other class is on stable storage."""
+    source, dest = world.topic_of(0, "t"), world.topic_of(1, "t")
+    assert world.ask_of(0, "PUT", f"/v0/topics/{source}", {"durability": "memory"}).status == 201
+    assert world.ask_of(1, "PUT", f"/v0/topics/{dest}").status == 201
+    world.rings[0].slow_ns["sync"] = 40_000_000
+    changing = world.connect(0)
+    changing.send(request("PATCH", f"/v0/topics/{source}", {"durability": "disk"}))
+    topic: Any = world.servers[0].engine._core.registry.by_name[source]  # type: ignore[union-attr]
+    world.run(lambda: topic.next_config.durability == "disk")
+    assert topic.config.durability == "memory"
+    assert detail_of(put_router(world, 0, "r", source, dest)) == (400, "invalid_request", {})
+    world.run(lambda: topic.config.durability == "disk")
+    assert put_router(world, 0, "r", source, dest).status == 201
+
+
 def test_a_name_of_a_router_is_one_over_all_cores(world: Spanning) -> None:
     """R-CORE-4, R-RTR-8."""
     first, second = ends(world, 0), ends(world, 1)
@@ -740,6 +756,19 @@ def test_a_checkpoint_that_is_not_waited_for_is_asked_about_again_by_any_core(wo
     again = world.ask_of(core, "POST", "/v0/checkpoint", {"wait_ms": 0, "checkpoint": number}).json
     assert again["done"]
     assert not world.ask_of(core, "POST", "/v0/checkpoint", {"wait_ms": 0, "checkpoint": 999}).json["done"]
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_checkpoint_is_done_once_it_is_on_each_core(world: Spanning, late: int) -> None:
+    """R-CORE-9: the disk of one core takes longer than is waited for."""
+    for core in range(2):
+        assert world.ask(world.tcp[core], write(world.topic_of(core, "t"), 1)).status == 201
+    world.rings[late].slow_ns["sync"] = 50_000_000
+    first = world.ask_of(0, "POST", "/v0/checkpoint", {"wait_ms": 30}).json
+    assert not first["done"]
+    world.rings[late].slow_ns.clear()
+    asked = {"wait_ms": 60_000, "checkpoint": first["checkpoint"]}
+    assert world.ask_of(0, "POST", "/v0/checkpoint", asked).json["done"]
 
 
 def test_core_0_remembers_so_many_checkpoints(world: Spanning, monkeypatch: pytest.MonkeyPatch) -> None:
