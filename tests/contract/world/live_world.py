@@ -25,6 +25,10 @@ from tests.contract.world.world import Connection, World
 
 _QUIET_S = 0.05
 _START_S = 60.0
+_PATIENCE_S = 20.0
+"""Least time for which an answer is waited for, whatever a test allows in simulated time: a process
+may have no core for seconds. A request that is parked is answered by itself after 30 s.
+"""
 
 
 class SocketStream:
@@ -184,7 +188,7 @@ class LiveWorld(World):
         self.stopping = True
         self.process.send_signal(signal.SIGTERM)
         # A signal takes its time; from the first refused connection on, the stop has begun.
-        until = time.monotonic() + 5
+        until = time.monotonic() + _PATIENCE_S
         while time.monotonic() < until:
             try:
                 socket.create_connection(self.address, timeout=1).close()
@@ -231,15 +235,40 @@ class LiveWorld(World):
         while not done() and time.monotonic() < until:
             self._streams[-1].wait(0.01)
 
+    def wait_for(self, done: Callable[[], bool], within_ms: int) -> None:
+        self.wait_until(done, max(within_ms, round(_PATIENCE_S * 1000)))
+
     def settle(self) -> None:
         """Until the newest connection has got something, or was silent for a while, and a moment for the others.
 
-        Both are longer if other processes have to answer.
+        Both are longer if other processes have to answer. Then until the whole server sleeps: one
+        that is silent may have had no core to answer on.
         """
         quiet_s = _QUIET_S if self.cores == 1 else 5 * _QUIET_S
         if self._streams:
             self._streams[-1].wait(quiet_s)
             select.select([], [], [], quiet_s / 5)
+        until = time.monotonic() + _PATIENCE_S
+        while not self._sleeps() and time.monotonic() < until:
+            select.select([], [], [], 0.001)
+
+    def _sleeps(self) -> bool:
+        """Whether no thread of the server has work, nor had any between two looks at all."""
+        seen = self._threads()
+        return not any(state in ("R", "D") for state, _ in seen.values()) and self._threads() == seen
+
+    def _threads(self) -> dict[str, tuple[str, str]]:
+        """The state of each thread of all processes, and how often it has gone to sleep."""
+        found: dict[str, tuple[str, str]] = {}
+        pids = [] if self.process is None else [str(self.process.pid)]
+        for pid in pids:
+            # A thread or a process may end between the list and a look at it.
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                for thread in Path(f"/proc/{pid}/task").iterdir():
+                    lines = dict(line.partition(":\t")[::2] for line in (thread / "status").read_text().splitlines())
+                    found[thread.name] = lines["State"][:1], lines.get("voluntary_ctxt_switches", "")
+                    pids += (thread / "children").read_text().split()
+        return found
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000

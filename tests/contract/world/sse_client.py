@@ -80,7 +80,7 @@ class EventStream:
                 found.append(frame)
             return True
 
-        self._world.wait_until(here, within_ms)
+        self._world.wait_for(here, within_ms)
         assert len(found) == count, (
             f"{len(found)} frames of {count}: {found}; unread {bytes(self.text[self._taken :])!r}"
         )

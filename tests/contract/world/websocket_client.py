@@ -48,7 +48,7 @@ class WebSocket:
             self._take()
             return len(self.seen) >= count or self.connection.over
 
-        self.world.wait_until(arrived, within_ms)
+        self.world.wait_for(arrived, within_ms)
         assert len(self.seen) >= count, f"only {self.seen}"
         found, self.seen = self.seen[:count], self.seen[count:]
         return found

@@ -62,7 +62,7 @@ class Connection:
                 found.append(answer)
             return bool(found) or ended
 
-        self._world.wait_until(arrived, within_ms)
+        self._world.wait_for(arrived, within_ms)
         assert found, f"the connection ended or stayed silent; it said {bytes(self._received[:300])!r}"
         self._world.look_at(found[0])
         return found[0]
@@ -150,6 +150,10 @@ class World:
     def wait_until(self, done: Any, within_ms: int) -> None:
         """Let time pass until `done()` or the limit."""
         raise NotImplementedError
+
+    def wait_for(self, done: Any, within_ms: int) -> None:
+        """Let time pass until `done()`, which is within the limit; real time has a longer one."""
+        self.wait_until(done, within_ms)
 
     def settle(self) -> None:
         """Time enough for whatever the server does at once; nothing that waits for a clock ends by it."""
