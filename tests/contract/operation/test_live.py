@@ -43,13 +43,14 @@ def test_a_kill_in_the_middle_of_writes_loses_no_answer(live_world: LiveWorld) -
     acknowledged: dict[int, Any] = {}
     connection = world.connect()
     killer = threading.Timer(0.15, world.process.kill)  # type: ignore[union-attr]
-    killer.start()
     number = 0
     try:
         while True:
             data = [number, "x" * (number % 700)]
             answer = connection.request("POST", "/v0/topics/t", {"records": [{"data": data}, {"data": data}]}).json
             acknowledged |= dict.fromkeys(answer["seqs"], data)
+            if number == 0:
+                killer.start()
             number += 1
     except AssertionError:
         killer.join()
@@ -62,7 +63,6 @@ def test_a_kill_in_the_middle_of_writes_loses_no_answer(live_world: LiveWorld) -
         cursor = page["next_from_seq"]
         if page["caught_up"]:
             break
-    assert acknowledged, "nothing was written in time"
     assert {seq: found.get(seq) for seq in acknowledged} == acknowledged
     assert len(found) - len(acknowledged) in (0, 2)
 
@@ -70,7 +70,7 @@ def test_a_kill_in_the_middle_of_writes_loses_no_answer(live_world: LiveWorld) -
 def test_sigterm_drains_and_exits_with_0(live_world: LiveWorld) -> None:
     """R-LIFE-7, R-LIFE-8: a parked poll is answered, an idle connection does not hold it up."""
     world = live_world
-    world.start()
+    world.start(shutdown_grace_ms=60_000)
     world.write("t", 1)
     idle = world.connect()
     assert idle.request("GET", "/healthz").status == 200
@@ -79,7 +79,7 @@ def test_sigterm_drains_and_exits_with_0(live_world: LiveWorld) -> None:
     world.begin_stop()
     answer = waiting.answer()
     assert (answer.status, answer.json["records"], answer.header("connection")) == (200, [], "close")
-    assert world.finish_stop(within_ms=5000) == 0
+    assert world.finish_stop(within_ms=30_000) == 0, "the grace is longer"
     world.start()
     assert world.data("t") == [1]
 
