@@ -31,7 +31,7 @@ def test_stalled_streams_on_real_sockets_give_everything_back(executed_world: Li
     assert delivered == list(range(1, 41))
     for stream in stalled:
         stream.leave()
-    world.wait_until(lambda: world.sockets() <= before + 2, 5000)
+    world.wait_for(lambda: world.sockets() <= before + 2, 5000)
     assert world.sockets() <= before + 2
     metrics = world.request("GET", "/v0/metrics", headers={"Accept": "application/json"}).json
     assert metrics["sse_connections"] == 1

@@ -32,7 +32,7 @@ def test_stalled_websockets_on_real_sockets_give_everything_back(executed_world:
     assert seqs == list(range(1, 33))
     for socket in stalled:
         socket.connection.reset()
-    world.wait_until(lambda: world.sockets() <= before, 5000)
+    world.wait_for(lambda: world.sockets() <= before, 5000)
     assert world.sockets() <= before
     metrics = world.request("GET", "/v0/metrics", headers={"Accept": "application/json"}).json
     assert metrics["sse_connections"] == 1
