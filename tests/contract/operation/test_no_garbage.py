@@ -148,6 +148,13 @@ KINDS = [
 OF_HTTP_1 = [bytes_that_are_no_request, a_body_that_breaks_off, a_websocket]
 
 
+def collect_all() -> None:
+    """Free the garbage of earlier tests: a coroutine that never began keeps its own for another turn."""
+    for _ in range(10):
+        if not gc.collect():
+            return
+
+
 def left_by(action: Callable[[], None]) -> Counter[str]:
     """Types of ours among what only the collector could free."""
     gc.disable()
@@ -178,7 +185,7 @@ def test_what_is_over_leaves_nothing_to_the_garbage_collector(
         for _ in range(2):
             kind(world)
             world.settle()
-        gc.collect()
+        collect_all()
 
         def again() -> None:
             for _ in range(3):
@@ -205,6 +212,6 @@ def test_a_recovery_leaves_nothing_to_the_garbage_collector() -> None:
     world.request("PUT", "/v0/routers/r", {"source": "a", "dest": "z"})
     world.write("a", 4)
     world.crash()
-    gc.collect()
+    collect_all()
     assert not left_by(world.start)
     world.close()
