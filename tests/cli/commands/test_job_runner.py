@@ -15,8 +15,10 @@ import topics
 from tests.embedded.conftest import SMALL
 from topics.cli.commands.job_runner import JobRunner, RunnerOptions
 from topics.cli.exit_codes import REFUSED
+from topics.common import work_steps
 from topics.errors import NoAnswerError
 
+LEASE_MS = 60_000
 OPTIONS = RunnerOptions("jobs", ("true",), "w", 1, None, True, 0, None, True)
 
 
@@ -109,7 +111,9 @@ def test_the_last_line_on_stderr_is_part_of_the_reason_and_bounded(tmp_path: Pat
     assert reasons == {1: "exit code 3: ValueError: bad", 2: f"exit code 4: {'x' * 199}…", 3: "exit code 5"}
 
 
-def test_the_lease_is_extended_while_the_command_runs(tmp_path: Path) -> None:
+def test_the_lease_is_extended_while_the_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # every 0.1 s: the lease outlasts any wait for a core
+    monkeypatch.setattr(work_steps, "_PARTS", LEASE_MS // 100)
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
 
@@ -120,8 +124,7 @@ def test_the_lease_is_extended_while_the_command_runs(tmp_path: Path) -> None:
     with topics.open(tmp_path / "data", **SMALL) as log:
         watched = WatchedLog(queue_with(log, 1), let_it_end)
         command = ("sh", "-c", f"read line < {fifo}")
-        # the lease is longer than any wait for the processor; its third is what the test waits for
-        assert JobRunner(watched, OPTIONS._replace(command=command, lease_ms=900, limit=1)).run() == 0  # type: ignore[arg-type]
+        assert JobRunner(watched, OPTIONS._replace(command=command, lease_ms=LEASE_MS, limit=1)).run() == 0  # type: ignore[arg-type]
         assert watched.extended >= 3
         assert log.state("jobs").count == 0
 
