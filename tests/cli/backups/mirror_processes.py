@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.cli.commands.command_runs import SMALL, Ran, run
 from tests.cli.forked import Forked
+from tests.contract.world.live_world import lasting_port, wait_until_free
 
 _SECONDS = 120
 _LIFE_SECONDS = 900
@@ -65,18 +66,19 @@ class MirroredServer:
         self.to = home / "mirror"
         self.archive = home / "archive"
         self._settings = {"TOPICS_ARCHIVE_EVERY_MS": _EVERY_MS, "TOPICS_ARCHIVE_DIR": str(self.archive), **settings}
-        self._port = "0"
+        self._port = lasting_port()
         self.serve()
 
     def serve(self, data: str = "served", **settings: str) -> None:
-        """Start the server, on the port that it had before."""
-        port_file = self.home / "port"
-        port_file.unlink(missing_ok=True)
-        arguments = ["serve", "--data-dir", str(self.home / data), "--port", self._port, "--port-file", str(port_file)]
+        """Start the server, on the port that it had before.
+
+        It is none that the kernel gives to connections, which could have it while no server does.
+        """
+        wait_until_free(self._port)
+        arguments = ["serve", "--data-dir", str(self.home / data), "--port", str(self._port)]
         environment = {"HOME": str(self.home), **SMALL, **self._settings, **settings}
         self.server = Running(arguments, environment, "ready after")
-        self.url = f"http://{port_file.read_text()}"
-        self._port = self.url.rpartition(":")[2]
+        self.url = f"http://127.0.0.1:{self._port}"
 
     def follow(self, *options: str, until: str = "follows http", **environment: str) -> Running:
         """Start the mirror; return it once a line that it writes has a text."""
