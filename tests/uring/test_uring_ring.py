@@ -29,6 +29,8 @@ from topics.uring.uring_ring import UringRing
 SUPPORT = probe()
 pytestmark = [pytest.mark.real, pytest.mark.skipif(not SUPPORT.ok, reason=f"io_uring: {SUPPORT.reason}")]
 SECOND_NS = 1_000_000_000
+AGAIN = (0.005, 0.005)
+"""Seconds to an alarm, and to each one after it: the first may come before the wait."""
 
 
 @pytest.fixture
@@ -188,7 +190,7 @@ class TestThreads:
 
         run_in_thread(drive)
         pair[1].send(b"hello")
-        ((_, res, flags),) = collect(shared, 1)
+        (_, res, flags), *_ = collect(shared, 1)  # the end of the driver may come after the bytes
         if res == -errno.ECANCELED:
             assert not flags & F_MORE
             shared.queue_recv(7, pair[0].fileno())
@@ -231,23 +233,25 @@ class TestSignals:
         seen: list[int] = []
         before = signal.signal(signal.SIGALRM, lambda number, frame: seen.append(number))
         try:
-            signal.setitimer(signal.ITIMER_REAL, 0.005)
+            signal.setitimer(signal.ITIMER_REAL, *AGAIN)
             while not seen:
                 ring.submit_and_wait(None)
         finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-        assert seen == [signal.SIGALRM]
+        assert set(seen) == {signal.SIGALRM}
 
     def test_a_signal_ends_a_wait_that_also_submitted(self, ring: UringRing, pair: tuple[socket.socket, ...]) -> None:
         seen: list[int] = []
         before = signal.signal(signal.SIGALRM, lambda number, frame: seen.append(number))
         try:
             ring.queue_recv(1, pair[0].fileno())
-            signal.setitimer(signal.ITIMER_REAL, 0.005)
+            signal.setitimer(signal.ITIMER_REAL, *AGAIN)
             ring.submit_and_wait(None)
         finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
-        assert seen == [signal.SIGALRM]
+        assert set(seen) == {signal.SIGALRM}
 
     def test_a_signal_before_the_wait_is_seen_through_the_wake_descriptor(self, ring: UringRing) -> None:
         before = signal.signal(signal.SIGALRM, lambda number, frame: None)
@@ -339,15 +343,19 @@ class TestPinnedMemory:
         with pytest.raises(AssertionError):
             ring.queue_sends([(1, 0, b"x")])
 
-    def test_close_cancels_or_waits_and_lets_every_buffer_go(self, tmp_path: Path) -> None:
+    def test_close_cancels_or_waits_and_lets_every_buffer_go(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """A commit the workers have not begun is cancelled, one under way is waited for: never half of one."""
         ring = UringRing(64, 256, 8, 256)
         fd = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
         buffer = bytearray(os.urandom(1 << 20))
         ring.queue_commit(1, 2, fd, buffer, 0)
         ring.submit_and_wait(0)
+        monkeypatch.setattr(ring_module, "CLOSE_PATIENCE_NS", 60 * SECOND_NS)  # for a busy disk
+        before = len(ring_module._abandoned)  # by earlier tests, on such a disk
         ring.close()
-        assert ring_module._abandoned == []
+        assert len(ring_module._abandoned) == before
         assert os.fstat(fd).st_size in (0, len(buffer))
         gc.collect()
         buffer.extend(b"moved")
@@ -368,10 +376,11 @@ class TestPinnedMemory:
     def test_a_ring_dropped_by_another_thread_keeps_what_the_kernel_may_write_to(self) -> None:
         held = [UringRing(64, 256, 8, 256)]
         held[0].queue_recv(1, 0)
+        before = len(ring_module._abandoned)
         with pytest.warns(ResourceWarning):
             run_in_thread(held.clear)
-        assert len(ring_module._abandoned) == 1
-        ring_module._abandoned.clear()
+        assert len(ring_module._abandoned) == before + 1
+        ring_module._abandoned.pop()
 
     def test_operations_in_flight_are_counted_to_the_last(
         self, ring: UringRing, pair: tuple[socket.socket, socket.socket]
@@ -513,22 +522,25 @@ class TestFiles:
         for number in range(60):
             ring.queue_fsync(1 + number, fd, data_only=True)
         ring.submit_and_wait(0)
-        names = [
-            Path("/proc/self/task", task, "comm").read_text()
-            for task in os.listdir("/proc/self/task")
-            if Path("/proc/self/task", task).exists()
-        ]
+        names = []
+        for task in os.listdir("/proc/self/task"):
+            with contextlib.suppress(OSError):  # it has ended
+                names.append(Path("/proc/self/task", task, "comm").read_text())
         collect(ring, 60)
         assert sum(name.startswith("iou-wrk") for name in names) <= 2 * ring_module.WORKERS
         os.close(fd)
 
-    def test_a_ring_opens_and_closes_without_leaving_a_descriptor(self) -> None:
+    def test_a_ring_opens_and_closes_without_leaving_a_descriptor_and_waits_for_nothing(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ring_module, "CLOSE_PATIENCE_NS", 2_000 * SECOND_NS)  # one wait: 20 s
+        gc.collect()  # what an earlier test has left may have a descriptor
         before = len(os.listdir("/proc/self/fd"))
         start = time.monotonic()
         for _ in range(5):
             UringRing(64, 256, 8, 256).close()
         assert len(os.listdir("/proc/self/fd")) == before
-        assert time.monotonic() - start < 1
+        assert time.monotonic() - start < 20
 
 
 def test_a_send_that_has_to_wait_keeps_nothing_else_waiting(
