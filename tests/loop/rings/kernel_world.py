@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import resource
 import socket
@@ -75,6 +76,7 @@ class KernelWorld:
         return "@" + receiver.getsockname()[1:].decode(), take
 
     def descriptors(self) -> list[int]:
+        gc.collect()  # else what an earlier test has left may be closed between two counts
         names = os.listdir("/proc/self/fd")  # the one of the listing, too, which is closed now
         return sorted(fd for fd in map(int, names) if os.path.exists(f"/proc/self/fd/{fd}"))
 
@@ -85,9 +87,7 @@ class KernelWorld:
 
     @contextmanager
     def no_descriptors(self) -> Iterator[None]:
-        lowest = os.dup(0)
-        os.close(lowest)
-        with limited(resource.RLIMIT_NOFILE, lowest):
+        with no_descriptors():
             yield
 
     def close(self) -> None:
@@ -108,3 +108,13 @@ def limited(which: int, value: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(which, (soft, hard))
+
+
+@contextmanager
+def no_descriptors() -> Iterator[None]:
+    """Meanwhile no new descriptor can be had in this process: EMFILE."""
+    gc.collect()  # what an earlier test has left would be closed meanwhile, and leave room
+    lowest = os.dup(0)
+    os.close(lowest)
+    with limited(resource.RLIMIT_NOFILE, lowest):
+        yield
