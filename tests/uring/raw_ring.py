@@ -103,7 +103,7 @@ class RawRing:
             self.put(self.cq_head, head + 1)
             yield cqe
 
-    def complete(self, count: int, patience_s: float = 1.0) -> list[Cqe]:
+    def complete(self, count: int, patience_s: float = 60.0) -> list[Cqe]:
         """Submits what is queued; the next `count` completions, in their order, or fewer when no more come in time."""
         self.submit()
         got = list(self.ready())

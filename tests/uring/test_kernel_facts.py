@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.loop.rings.kernel_world import limited
+from tests.loop.rings.kernel_world import limited, no_descriptors
 from tests.uring import raw_ring
 from tests.uring.raw_ring import LINK, RawRing, address_of, results
 
@@ -73,7 +73,8 @@ class TestChains:
         """The only completion is a positive count: a wait for the sync hangs; taken for the sync, it acks a loss."""
         with limited(resource.RLIMIT_FSIZE, 8 * KIB):
             chain(ring, fd, data, 16 * KIB, flags=LINK | raw_ring.SKIP_SUCCESS)
-            assert results(ring.complete(2, patience_s=0.1)) == {WRITE: 8 * KIB}
+            assert results(ring.complete(1)) == {WRITE: 8 * KIB}
+            assert ring.complete(1, patience_s=0.1) == []
 
     def test_a_submit_between_the_two_cuts_the_chain(self, ring: RawRing, fd: int, data: bytearray) -> None:
         ring.prepare(WRITE, raw_ring.WRITE, -1, address=address_of(data), length=KIB, sqe_flags=LINK)
@@ -106,7 +107,7 @@ class TestChains:
                 ring.prepare(base, raw_ring.WRITE, fd, address=address_of(data), length=length, offset=offset,
                              sqe_flags=LINK)  # fmt: skip
                 ring.prepare(base + 1, raw_ring.FSYNC, fd, op_flags=raw_ring.FSYNC_DATASYNC)
-            order = [cqe.user_data for cqe in ring.complete(4, patience_s=10)]
+            order = [cqe.user_data for cqe in ring.complete(4)]
             overtakes += order.index(4) < order.index(2)
         if not overtakes:
             pytest.skip("the second chain never overtook the first here, which proves nothing")
@@ -121,8 +122,7 @@ class TestDescriptors:
         number = near.detach()
         os.close(number)
         assert ring.complete(1, patience_s=0.03) == []
-        reused = os.dup(far.fileno())
-        assert reused == number
+        reused = os.dup2(far.fileno(), number)  # lower numbers may be free, too
         ring.prepare(6, raw_ring.ASYNC_CANCEL, reused, op_flags=raw_ring.CANCEL_FD | raw_ring.CANCEL_ALL)
         assert results(ring.complete(1)) == {6: 0}
         ring.prepare(7, raw_ring.ASYNC_CANCEL, address=5)
@@ -132,12 +132,9 @@ class TestDescriptors:
 
     def test_without_descriptors_an_accept_fails_without_a_connect(self, ring: RawRing) -> None:
         """Queueing it again at once would spin: back off first."""
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            lowest = os.dup(0)
-            os.close(lowest)
-            with limited(resource.RLIMIT_NOFILE, lowest):
-                ring.prepare(1, raw_ring.ACCEPT, listener.fileno())
-                assert results(ring.complete(1)) == {1: -errno.EMFILE}
+        with socket.create_server(("127.0.0.1", 0)) as listener, no_descriptors():
+            ring.prepare(1, raw_ring.ACCEPT, listener.fileno())
+            assert results(ring.complete(1)) == {1: -errno.EMFILE}
 
 
 class TestThreadsAndProcesses:
@@ -164,9 +161,10 @@ class TestThreadsAndProcesses:
         before = signal.signal(signal.SIGALRM, lambda number, frame: None)
         signal.siginterrupt(signal.SIGALRM, not restart)
         try:
-            signal.setitimer(signal.ITIMER_REAL, 0.005)
+            signal.setitimer(signal.ITIMER_REAL, 0.005, 0.005)  # the first may come before the wait
             assert ring.enter(0, 1) == -errno.EINTR
         finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
 
 
