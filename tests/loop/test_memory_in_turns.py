@@ -68,6 +68,7 @@ def passes() -> Passes:
 
 @pytest.fixture
 def returns(passes: Passes, monkeypatch: pytest.MonkeyPatch) -> MemoryReturns:
+    gc.collect()  # large memory that an earlier test has left would be returned here
     monkeypatch.setattr(memory, "_returns", None)
     return MemoryReturns(passes.call_later)
 
