@@ -20,13 +20,13 @@ def test_the_echo_server_answers_and_ends_on_a_signal() -> None:
     process = subprocess.Popen([sys.executable, "-m", "examples.loop.tcp_echo"], cwd=ROOT, stdout=subprocess.PIPE)
     assert process.stdout is not None
     port = int(process.stdout.readline().split()[0])
-    with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.sendall(b"hello")
         assert client.recv(5) == b"hello"
         client.shutdown(socket.SHUT_WR)
         assert client.recv(5) == b""
     process.send_signal(signal.SIGINT)
-    assert process.wait(5) == 0
+    assert process.wait(60) == 0
     process.stdout.close()
 
 
