@@ -481,13 +481,17 @@ def test_kill_minus_nine_loses_nothing_acknowledged(tmp_path: Path, settings: di
 
 def test_an_interrupt_ends_a_wait_and_the_log_goes_on(log: topics.Log) -> None:
     log.append("t", [1])
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+
+    def follow() -> None:
+        timer.start()  # here, because it may come before this thread has a core again
+        for _record in log.tail("t"):
+            pass
+
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background jobs
     try:
-        timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
-        timer.start()
         with pytest.raises(KeyboardInterrupt):
-            for _record in log.tail("t"):
-                pass
+            follow()
         timer.join()
     finally:
         signal.signal(signal.SIGINT, before)
