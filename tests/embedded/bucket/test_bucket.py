@@ -27,7 +27,7 @@ from topics.embedded.bucket.bucket import Bucket, BucketOptions, in_thread, is_b
 from topics.embedded.bucket.bucket_errors import FailedBucketError, SlowBucketError
 from topics.errors import StorageError, UsageError
 
-QUICK = BucketOptions(region="us-east-1", timeout_s=0.3, retries=2, retry_for_s=30)
+QUICK = BucketOptions(region="us-east-1", timeout_s=30, retries=2, retry_for_s=60)
 PATIENT = BucketOptions(region="us-east-1")
 
 
