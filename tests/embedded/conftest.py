@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,18 @@ def log(tmp_path: Path) -> Iterator[topics.Log]:
     """A small log; a file that needs another one has a fixture of its own."""
     with topics.open(tmp_path / "data", **SMALL) as opened:
         yield opened
+
+
+def maintaining() -> list[threading.Thread]:
+    """Return the threads that maintain logs of this process."""
+    return [thread for thread in threading.enumerate() if thread.name == "topics-maintenance"]
+
+
+def end_maintenance() -> None:
+    """Wait until no thread maintains a log: that of an earlier test takes a moment to end."""
+    for ending in maintaining():
+        ending.join(20)
+    assert maintaining() == []
 
 
 def copy_open(directory: Path, copy: Path) -> Path:

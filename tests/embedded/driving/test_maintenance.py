@@ -15,14 +15,10 @@ import pytest
 from typing_extensions import Buffer
 
 import topics
-from tests.embedded.conftest import SMALL
+from tests.embedded.conftest import SMALL, end_maintenance, maintaining
 from tests.embedded.test_failed_open import descriptors_below
 from tests.embedded.test_fork import in_child
 from topics.embedded.driving import maintenance
-
-
-def maintaining() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "topics-maintenance"]
 
 
 async def append(log: topics.Log) -> int:
@@ -32,9 +28,7 @@ async def append(log: topics.Log) -> int:
 
 @pytest.mark.parametrize("io", ["auto", "portable"])
 def test_many_logs_share_a_thread_that_ends_with_the_last_of_them(tmp_path: Path, io: str) -> None:
-    for ending in maintaining():
-        ending.join(20)  # The thread of the last log of an earlier test may take a moment to end.
-    assert maintaining() == []
+    end_maintenance()
     with ExitStack() as stack:
         logs = [stack.enter_context(topics.open(tmp_path / str(number), io=io, **SMALL)) for number in range(10)]
         (thread,) = maintaining()
@@ -216,6 +210,7 @@ def test_two_logs_that_are_awaited_at_once_are_both_answered(tmp_path: Path) -> 
 def test_a_log_that_gets_no_thread_is_not_open_and_later_ones_are_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, io: str
 ) -> None:
+    end_maintenance()  # else the thread of an earlier log may serve this one
     start = threading.Thread.start
 
     def refuse(thread: threading.Thread) -> None:
@@ -241,6 +236,7 @@ def test_a_finalizer_that_opens_a_log_while_the_thread_is_started_starts_no_othe
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, within: str
 ) -> None:
     """Two threads took turns at the same logs then, and the first ended with the others' work undone."""
+    end_maintenance()
     owner: Any = {"eventfd": os, "epoll": select}.get(within, threading.Thread)
     call, opened = getattr(owner, within), list[topics.Log]()
 
