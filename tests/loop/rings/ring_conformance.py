@@ -28,7 +28,7 @@ from topics.loop.ring import F_BUFFER, F_MORE, Ring
 
 STEP_NS = 10_000_000
 STEPS = 3000
-"""So many waits are half a minute: a sync of a busy disk takes seconds."""
+"""They are half a minute, because a sync of a busy disk takes seconds."""
 RECEIVE, ACCEPT, SEND, CANCEL, FILE, SYNC = 0x11, 0x22, 0x33 << 56, 0x44, 2**64 - 2, 2**63 + 5
 """user_data of all sizes: the whole 64 bits come back."""
 

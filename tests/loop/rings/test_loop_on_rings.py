@@ -68,12 +68,12 @@ def directory(loop: Loop, tmp_path: Path) -> str:
     return "/data"
 
 
-def until(loop: Loop, done: Callable[[], bool], wait_ns: int = 5_000_000) -> None:
+def until(loop: Loop, done: Callable[[], bool], wait_ns: int = 5_000_000, passes: int = 6000) -> None:
     """Runs passes until `done`, and fails instead of waiting for ever.
 
     Half a minute, because a busy disk takes seconds.
     """
-    for _ in range(6000):
+    for _ in range(passes):
         if done():
             return
         loop.run_pass(wait_ns)
