@@ -1,4 +1,4 @@
-"""Texts that HTTP, its lane and WebSockets share stand once; docs/internals/write.md says where."""
+"""Texts that HTTP, its lane and WebSockets share stand once; docs/internals/rooms.md says where."""
 
 from __future__ import annotations
 

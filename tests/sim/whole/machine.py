@@ -33,7 +33,7 @@ from topics.store.disk import disk_space
 from topics.store.disk.data_directory import lock_directory
 from topics.store.recovery.session_note import SessionNote
 
-_PASSES_MAX = 120_000
+PASSES_MAX = 120_000
 """The most passes of a wait. A long poll of five seconds takes 33,000, with a checkpoint every few
 milliseconds.
 """
@@ -49,7 +49,7 @@ _SOON_NS = 3_000_000
 """A server that checks for space at least this often is expected to notice it."""
 _SEEN_OPERATIONS = 20
 _SEEN_NS = 100_000_000
-_LOOK_EVERY_PASSES = 16
+LOOK_EVERY_PASSES = 16
 _SMALL_SOCKET_BYTES = 8192
 _COPIED = ("/seg-", "/pack-", "/snapshot-")
 """Parts of the paths of files that a checkpoint writes."""
@@ -414,12 +414,12 @@ class Machine:
         loop = self.loop
         assert loop is not None
         run_pass = loop.run_pass
-        for number in range(1, _PASSES_MAX):
+        for number in range(1, PASSES_MAX):
             if done():
                 self._check_complaints()
                 return
             run_pass(None)
-            if not number % _LOOK_EVERY_PASSES:
+            if not number % LOOK_EVERY_PASSES:
                 self.look()
         raise self.wrong("the server is busy without end")
 

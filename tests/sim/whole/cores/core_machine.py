@@ -12,7 +12,7 @@ from tests.sim.whole.cores.course import Bounds, Course, Turns
 from tests.sim.whole.cores.lone_kills import CoreKills
 from tests.sim.whole.cores.refused_moves import is_right
 from tests.sim.whole.cores.sim_core import Core, watch_together
-from tests.sim.whole.machine import _LOOK_EVERY_PASSES, _PASSES_MAX, Actor, Machine, SimStoppedError
+from tests.sim.whole.machine import LOOK_EVERY_PASSES, PASSES_MAX, Actor, Machine, SimStoppedError
 from tests.sim.whole.monitors.monitor import Monitor
 from tests.sim.whole.monitors.numbers import Numbers
 from tests.sim.whole.monitors.watched_process import Served
@@ -256,7 +256,7 @@ class CoreMachine(Machine):
 
     # --- time --------------------------------------------------------------------------------------------------------
     def run_until(self, done: Callable[[], bool]) -> None:
-        for number in range(1, _PASSES_MAX * len(self.cores)):
+        for number in range(1, PASSES_MAX * len(self.cores)):
             if done():
                 self._check_complaints()
                 return
@@ -267,7 +267,7 @@ class CoreMachine(Machine):
                     raise
             if self._kills is not None:
                 self._kills.look()
-            if not number % _LOOK_EVERY_PASSES:
+            if not number % LOOK_EVERY_PASSES:
                 self.look()
         raise self.wrong("the server is busy without end")
 
