@@ -14,6 +14,7 @@ from topics.http.access.keyring import parse_keys
 from topics.http.lane.lane import Lane
 from topics.http.plan.access_log import AccessLog
 from topics.http.plan.service import Service
+from topics.http.plan.shared_pages import SharedPages
 from topics.http.route_table import route_table
 from topics.http.spanning.inner_orders import BackupCores, RouterHalves
 from topics.http.spanning.spanning_table import spanning_table
@@ -89,9 +90,11 @@ class Server:
         audience = None if table is None else Audience(table, SHARED_BYTES_MAX, subscriptions.shared_bytes)
         self._websockets = WebSockets(config, loop, audience, neighbours)
         routes = route_table(ui=config.ui == "on")
+        if neighbours is not None:
+            routes = spanning_table(routes, neighbours, SharedPages(loop, config.metrics_share_ms))
         self.service = Service(
             config,
-            routes if neighbours is None else spanning_table(routes, neighbours),
+            routes,
             self,
             loop,
             keyring,

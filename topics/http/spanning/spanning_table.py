@@ -22,13 +22,13 @@ from topics.http.relay.relayed_head import spanning_route
 from topics.http.spanning import (
     spanning_checkpoint,
     spanning_lists,
+    spanning_metrics,
     spanning_probes,
     spanning_routers,
     spanning_wait,
     spanning_watch,
 )
 from topics.http.spanning.portions import AskedCores
-from topics.http.spanning.spanning_metrics import SpanningMetrics
 
 _SPANNING: dict[Handler, Callable[[AskedCores, Call], None]] = {
     topic_endpoints.list_topics: spanning_lists.list_topics,
@@ -51,10 +51,10 @@ _ON_ONE: dict[Handler, Callable[[AskedCores, Call], None]] = {
 """Requests without portions, whose handlers have to know of the other cores."""
 
 
-def spanning_table(routes: RouteTable, cores: AskedCores) -> RouteTable:
+def spanning_table(routes: RouteTable, cores: AskedCores, pages: spanning_metrics.JoinedPages) -> RouteTable:
     """Return the table with the handlers of a server of these cores."""
     joined: dict[Handler, Handler] = {handler: partial(answer, cores) for handler, answer in _SPANNING.items()}
-    joined[probe_endpoints.metrics] = SpanningMetrics(cores).answer
+    joined[probe_endpoints.metrics] = partial(spanning_metrics.metrics, cores, pages)
     return RouteTable([_spanning(route, joined, cores) for route in routes.routes])
 
 
