@@ -11,7 +11,7 @@ from topics.engine.read.plain_reads import PlainReads
 from topics.engine.values.durations import milliseconds
 from topics.engine.values.read_answer import LANE_TIMES
 from topics.engine.values.results import AppendResult
-from topics.engine.values.write_answer import repeat_times
+from topics.engine.values.write_answer import one_lone_json, repeat_times, write_times
 from topics.engine.write.plain_appends import PlainAppended
 from topics.errors import TopicsError, as_request_error
 from topics.http.access.principal import Principal
@@ -267,6 +267,17 @@ class Answers(GroupAnswers):
 def applied(flags: int) -> bytes:
     """Return the line of a strict answer, or nothing. flags: of its request."""
     return APPLIED if flags & STRICT else b""
+
+
+def lone_body(topic: bytes, result: AppendResult, flags: int, total_ns: int, window_ns: int) -> bytes:
+    """Return the body of the answer to a write whose commit has no other write.
+
+    topic: its name as JSON. flags: of its request. window_ns: as in `write_times`.
+    """
+    if result.count == 1 and not flags & WITHOUT_SEQS:
+        return one_lone_json(b"{", topic, result, total_ns, window_ns)
+    times = write_times(total_ns, result.append_ns, result.sync_ns, window_ns)
+    return record_endpoints.write_json(topic, result.first_seq, result.count, not flags & WITHOUT_SEQS, times)
 
 
 def _repeated(group: Group, result: AppendResult, flags: int, times: bytes) -> bytes:

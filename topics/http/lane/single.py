@@ -15,15 +15,13 @@ from typing import Any
 
 from topics.engine.bodies.write_columns import KEYED, WriteColumns
 from topics.engine.values.results import AppendResult
-from topics.engine.values.write_answer import one_lone_json, write_times
 from topics.engine.write.write_streak import WriteStreak
 from topics.errors import TopicsError
-from topics.http.handlers.record_endpoints import write_json
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.lane._scan import ffi, lib
 from topics.http.lane.far_writes import FarWrites
-from topics.http.lane.group_answers import REQUEST, WITHOUT_SEQS, Taken
-from topics.http.lane.lane_answers import Answers, applied
+from topics.http.lane.group_answers import REQUEST, Taken
+from topics.http.lane.lane_answers import Answers, applied, lone_body
 from topics.http.lane.lane_topics import LaneTopics
 from topics.http.lane.scan_table import ScanTable
 from topics.http.plan.engine_api import EngineApi
@@ -256,13 +254,8 @@ class Single:
         asked, self._asked = self._asked, None
         assert asked is not None, "nothing was asked"
         conn, view, number, started_ns, window_ns = asked
-        name, count, flags = self._topics.names_json[number], result.count, self._request.flags
-        with_seqs, total_ns = not flags & WITHOUT_SEQS, service.now_ns() - started_ns
-        if count == 1 and with_seqs:
-            body = one_lone_json(b"{", name, result, total_ns, window_ns)
-        else:
-            times = write_times(total_ns, result.append_ns, result.sync_ns, window_ns)
-            body = write_json(name, result.first_seq, count, with_seqs, times)
+        flags = self._request.flags
+        body = lone_body(self._topics.names_json[number], result, flags, service.now_ns() - started_ns, window_ns)
         conn.state.answer_at_once(service.writer.json(200, body, applied(flags)))
         if service.access_log is not None:
             self._note(conn, view, number, len(body), started_ns)

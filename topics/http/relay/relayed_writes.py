@@ -18,15 +18,13 @@ from typing import Any, Protocol
 
 from topics.engine.bodies.write_columns import GROUP
 from topics.engine.values.results import AppendResult
-from topics.engine.values.write_answer import one_lone_json, write_times
 from topics.engine.write.plain_appends import PlainAppended
 from topics.engine.write.write_streak import WriteStreak
 from topics.errors import RequestError, TopicsError, as_request_error
 from topics.http.access.principal import Principal
-from topics.http.handlers.record_endpoints import write_json
 from topics.http.lane._scan import ffi
-from topics.http.lane.group_answers import REQUEST, WITHOUT_SEQS, Group, GroupAnswers, Groups, Taken
-from topics.http.lane.lane_answers import applied
+from topics.http.lane.group_answers import REQUEST, Group, GroupAnswers, Groups, Taken
+from topics.http.lane.lane_answers import applied, lone_body
 from topics.http.lane.plain_writes import LaneTables, PlainWrites
 from topics.http.plan.service import Service
 from topics.http.relay.relay_message import ROWS_MAX, Part, RelayRow
@@ -218,12 +216,8 @@ class RelayedWrites:
         lone, self._lone = self._lone, None
         assert lone is not None, "nothing was asked"
         number, plan, started_ns, window_ns = lone
-        flags, name, total_ns = plan.flags or 0, plan.name_json, service.now_ns() - started_ns
-        if result.count == 1 and not flags & WITHOUT_SEQS:
-            body = one_lone_json(b"{", name, result, total_ns, window_ns)
-        else:
-            times = write_times(total_ns, result.append_ns, result.sync_ns, window_ns)
-            body = write_json(name, result.first_seq, result.count, not flags & WITHOUT_SEQS, times)
+        flags = plan.flags or 0
+        body = lone_body(plan.name_json, result, flags, service.now_ns() - started_ns, window_ns)
         self._asking.answer_at_once(number, service.writer.json(200, body, applied(flags)))
 
     def run(self, waiting: deque[Waiting]) -> list[Waiting]:
