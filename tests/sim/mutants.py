@@ -1,7 +1,7 @@
 """A check of the simulation: the code is broken in one way after another, and each has to be
 noticed.
 
-    python -m tests.sim.mutants [--seeds 400] [--only NAME]
+    python -m tests.sim.mutants [--seeds 400] [--only NAME] [--jobs 2]
 
 A mutant is a few replacements of text in a copy of the tree; seeds run against it until one fails.
 The table in docs/internals/simulation.md states how many that takes. A defect that random choice
@@ -12,18 +12,24 @@ more is an error, and a copy that cannot run is one, too, so that no mutant coun
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.sim.mutations import MUTANTS, Mutant
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+class CannotRun(Exception):
+    """A mutant that does not fit the code, or whose copy cannot run: it shows nothing."""
 
 
 def seeds_until_noticed(mutant: Mutant, seeds: int) -> tuple[int, str]:
@@ -43,7 +49,7 @@ def unnoticed(mutant: Mutant, done: subprocess.CompletedProcess[str]) -> tuple[i
     mutant then.
     """
     if done.returncode:
-        raise SystemExit(f"{mutant.name}: {mutant.hunt} could not run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+        raise CannotRun(f"{mutant.hunt} could not run:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return 0, ""
 
 
@@ -60,7 +66,7 @@ def broken_tree(mutant: Mutant) -> Iterator[Path]:
             file = tree / "topics" / path
             code = file.read_text()
             if code.count(text) != mutant.places:
-                raise SystemExit(f"{mutant.name}: {path} holds {code.count(text)} times: {text}")
+                raise CannotRun(f"{path} holds {code.count(text)} times: {text}")
             file.write_text(code.replace(text, instead))
             if file.suffix in (".c", ".h"):
                 run_in(tree, "-c", f"import build_ffi; build_ffi.build('topics/{path}')", check=True)
@@ -82,15 +88,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=400, help="at most so many a mutant")
     parser.add_argument("--only", default="", help="mutants whose name contains this")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="mutants at once (default: one per CPU)")
     options = parser.parse_args()
     chosen = [mutant for mutant in MUTANTS if options.only in mutant.name]
     if not chosen:
         parser.error(f"no mutant's name contains {options.only!r}")
     missed = 0
-    for mutant in chosen:
-        count, what = seeds_until_noticed(mutant, options.seeds)
-        missed += count == 0
-        print(f"| {mutant.name} | {count or f'not in {options.seeds}'} | {what[:110]} |", flush=True)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        # Each mutant runs in processes of its own, which a thread waits for.
+        for mutant, found in [(each, pool.submit(seeds_until_noticed, each, options.seeds)) for each in chosen]:
+            count, what = 0, ""
+            try:
+                count, what = found.result()
+                seeds = str(count) if count else f"not in {options.seeds}"
+            except CannotRun as error:
+                seeds = "cannot run"
+                print(f"{mutant.name}: {error}", file=sys.stderr)
+            missed += not count
+            print(f"| {mutant.name} | {seeds} | {what[:110]} |", flush=True)
     return 1 if missed else 0
 
 

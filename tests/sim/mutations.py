@@ -54,7 +54,8 @@ _RECORDS = "tests/embedded/calls/test_restore_call.py"
 _CORES = "tests/store/cores/test_set_cores.py"
 _NEIGHBOURS = "tests/server/service/test_neighbours.py"
 _RELAYS = "tests/server/service/test_relays.py"
-_SPANNING = "tests/http/spanning"
+_SPANNING = "tests/http/spanning/test_spanning.py"
+_SPANNING_LISTS = "tests/http/spanning/test_spanning_lists.py"
 _RELAYED_WRITES = "tests/server/service/test_relayed_writes.py"
 _STREAM_RELAYS = "tests/server/service/cores/test_stream_relays.py"
 _FEEDS = "tests/server/service/cores/test_feed_lives.py"
@@ -3354,7 +3355,7 @@ MUTANTS = (
         "http/spanning/spanning_lists.py",
         "rows = [row for row in rows if row.name <= upto]",
         "rows = list(rows)",
-        _SPANNING,
+        _SPANNING_LISTS,
     ),
     _one(
         "a metric of two cores counted twice",
