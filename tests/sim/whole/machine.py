@@ -209,6 +209,7 @@ class Machine:
         """Called when a start has succeeded, and at each kill or (True) power cut, before anything
         is lost.
         """
+        self._faulty = Faulty()
         self.generation = 0
         self.found: Wrong | None = None
         """The first fault that was found; the server may have taken it for an error of its own."""
@@ -320,6 +321,10 @@ class Machine:
             self.say("CLOCK: steps by", step_ms, "ms")
             self.ring.clock.step_wall_ms(step_ms)
             self.counts["clocks set back" if step_ms < 0 else "clocks set ahead"] += 1
+
+    def return_to_one(self) -> bool:
+        """Make the directory one of one core, whose files a rebuild can read; return whether it is."""
+        return True
 
     def is_elsewhere(self, _status: int, _answer: Any) -> bool:
         """Return whether a refusal is for another core, which one of a single core has not."""
@@ -591,10 +596,10 @@ class Machine:
         self.writes_lack_space = any(fault.error in (errno.ENOSPC, errno.EDQUOT) for fault in faulty.plans)
         if faulty.descriptors or faulty.completions_max:
             self.say(f"LIMITS: {faulty.descriptors} more descriptors, completions {faulty.completions_max} (0: any)")
+        self._faulty = faulty
         for ring in self.rings:
             ring.fd_limit = len(ring.open_fds) + faulty.descriptors if faulty.descriptors else 4096
-            ring.completions_max = faulty.completions_max
-            ring.sync_factor = faulty.sync_factor
+            self.arm_ring(ring)
         if faulty.space_bytes is not None:
             self.say("DISK: space for", faulty.space_bytes, "more bytes")
             self.ring.disk.capacity_bytes = self.ring.disk.used_bytes + faulty.space_bytes
@@ -605,6 +610,11 @@ class Machine:
         if faulty.lies is not None:
             self.say(f"LIES: from sync {faulty.lies[0]} on, {faulty.lies[1]} of them")
             faults.lie(nth=faulty.lies[0], times=faulty.lies[1])
+
+    def arm_ring(self, ring: SimRing) -> None:
+        """Give the ring of a process the limits of this life."""
+        ring.completions_max = self._faulty.completions_max
+        ring.sync_factor = self._faulty.sync_factor
 
     def _heal_after(self, delay_ns: int) -> None:
         generation, now_ns = self.generation, self.ring.clock.monotonic_ns()

@@ -19,7 +19,7 @@ from tests.sim.whole.clients.waiting import Waiting
 from tests.sim.whole.clients.watching import Watching
 from tests.sim.whole.clients.workers import Workers
 from tests.sim.whole.cores.core_machine import CoreMachine
-from tests.sim.whole.cores.course import Bounds, without_faults
+from tests.sim.whole.cores.course import Bounds
 from tests.sim.whole.expiring import Expiring
 from tests.sim.whole.genes import alter, length_of
 from tests.sim.whole.library_host import LibraryMachine, make_callers
@@ -88,8 +88,6 @@ def _run(  # noqa: PLR0917
 ) -> Counter[str]:
     plan = Plan(seed, length)
     aim(plan)
-    if cores is not None:
-        without_faults(plan)
     if isinstance(seed, Choices):
         alter(plan, seed.genome)
     is_library = plan.is_library = cast is None and cores is None and is_of_library(seed)
@@ -106,7 +104,7 @@ def _run(  # noqa: PLR0917
                 begin(machine, life, actors)
                 if life is not plan.last:
                     _live(machine, life, actors)
-            if cores is None and stream(seed, "rebuild").random() < _REBUILDS and not machine.lied:
+            if stream(seed, "rebuild").random() < _REBUILDS and not machine.lied and machine.return_to_one():
                 rebuild_without_snapshots(machine)
         if machine.found:
             raise machine.found  # the code that caught it took it for its own error

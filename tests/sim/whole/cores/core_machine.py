@@ -81,10 +81,7 @@ class CoreMachine(Machine):
         except UsageError as error:
             found = loop.run_task(read_slot_map(loop.files, self.config.data_dir))
             before = SlotMap.balanced(CORES) if found is None else found.stored.slots
-            if not is_right(str(error), before, wanted):
-                raise self.wrong(f"a move from {before.cores} cores to {wanted} is refused: {error}") from error
-            self.say("REFUSED to move:", error)
-            self.counts["moves refused"] += 1
+            self._note_refusal(before, wanted, error)
             self._locked.release()
             self.ring = self.ring.next_life(power_cut=False)
             self.monitor.next_life()
@@ -93,6 +90,26 @@ class CoreMachine(Machine):
             self.counts["moves of slots"] += 1
         self._started = wanted
         return layout
+
+    def _note_refusal(self, before: SlotMap, wanted: int, error: UsageError) -> None:
+        """Note a move that is refused. Raises: Wrong, it need not be."""
+        if not is_right(str(error), before, wanted):
+            raise self.wrong(f"a move from {before.cores} cores to {wanted} is refused: {error}") from error
+        self.say("REFUSED to move:", error)
+        self.counts["moves refused"] += 1
+
+    def return_to_one(self) -> bool:
+        self.crash(power_cut=False)
+        loop = Loop(self.ring, self.ring.clock)
+        directory = lock_directory(self.ring, self.config)
+        try:
+            loop.run_task(serve_cores._with_cores(loop, self.config, directory, CORES))
+        except UsageError as error:
+            self._note_refusal(self.slots, CORES, error)
+            return False
+        self.slots = SlotMap.balanced(CORES)
+        self.counts["directories of several cores made one"] += 1
+        return True
 
     def _start_cores(self, layout: CoreDirectories | None) -> None:
         """Start the processes of all cores."""
@@ -138,8 +155,14 @@ class CoreMachine(Machine):
         assert self._layout is not None
         core.starts += 1
         core.ring = self.ring.beside(f".{core.core}.{core.starts}")
+        self.arm_ring(core.ring)
         self.say(f"START of core {core.core}")
-        core.start(self._layout)
+        try:
+            core.start(self._layout)
+        except (TopicsError, OSError) as error:
+            if super().lacks_nothing:
+                raise self.wrong(f"core {core.core} refused to start again: {error}") from error
+            core.ended.append(1)
 
     def note_return(self, core: Core) -> None:
         self.say(f"SERVES again: core {core.core}")
@@ -286,12 +309,16 @@ class CoreMachine(Machine):
         core = self.cores[self._turns.choose(able)]
         core.run_pass(self._turns.rest_ns())
         if not core.is_alive:
-            if core.ring is not self.ring:
-                core.ring.kill()
-            if not self.stopping:
-                self.ended += core.ended
-                if super().lacks_nothing:
-                    raise self.wrong(f"core {core.core} ended by itself, with {core.ended}")
+            self._note_exit(core)
+
+    def _note_exit(self, core: Core) -> None:
+        """Note that a process has ended by itself."""
+        if core.ring is not self.ring:
+            core.ring.kill()
+        if not self.stopping and super().lacks_nothing:
+            raise self.wrong(f"core {core.core} ended by itself, with {core.ended}")
+        if not self.stopping and not (self._kills is not None and self._kills.returns_later(core)):
+            self.ended += core.ended
 
     # --- what is watched ---------------------------------------------------------------------------------------------
     def _watch(self, old: str, new: str, node: Node) -> None:

@@ -6,7 +6,6 @@ import random
 from typing import NamedTuple
 
 from tests.sim.genome import Seed, stream
-from tests.sim.whole.seed_plan import Faulty, Plan
 
 _SAME = 0.6
 """Share of the lives with as many cores as the one before."""
@@ -18,6 +17,8 @@ _SPARED = 0.4
 """Share of the lives in which no single core is killed."""
 _AWAY_NS = (20_000_000, 40_000_000, 100_000_000)
 """Times until a core is started again. Supervisors wait for the longest at least."""
+_WITH_A_WRITE = 0.5
+"""Share of the kills that come with a write of the log: what it has is done, and not answered."""
 _AGAIN = 0.2
 """Share of the kills after which the next start is killed, too."""
 _RESTING = (0.0, 0.0, 0.01, 0.05)
@@ -43,21 +44,14 @@ class Bounds(NamedTuple):
         return f"{self.fewest}..{self.most}"
 
 
-def without_faults(plan: Plan) -> None:
-    """Take all faults of disk, network and ring out of a plan; crashes stay."""
-    lives = [*plan.lives, plan.last]
-    lives = [
-        life._replace(faulty=Faulty(), ending=(), starting=life.starting._replace(faulty=Faulty(), cut_after=False))
-        for life in lives
-    ]
-    *plan.lives, plan.last = lives
-
-
 class Kill(NamedTuple):
-    """The kill of one core, after so many operations of its process."""
+    """The kill of one core."""
 
     core: int
     effects: int
+    """The number of operations of its process after which it comes."""
+    log_writes: int
+    """The number of writes of its log after which it comes, before anything is answered; 0: `effects` counts."""
     away_ns: int
     again: int
     """The number of operations after which its next start is killed, too; 0: it is not."""
@@ -86,6 +80,7 @@ class Course:
             Kill(
                 rng.randrange(cores),
                 rng.choice((rng.randint(1, 40), rng.randint(1, 300))),
+                rng.randint(1, 12) if rng.random() < _WITH_A_WRITE else 0,
                 rng.choice(_AWAY_NS),
                 rng.randint(1, 150) if rng.random() < _AGAIN else 0,
             )

@@ -50,6 +50,8 @@ class CoreKills:
         self._crashed: list[Actor] = []
         self._talk: Conversation | None = None
         self._quiet_ns = 0
+        self._writes_left = 0
+        """The number of writes of its log with the last of which the core is to die."""
         self._arm()
 
     @property
@@ -68,17 +70,33 @@ class CoreKills:
         self._kill = self._left.pop(0)
         self._core = self._machine.cores[self._kill.core]
         ring = self._core.ring
-        ring.stop_at(ring.effects + self._kill.effects)
+        if self._kill.log_writes:
+            self._writes_left = self._kill.log_writes
+            ring.faults.on_seen = self._seen
+        else:
+            ring.stop_at(ring.effects + self._kill.effects)
+
+    def _seen(self, kind: str, path: str) -> None:
+        """Let the core end with a write of its log."""
+        core = self._core
+        assert core is not None, "a kill is planned"
+        if kind == "write" and path.startswith(f"{core.config.data_dir}/wal/"):
+            self._writes_left -= 1
+            if not self._writes_left:
+                core.ring.faults.on_seen = None
+                core.ring.stop_at(core.ring.effects + 1)
 
     def end(self) -> None:
         """Plan no more kills."""
         self._left, self._is_over = [], True
+        self._machine.ring.faults.on_seen = None
         if self._core is not None and self._kill is not None:
             self._core.ring.stop_at(0)
             self._kill = self._kill._replace(again=0)
 
     def forget(self) -> None:
         """Note that all cores end now."""
+        self.end()
         if self._talk is not None:
             self._talk.forget()
 
@@ -96,6 +114,15 @@ class CoreKills:
                 self._crashed.append(actor)
         return True
 
+    def returns_later(self, core: Core) -> bool:
+        """Note the end of a core, which is started again if its kill was followed by a start that failed."""
+        if core is not self._core or self._kill is None or not self._is_away:
+            return False
+        core.kill()
+        core.ended.clear()
+        self._after(self._kill.away_ns)
+        return True
+
     def _is_there(self, path: str) -> bool:
         """Return whether a topic is on the core that was killed."""
         return self._machine.home(path.rpartition("/")[2]) is self._core
@@ -108,7 +135,9 @@ class CoreKills:
         if self._is_away and self._is_due:
             self._is_due = False
             machine.start_core(core)
-            if kill.again:
+            if core.ended:
+                self.returns_later(core)
+            elif kill.again:
                 core.ring.stop_at(kill.again)
                 self._kill = kill._replace(again=0)
         elif self._is_away and core.serves:
