@@ -2,7 +2,7 @@
 to fail one.
 
     python -m tests.sim.kinds records|library|queues|forwarding|passing|readers|watchers|cores
-|routers|again [--seeds 400]
+|far routers|routers|again [--seeds 400]
 """
 
 from __future__ import annotations
@@ -64,6 +64,10 @@ def _cores(seed: int) -> None:
     run(seed, length=SHORT, cores=Bounds(2, 4))
 
 
+def _far_routers(seed: int) -> None:
+    run(seed, cast=make_forwarding, length=SHORT, cores=Bounds(2, 4))
+
+
 def _routers(seed: int) -> None:
     guarantee = ("at_least_once", "exactly_once")[seed % 2]
     kind = (Story, Overtaken)[seed % 4 // 2]
@@ -83,6 +87,7 @@ HUNTS: dict[str, Callable[[int], object]] = {
     "readers": _readers,
     "watchers": _watchers,
     "cores": _cores,
+    "far routers": _far_routers,
     "routers": _routers,
     "again": again.run,
 }

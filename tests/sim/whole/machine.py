@@ -266,6 +266,10 @@ class Machine:
         """Return the process that owns a topic."""
         return self
 
+    def name_of(self, topic: str) -> str:
+        """Return the name that a topic has in this run."""
+        return topic
+
     def name_beside(self, _topic: str, name: str) -> str:
         """Return a name like this one for the dead letters of a topic."""
         return name

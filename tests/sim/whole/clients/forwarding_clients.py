@@ -36,7 +36,7 @@ class Forwarding(Clients):
         """Whether clients delete the router and create it again from time to time."""
         self.capped = rng.choice(("", "", "", "source", "dest"))
         names = ("source", "middle", "dest") if rng.random() < 0.3 else ("source", "dest")
-        self.topics = {name: f"/v0/topics/f-{name}" for name in names}
+        self.topics = {name: f"/v0/topics/{machine.name_of(f'f-{name}')}" for name in names}
         self.exists = False
         self.is_up: bool | None = True
         """Whether the (first) router exists; None: a change had no answer."""
@@ -81,7 +81,8 @@ class Forwarding(Clients):
         return self.durability == "disk" and (self.machine.power_failed or self.machine.io_failed)
 
     def router(self, source: str, dest: str) -> dict[str, Any]:
-        body = {"source": f"f-{source}", "dest": f"f-{dest}", "guarantee": self.guarantee}
+        ends = [self.topics[end].rpartition("/")[2] for end in (source, dest)]
+        body = {"source": ends[0], "dest": ends[1], "guarantee": self.guarantee}
         return body | {"filter": "a:*"} if self.is_filtered and source == "source" else body
 
     @property

@@ -8,6 +8,7 @@ from itertools import chain, count
 from typing import Any
 
 from tests.sim import SimRing
+from tests.sim.genome import stream
 from tests.sim.whole.cores.course import Bounds, Course, Turns
 from tests.sim.whole.cores.lone_kills import CoreKills
 from tests.sim.whole.cores.refused_moves import is_right
@@ -216,6 +217,10 @@ class CoreMachine(Machine):
     def home(self, topic: str) -> Served:
         return self.cores[self.slots.core_of(topic)]
 
+    def name_of(self, topic: str) -> str:
+        """Return another name in each run, so that other topics are on one core."""
+        return f"{topic}-{stream(self.plan.seed, topic).randrange(100)}"
+
     def name_beside(self, topic: str, name: str) -> str:
         """R-CORE-4: both have one slot, so no move separates them."""
         slot = slot_of(topic)
@@ -265,13 +270,14 @@ class CoreMachine(Machine):
     def stop(self) -> None:
         self._rest_from_kills()
         self.stopping = True
-        for core in self.cores:
+        stopping = [core for core in self.cores if core.is_alive]
+        for core in stopping:
             assert core.server is not None
             core.server.stop()
-        self.run_until(lambda: not any(core.is_alive for core in self.cores))
+        self.run_until(lambda: not any(core.is_alive for core in stopping))
         self.stopped = True
         self.stopped_well = self.lacks_nothing and not self.lied
-        codes = [core.ended for core in self.cores]
+        codes = [core.ended for core in stopping]
         if any(code != [0] for code in codes) and self.lacks_nothing:
             raise self.wrong(f"a graceful stop ended with {codes}")
         self.say("STOPPED", codes)

@@ -26,6 +26,7 @@ _LINGER_NS = 60_000_000
 _TURNS_NS = 500_000_000
 """Longer than the largest body takes in turns of few bytes."""
 _TURN_BYTES = 1000
+_STARTS_MAX = 3
 _QUIET_NS = 250_000_000
 """For so long after a core is back, requests may be late."""
 
@@ -49,6 +50,8 @@ class CoreKills:
         """Whether the time of the next step has come."""
         self._crashed: list[Actor] = []
         self._talk: Conversation | None = None
+        self._failed = 0
+        """Starts of the core that failed, one after another."""
         self._quiet_ns = 0
         self._writes_left = 0
         """The number of writes of its log with the last of which the core is to die."""
@@ -56,13 +59,13 @@ class CoreKills:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether no core is away, and all clients know what a start has left."""
-        return not (self._is_away or self._is_back)
+        """Return whether no core is to come back, and all clients know what a start has left."""
+        return not (self._is_away or self._is_back) or self._failed >= _STARTS_MAX
 
     @property
     def disturbs(self) -> bool:
         """Return whether requests may be refused or late: a core is away, or has just come back."""
-        return not self.is_idle or self._machine.ring.clock.monotonic_ns() < self._quiet_ns
+        return self._is_away or self._is_back or self._machine.ring.clock.monotonic_ns() < self._quiet_ns
 
     def _arm(self) -> None:
         if not self._left:
@@ -120,7 +123,9 @@ class CoreKills:
             return False
         core.kill()
         core.ended.clear()
-        self._after(self._kill.away_ns)
+        self._failed += 1
+        if self._failed < _STARTS_MAX:  # else its disk fails, and it stays away in this life
+            self._after(self._kill.away_ns)
         return True
 
     def _is_there(self, path: str) -> bool:
@@ -142,7 +147,7 @@ class CoreKills:
                 self._kill = kill._replace(again=0)
         elif self._is_away and core.serves:
             core.ring.stop_at(0)
-            self._is_away, self._is_back = False, True
+            self._is_away, self._is_back, self._failed = False, True, 0
             machine.note_return(core)
             is_slow = machine.config.pass_body_bytes < _TURN_BYTES
             self._after(_LINGER_NS + _TURNS_NS * is_slow if self._crashed else 0)

@@ -75,8 +75,17 @@ class Core:
         return self.server is not None and self.server.engine is not None
 
     def kill(self) -> None:
+        self._count()
         self.ring.kill()
         self.loop = self.server = self.neighbours = None
+
+    def _count(self) -> None:
+        """Count what its process has passed to others."""
+        if self.neighbours is not None:
+            counts, relayed = self._machine.counts, self.neighbours.relayed_requests()
+            counts["connections handed over"] += self.neighbours.hand_overs()["given"]
+            counts["requests relayed"] += relayed["asked"]
+            counts["requests relayed and in doubt"] += relayed["in_doubt"]
 
     def due_ns(self) -> int | None:
         """Return when it makes its next pass if nothing completes before; None: never."""
