@@ -139,7 +139,9 @@ class Machine:
         self.plan = plan
         self.counts: Counter[str] = Counter()
         self.meanwhile_ns = 0
-        """Time that calls of a library have paused for others, as the simulator chose."""
+        """Time in which calls of a library have paused for others, or a core had no CPU, as the simulator
+        chose.
+        """
         self._say = say
         self.tracing = say is not None
         self.ring = SimRing(plan.seed, shuffle=True, split=plan.split, fd_limit=4096, **plan.ring_options)

@@ -350,10 +350,10 @@ class _Follower(Client):
         """Note that a record which it waits for was acknowledged just now."""
         self.check_late()
         if self.waits and self.is_served and not self.due_ns:
-            self.due_ns = self.machine.ring.clock.monotonic_ns()
+            self.due_ns = self.machine.waited_ns()
 
     def check_late(self) -> None:
-        late_ns = self.machine.ring.clock.monotonic_ns() - self.due_ns
+        late_ns = self.machine.waited_ns() - self.due_ns
         # A commit in place stops the loop for its sync; one that takes too long is noticed at its end.
         if self.due_ns and self.wire is not None and late_ns > _LATE_NS * self.machine.ring.sync_factor:
             raise self.machine.wrong(

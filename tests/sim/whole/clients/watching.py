@@ -240,7 +240,7 @@ class _Writer(Client):
         self.count("changes of watched topics", status, answer)
         if status in {200, 201}:
             topic.life, topic.head = life, head
-            topic.changed_ns = self.machine.ring.clock.monotonic_ns()
+            topic.changed_ns = self.machine.waited_ns()
         elif status not in {429, 503}:
             self._leave(topic)
         self._later(self.rng.randrange(1000, 3_000_000), self._step)
@@ -333,7 +333,7 @@ class _Watcher(Client):
         self.resumed = set(self.at)
 
     def _opened(self) -> None:
-        self.opened_ns = self.machine.ring.clock.monotonic_ns()
+        self.opened_ns = self.machine.waited_ns()
         self._later(self.rng.randrange(1_000_000, 300_000_000), self._leave)
 
     def _leave(self) -> None:
@@ -393,7 +393,7 @@ class _Watcher(Client):
         machine = self.machine
         if not self.opened_ns or not machine.lacks_nothing or machine.is_interrupted:
             return
-        late_ns = machine.ring.clock.monotonic_ns() - _LATE_NS * machine.ring.sync_factor
+        late_ns = machine.waited_ns() - _LATE_NS * machine.ring.sync_factor
         for topic in self.shared.topics:
             if max(topic.changed_ns, self.opened_ns) > late_ns or (topic.name, topic.life) in self.others:
                 continue

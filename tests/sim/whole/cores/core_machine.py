@@ -313,7 +313,9 @@ class CoreMachine(Machine):
             events.advance_to(min(times))
             return
         core = self.cores[self._turns.choose(able)]
-        core.run_pass(self._turns.rest_ns())
+        rest_ns = self._turns.rest_ns()
+        self.meanwhile_ns += rest_ns
+        core.run_pass(rest_ns)
         if not core.is_alive:
             self._note_exit(core)
 

@@ -112,9 +112,13 @@ def test_news_that_comes_late_is_wrong_unless_descriptors_are_few(few: bool) -> 
     class LateError(Exception):
         pass
 
-    clock = SimpleNamespace(monotonic_ns=lambda: 10_000_000_000)
-    ring: Any = SimpleNamespace(clock=clock, sync_factor=1)
-    machine: Any = SimpleNamespace(descriptors_are_few=few, ring=ring, wrong=LateError, on_changed=[])
+    machine: Any = SimpleNamespace(
+        descriptors_are_few=few,
+        ring=SimpleNamespace(sync_factor=1),
+        waited_ns=lambda: 10_000_000_000,
+        wrong=LateError,
+        on_changed=[],
+    )
     (waiter, _) = Waiting(machine, random.Random(0), ["a"]).waiters
     waiter.due_ns = 1
     waiter.wire = SimpleNamespace()  # type: ignore[assignment]  # connected
