@@ -490,7 +490,7 @@ class Machine:
         """
         now_ns = self.ring.clock.monotonic_ns()
         failed_ns = [at_ns for at_ns, path in process.ring.failed_syncs if "/wal-" in path]
-        if not failed_ns or power_cut or self.lied or self._is_noted(process):
+        if not failed_ns or power_cut or self.lied or self._is_noted(process.config.data_dir):
             return
         failures = self.ring.faults.failures[self._failures_at_start :]
         takes_none = any("/session" in path or path == process.config.data_dir for _kind, path in failures)
@@ -513,8 +513,13 @@ class Machine:
         if not has_reserve and not process.engine._core.log.disk_full:
             raise self.wrong("appends continue, and there is no reserve")
 
-    def _is_noted(self, process: Served) -> bool:
-        node = find(self.ring.disk.root, f"{process.config.data_dir}/session", durable=False)
+    @property
+    def data_dirs(self) -> Sequence[str]:
+        """Return the directories that a process may have opened in this life."""
+        return (self.config.data_dir,)
+
+    def _is_noted(self, data_dir: str) -> bool:
+        node = find(self.ring.disk.root, f"{data_dir}/session", durable=False)
         return isinstance(node, SimFile) and not msgspec.json.decode(node.live, type=SessionNote).boot
 
     def crash(self, *, power_cut: bool) -> None:
@@ -539,10 +544,9 @@ class Machine:
             self.counts["lies made up for before a power cut"] += self.ring.faults.lies > 0 and not self.lied
             self._lost_to_lies |= self.lied
         self.ring.disk.capacity_bytes = None
-        processes = self.processes
         self._end_processes(power_cut=power_cut)
         # An operation in flight at the kill may have been done: the note, too.
-        has_noted = any(self._is_noted(process) for process in processes)
+        has_noted = any(self._is_noted(data_dir) for data_dir in self.data_dirs)
         self.may_skip |= (power_cut and not self.stopped_well) or self._excused or has_noted
 
     def _end_processes(self, *, power_cut: bool) -> None:

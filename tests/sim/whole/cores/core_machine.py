@@ -214,6 +214,12 @@ class CoreMachine(Machine):
     def rings(self) -> Sequence[SimRing]:
         return (self.ring, *(core.ring for core in self.cores if core.ring is not self.ring))
 
+    @property
+    def data_dirs(self) -> Sequence[str]:
+        """Return those of all cores, also of a life that ended while slots moved."""
+        cores = (core_config(self.config, core).data_dir for core in range(self._course.bounds.most))
+        return (self.config.data_dir, *cores)
+
     def home(self, topic: str) -> Served:
         return self.cores[self.slots.core_of(topic)]
 

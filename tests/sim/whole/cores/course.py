@@ -62,14 +62,14 @@ class Course:
 
     def __init__(self, seed: Seed, bounds: Bounds) -> None:
         self._seed = seed
-        self._bounds = bounds
+        self.bounds = bounds
 
     def cores(self, life: int, before: int) -> int:
         """Return the number of cores that a life is started with. before: of the one before it; 0: none was."""
         rng = stream(self._seed, f"{life}:cores")
         if before and rng.random() < _SAME:
             return before
-        return rng.randint(*self._bounds)
+        return rng.randint(*self.bounds)
 
     def kills(self, life: int, cores: int) -> list[Kill]:
         """Return the kills of single cores in a life."""
