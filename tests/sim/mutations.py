@@ -2878,14 +2878,14 @@ MUTANTS = (
     ),
     _one(
         "a redriven dead letter not deleted",
-        "engine/queue/redrive.py",
+        "engine/queue/dead_topic.py",
         "remove_jobs(self.core, topic, to_runs(self.seqs))",
         "pass",
         "queues",
     ),
     _one(
         "a redrive answered before its deletion is durable",
-        "engine/queue/redrive.py",
+        "engine/queue/dead_topic.py",
         'operation.stage(synced=dead.stage_class == "fsync")',
         "operation.stage(synced=False)",
         _REDRIVE,

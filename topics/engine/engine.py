@@ -28,7 +28,9 @@ from topics.engine.queue.ack_nack_extend import ack, extend, nack
 from topics.engine.queue.claim import Claims
 from topics.engine.queue.claim_wait import ClaimWait
 from topics.engine.queue.dead_letter import DeadLetters
+from topics.engine.queue.dead_orders import DeadOrders
 from topics.engine.queue.dead_records import DeadPage, dead_letter_name, list_dead
+from topics.engine.queue.dead_topic import DeadTopics
 from topics.engine.queue.push import PushSink, PushStream, open_push
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
 from topics.engine.queue.redrive import RedriveRequest, Redrives, RedriveTurn
@@ -124,7 +126,8 @@ class Engine:
         before_moves = partial(forwarding.before_consumption, bounded=False)
         dead_letters = DeadLetters(core, self._appender.append_copies, before_moves)
         self._claims = Claims(core, forwarding.catch_up, dead_letters)
-        self._redrives = Redrives(core, forwarding.catch_up, self._appender.append_moved, self._before_acks)
+        self._dead_orders = DeadOrders(DeadTopics(core, forwarding.catch_up, self._before_acks))
+        self._redrives = Redrives(core, self._dead_orders, self._appender.append_moved)
         self.readers = ReaderCalls(core, forwarding.catch_up)
         """The operations on named readers."""
         self.backups = store.backups

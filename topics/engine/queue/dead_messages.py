@@ -1,0 +1,55 @@
+"""Orders about a dead-letter topic: for the core that owns it, which may be another one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from topics.errors import TopicsError
+from topics.store.format.rows import RowRecord
+
+
+class FindOrder(msgspec.Struct, array_like=True, tag=True):
+    """Find the next dead letters of a queue, as the jobs that they were. Answer: `DeadFound`."""
+
+    queue: str
+    dead_letter: str
+    topic_id: int
+    """The id of the dead-letter topic; 0 in the first order, to which routers are caught up."""
+    after: int
+    """The seq after which all are looked at."""
+    most: int
+    """Most of them that are looked at."""
+    seqs: list[int] | None
+    """The seqs that are looked at, ascending; None: all."""
+
+
+class DeadFound(msgspec.Struct, array_like=True, tag=True):
+    """Dead letters, which no router needs any more (R-RTR-18)."""
+
+    topic_id: int = 0
+    """0: there is no such topic."""
+    head: int = 0
+    last: int = 0
+    """The last seq that was looked at; 0: none was left."""
+    looked: int = 0
+    seqs: list[int] = []
+    jobs: list[RowRecord] = []
+
+
+class RemoveOrder(msgspec.Struct, array_like=True, tag=True):
+    """Delete dead letters whose jobs are durable. Answer: `Executed`."""
+
+    dead_letter: str
+    topic_id: int
+    seqs: list[int]
+
+
+class Executed(msgspec.Struct, array_like=True, tag=True):
+    """It was done, durably."""
+
+
+DeadOrder = FindOrder | RemoveOrder
+DeadReply = DeadFound | Executed
+DeadReplied = Callable[[DeadReply | TopicsError], None]
