@@ -64,6 +64,7 @@ _LEDGER = "tests/server/service/cores/test_share_ledger.py"
 _SHARES = "tests/server/service/cores/test_shares.py"
 _SUPERVISOR = "tests/server/service/test_supervisor.py"
 _HAND_OVERS = "tests/loop/handover/test_hand_overs.py"
+_FAR_DEAD_LETTERS = "tests/engine/queue/test_far_moves.py"
 _FAR_ROUTERS = "tests/engine/routers/test_far_routers.py"
 _PUBLISHES = "tests/ws/test_lone_publishes.py"
 _QUICK = "tests/embedded/appends/test_quick_appends.py"
@@ -742,7 +743,7 @@ MUTANTS = (
     _one(
         "large jobs whose turn to be moved does not come",
         "engine/queue/dead_letter.py",
-        "            self._core.loop.call_later(0, rest.begin)\n",
+        "            self._core.loop.call_later(0, rest)\n",
         "            self._then(None)\n",
         _CLAIM_TURNS,
     ),
@@ -1812,11 +1813,9 @@ MUTANTS = (
     _one(
         "a dead letter's copy not synced",
         "engine/write/appender.py",
-        "            now_ms = self._core.clock.now_ms()\n"
-        "            self.filler.stage(topic, rows, flags_in(rows.spans), None, now_ms, None, "
+        "            self.filler.stage(topic, rows, flags_in(rows.spans), None, now_ms, identity, "
         "False, done, synced=True)",
-        "            now_ms = self._core.clock.now_ms()\n"
-        "            self.filler.stage(topic, rows, flags_in(rows.spans), None, now_ms, None, False, done)",
+        "            self.filler.stage(topic, rows, flags_in(rows.spans), None, now_ms, identity, False, done)",
         "tests/contract/queues/test_queue_durability.py",
     ),
     _one(
@@ -3661,8 +3660,57 @@ MUTANTS = (
     _one(
         "half a router between cores in a directory that older builds open",
         "engine/routers/links.py",
-        "        elif core.format.number < DIRECTORY_FORMAT:\n",
+        "        elif core.format.number < FOURTH_DIRECTORY_FORMAT:\n",
         "        elif core.format.number < 0:\n",
         _FAR_ROUTERS,
+    ),
+    _one(
+        "a dead letter appended again for an order that comes again",
+        "engine/queue/moved_part.py",
+        "        if known is None or known.newest < self.epoch:\n",
+        "        if known is None or known.newest <= self.epoch:\n",
+        _FAR_DEAD_LETTERS,
+    ),
+    _one(
+        "a way to another core whose note is not synced",
+        "engine/queue/far_moves.py",
+        "            Notice(core, topic, on_noted).stage(synced=True)\n",
+        "            Notice(core, topic, on_noted).stage(synced=False)\n",
+        _FAR_DEAD_LETTERS,
+    ),
+    _one(
+        "a way to another core forgotten by a start",
+        "engine/state/leases.py",
+        "            elif seq in moving:\n",
+        "            elif False:\n",
+        _FAR_DEAD_LETTERS,
+    ),
+    _one(
+        "a way to another core forgotten by a snapshot",
+        "engine/shared/topic_snapshot.py",
+        "        topic.queue.move if now_ms is not None and topic.queue is not None else None,\n",
+        "        None,\n",
+        _FAR_DEAD_LETTERS,
+    ),
+    _one(
+        "a queue with dead letters on another core in a directory that older builds open",
+        "engine/write/lifecycle.py",
+        "        if other is None or self._core.format.number >= DIRECTORY_FORMAT:\n",
+        "        if other is None or self._core.format.number >= 0:\n",
+        _FAR_DEAD_LETTERS,
+    ),
+    _one(
+        "a way to another core that another move of the queue ends",
+        "engine/queue/far_moves.py",
+        "        note = self.note\n        if note is not None:\n",
+        "        note = self._leases.move\n        if note is not None:\n",
+        _FAR_DEAD_LETTERS,
+    ),
+    _one(
+        "an order taken for one that was executed although it is for other jobs",
+        "engine/queue/moved_part.py",
+        "if is_newest and (not known.rows or known.find(self.epoch, self.part) is not None):",
+        "if is_newest:",
+        _FAR_DEAD_LETTERS,
     ),
 )

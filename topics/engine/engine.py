@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, Protocol
 
 from topics.common.histograms import Histogram
 from topics.common.values.answers import News
@@ -28,9 +28,11 @@ from topics.engine.queue.ack_nack_extend import ack, extend, nack
 from topics.engine.queue.claim import Claims
 from topics.engine.queue.claim_wait import ClaimWait
 from topics.engine.queue.dead_letter import DeadLetters
+from topics.engine.queue.dead_messages import DeadOrder
 from topics.engine.queue.dead_orders import DeadOrders
-from topics.engine.queue.dead_records import DeadPage, dead_letter_name, list_dead
+from topics.engine.queue.dead_records import DeadPage, dead_letter_name
 from topics.engine.queue.dead_topic import DeadTopics
+from topics.engine.queue.far_moves import FarMoves
 from topics.engine.queue.push import PushSink, PushStream, open_push
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
 from topics.engine.queue.redrive import RedriveRequest, Redrives, RedriveTurn
@@ -47,7 +49,7 @@ from topics.engine.read.wait import Wait
 from topics.engine.readers.reader_calls import ReaderCalls
 from topics.engine.recovery.checkpoint_requests import CheckpointWait
 from topics.engine.routers.carried_step import StepCarrier
-from topics.engine.routers.far_messages import Order, OtherHalves, Replied
+from topics.engine.routers.far_messages import Order
 from topics.engine.routers.forwarding import Forwarding
 from topics.engine.routers.router_manager import RouterManager
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
@@ -99,6 +101,12 @@ from topics.store.read.lender import Lender
 _QUEUES_A_STEP = 1000
 
 
+class JoinedCores(Protocol):
+    """The other cores of the server: `OtherHalves` and `OtherQueues`."""
+
+    def ask(self, topic: str, order: Order | DeadOrder, done: Callable[[Any], None]) -> None: ...
+
+
 class Engine:
     """The operations on topics, from the end of recovery on.
 
@@ -124,9 +132,11 @@ class Engine:
         self._plain_appender = PlainAppender(core, format_wait)
         self._before_acks = partial(forwarding.before_consumption, bounded=True)
         before_moves = partial(forwarding.before_consumption, bounded=False)
-        dead_letters = DeadLetters(core, self._appender.append_copies, before_moves)
+        dead_topics = DeadTopics(core, forwarding.catch_up, self._before_acks)
+        self._dead_orders = DeadOrders(dead_topics, self._appender.append_copies)
+        self._far_moves = FarMoves(core, self._dead_orders)
+        dead_letters = DeadLetters(core, self._appender.append_copies, before_moves, self._far_moves.begin)
         self._claims = Claims(core, forwarding.catch_up, dead_letters)
-        self._dead_orders = DeadOrders(DeadTopics(core, forwarding.catch_up, self._before_acks))
         self._redrives = Redrives(core, self._dead_orders, self._appender.append_moved)
         self.readers = ReaderCalls(core, forwarding.catch_up)
         """The operations on named readers."""
@@ -136,6 +146,7 @@ class Engine:
         """The archive of the log."""
         self._routers = RouterManager(core, self._lifecycle, forwarding)
         self._verifier = StateVerifier(core.registry, core.usage, core.files) if config.verify else None
+        self._moving = stored.moving
         self._has_asked = False
         """Whether the end of this pass has asked for another one."""
         self._ends = StepQueue(loop, STEPS_A_PASS)
@@ -144,6 +155,8 @@ class Engine:
         for router in core.routers.by_name.values():
             forwarding.note(router)
         sweeper.start()
+        if stored.moving and not stored.registry.directory_number:  # else once cores join
+            loop.call_later(0, partial(self._resume_moves, self._moving))
 
     # --- topics ------------------------------------------------------------------------------------------------------
     def put_topic(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None:
@@ -494,7 +507,12 @@ class Engine:
 
         Of the query, the cursor, the limits and `bytes_apart` count.
         """
-        list_dead(self._core, self._forwarding.catch_up, queue, query, done)
+        self._dead_orders.list(queue, query, done)
+
+    def _resume_moves(self, queues: list[Topic]) -> None:
+        """Continue moves of jobs to other cores, or to topics that have come from there."""
+        while queues:
+            self._far_moves.resume(self._claims.dead_letters, queues.pop())
 
     def redrive(self, request: RedriveRequest, done: Done[RedriveTurn]) -> None:
         """Make jobs of dead letters again, and delete these (8.8)."""
@@ -532,9 +550,12 @@ class Engine:
         """Delete the router; an absent router is no error (9.5)."""
         self._routers.delete(name, allowed, done)
 
-    def execute_order(self, order: Order, done: Replied) -> None:
-        """Execute what another core asks for, for a router between the two."""
-        self._routers.execute(order, done)
+    def execute_order(self, order: Order | DeadOrder, done: Callable[[Any], None]) -> None:
+        """Execute what another core asks for, for a router between the two, or for dead letters."""
+        if isinstance(order, DeadOrder):
+            self._dead_orders.execute(order, done)
+        else:
+            self._routers.execute(order, done)
 
     # --- the loop ----------------------------------------------------------------------------------------------------
     def flush(self) -> None:
@@ -625,9 +646,11 @@ class Engine:
         """Refuse what would tie topics of two cores. own: the number of this one."""
         self._core.registry.share_names(core_of, own)
 
-    def join_cores(self, others: OtherHalves) -> None:
-        """Have routers lead to topics of other cores, and from them."""
+    def join_cores(self, others: JoinedCores) -> None:
+        """Have routers lead to topics of other cores, and from them, and dead letters go there."""
+        self._dead_orders.others = others
         self._routers.join(others)
+        self._resume_moves(self._moving)
 
     def hold_reads_while(self, is_memory_short: Callable[[], bool]) -> None:
         """Begin no read in a pass at whose beginning the memory for clients is used up."""

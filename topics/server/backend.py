@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Protocol
 
 from topics.config import Config
-from topics.engine.routers.far_messages import OtherHalves
+from topics.engine.engine import JoinedCores
 from topics.engine.scheduling.scheduler import LoadStats
 from topics.engine.shared.limits import Limits
 from topics.engine.values.name_rules import Prefixes
@@ -29,7 +29,7 @@ class ServedEngine(EngineApi, Protocol):
 
     def share_names(self, core_of: Callable[[str], int], own: int) -> None: ...
 
-    def join_cores(self, others: OtherHalves) -> None: ...
+    def join_cores(self, others: JoinedCores) -> None: ...
 
     def hold_reads_while(self, is_memory_short: Callable[[], bool]) -> None: ...
 

@@ -18,12 +18,16 @@ from tests.engine.harness import Answer, records
 from tests.engine.real_world import RealWorld
 from tests.sim import SimRing, SimStoppedError
 from topics.common.values.configs import RouterConfig
-from topics.engine.routers.far_messages import Order, Replied, Reply
+from topics.engine.queue.dead_messages import DeadOrder, DeadReply
+from topics.engine.routers import far_messages
 from topics.engine.values.results import DiffQuery
 from topics.engine.values.topic_config import make_config
 from topics.errors import RequestError, TopicsError
 
 STEPS_MAX = 60_000
+Order = far_messages.Order | DeadOrder
+Reply = far_messages.Reply | DeadReply
+Replied = Callable[[Any], None]
 ENCODER = msgspec.msgpack.Encoder()
 ORDERS = msgspec.msgpack.Decoder(Order)
 REPLIES = msgspec.msgpack.Decoder(Reply)

@@ -390,17 +390,51 @@ def test_routers_are_refused_while_a_core_is_not_there(world: Spanning) -> None:
 
 
 @pytest.mark.parametrize("asked", [0, 1])
-def test_a_dead_letter_on_another_core_is_refused(world: Spanning, asked: int) -> None:
-    """R-CORE-4: whatever sets it."""
-    queue, here, there = world.topic_of(1, "q"), world.topic_of(1, "dead"), world.topic_of(0, "dead")
-    path, apart = f"/v0/topics/{queue}", (400, "invalid_request", {"dead_letter": there})
-    assert detail_of(world.ask_of(asked, "PUT", path, {"type": "queue", "dead_letter": there})) == apart
-    body = {"records": [{"data": 1}], "config": {"type": "queue", "dead_letter": there}}
-    assert detail_of(world.ask_of(asked, "POST", path, body)) == apart
-    assert world.ask_of(asked, "PUT", path, {"type": "queue", "dead_letter": here}).status == 201
-    assert detail_of(world.ask_of(asked, "PATCH", path, {"dead_letter": there})) == apart
-    assert detail_of(world.ask_of(asked, "PUT", path, {"type": "queue", "dead_letter": there})) == apart
-    assert world.ask_of(asked, "GET", path).json["config"]["dead_letter"] == here
+def test_a_queue_has_its_dead_letters_on_another_core(world: Spanning, asked: int) -> None:
+    """R-CORE-15: whatever sets it."""
+    ask = partial(world.ask_of, asked)
+    for number, how in enumerate(("PUT", "PATCH", "POST")):
+        queue, dead = world.topic_of(1, f"q{number}"), world.topic_of(0, f"dead{number}")
+        path = f"/v0/topics/{queue}"
+        config = {"type": "queue", "max_deliveries": 1, "dead_letter": dead}
+        if how == "PATCH":
+            assert ask("PUT", path, {"type": "queue"}).status == 201
+        body = config if how != "POST" else {"records": [{"data": 0}], "config": config}
+        if how == "PATCH":
+            del body["type"]
+        assert ask(how, path, body).status in {200, 201}
+        assert ask("GET", path).json["config"]["dead_letter"] == dead
+        assert ask("POST", path, {"records": [{"data": 1}, {"data": 2}]}).status == 200
+        claimed = ask("POST", f"{path}/claim", {"node": "w", "max": 9}).json["claimed"]
+        seqs = [job["$seq"] for job in claimed]
+        assert ask("POST", f"{path}/nack", {"node": "w", "seqs": seqs}).status == 200
+        assert ask("POST", f"{path}/claim", {"node": "w", "max": 9}).json["claimed"] == []
+        page = ask("GET", f"{path}/dead").json
+        assert page["dead_letter"] == dead
+        assert [int(each["meta"]["$dead_letter_src_seq"]) for each in page["dead"]] == seqs
+        assert ask("GET", path).json["count"] == 0
+        answer = ask("POST", f"{path}/redrive", {"seqs": [2, 99]}).json
+        assert (answer["redriven"], answer["skipped"]) == (1, [99])
+        answer = ask("POST", f"{path}/redrive", {"all": True}).json
+        assert (answer["redriven"], answer["head_seq"]) == (len(seqs) - 1, len(seqs))
+        assert ask("GET", path).json["count"] == len(seqs)
+        assert ask("GET", f"{path}/dead").json["dead"] == []
+
+
+def test_dead_letters_are_not_ready_without_their_core(world: Spanning) -> None:
+    """R-CORE-15: their queue is served."""
+    queue, dead = world.topic_of(1, "q"), world.topic_of(0, "dead")
+    path, apart = f"/v0/topics/{queue}", (503, "not_ready", {"core": 0})
+    config = {"type": "queue", "max_deliveries": 1, "dead_letter": dead}
+    body = {"records": [{"data": 1}, {"data": 2}], "config": config}
+    assert world.ask_of(1, "POST", path, body).status == 201
+    world.ask_of(1, "POST", f"{path}/claim", {"node": "w", "max": 1})
+    world.ask_of(1, "POST", f"{path}/nack", {"node": "w", "seqs": [1]})
+    world.lose(0)
+    assert [job["$seq"] for job in world.ask_of(1, "POST", f"{path}/claim", {"node": "w"}).json["claimed"]] == [2]
+    assert world.ask_of(1, "GET", path).json["count"] == 2
+    assert detail_of(world.ask_of(1, "GET", f"{path}/dead")) == apart
+    assert detail_of(world.ask_of(1, "POST", f"{path}/redrive", {"all": True})) == apart
 
 
 def test_the_server_is_ready_when_all_cores_are(world: Spanning) -> None:

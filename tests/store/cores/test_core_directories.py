@@ -71,7 +71,7 @@ FAULTS = {
     "a log of one core": (marked(b'{"format":1,"cores":1}'), "^data/core-01 is of another data directory than data"),
     "without its marker": (
         lambda ring: ring.disk.unlink(f"{CORE_1}/topics.json"),
-        r'is missing or damaged: .* write this to it: {"format":4,"cores":2,"core":1,"of":"[0-9a-f]{32}","number":2}$',
+        r'is missing or damaged: .* write this to it: {"format":5,"cores":2,"core":1,"of":"[0-9a-f]{32}","number":2}$',
     ),
     "an earlier one of its core": (
         lambda ring: ring.put_file(

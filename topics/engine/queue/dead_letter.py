@@ -10,6 +10,7 @@ deletion is even staged (R-DUR-14).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -21,6 +22,7 @@ from topics.engine.queue.fetch import decode_jobs
 from topics.engine.queue.job_removal import BeforeRemoval, JobRemoval, JobRemovalCore, stage_job_removal
 from topics.engine.queue.queue_results import AckResult
 from topics.engine.shared.job_counts import JobCounts
+from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.leases import Leases
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import wake
@@ -38,13 +40,19 @@ class DeadLetterCore(JobRemovalCore, AlarmCore, Protocol):
 
     job_counts: JobCounts
     reader: ReaderPort
+    registry: Registry
+
+
+Then = Callable[[TopicsError | None], None]
+BeginFar = Callable[["DeadLetters", Topic, Leases, list[LeasedJob], Then], None]
+"""See `FarMoves.begin`."""
 
 
 class DeadLetters:
     """The moves of poison jobs.
 
     append_copies: see `Appender`. before: called when the copies are durable; no limit may refuse,
-    because the copies would be created repeatedly.
+    because the copies would be created repeatedly. begin_far: begins a move to another core.
     """
 
     def __init__(
@@ -52,10 +60,12 @@ class DeadLetters:
         core: DeadLetterCore,
         append_copies: Callable[[str, Rows, Done[AppendResult]], None],
         before: BeforeRemoval,
+        begin_far: BeginFar,
     ) -> None:
         self.core = core
         self.append_copies = append_copies
         self.before = before
+        self._begin_far = begin_far
 
     def move(
         self, topic: Topic, leases: Leases, jobs: Sequence[LeasedJob], then: Callable[[TopicsError | None], None]
@@ -65,7 +75,11 @@ class DeadLetters:
         A job whose copy cannot be written is claimable again; one that cannot be read, after a
         lease, and `then` gets no error for it.
         """
-        Move(self, topic, leases, sorted(jobs, key=lambda job: job.seq), then).begin()
+        jobs, name = sorted(jobs, key=lambda job: job.seq), topic.config.dead_letter
+        if name is not None and self.core.registry.are_apart(topic.name, name):
+            self._begin_far(self, topic, leases, jobs, then)
+        else:
+            Move(self, topic, leases, jobs, then).begin()
 
 
 class Move:
@@ -102,8 +116,8 @@ class Move:
     def _end(self, error: TopicsError | None) -> None:
         """Move the rest in another pass, if there is one and nothing has failed."""
         if self._rest and error is None:
-            rest = Move(self._moves, self._topic, self._leases, self._rest, self._then)
-            self._core.loop.call_later(0, rest.begin)
+            rest = partial(self._moves.move, self._topic, self._leases, self._rest, self._then)
+            self._core.loop.call_later(0, rest)
         else:
             self._then(error)
 
@@ -127,8 +141,7 @@ class Move:
         if self._topic.life is Life.GONE:
             self._end(None)
             return
-        config = self._topic.config
-        name = config.dead_letter
+        config, name = self._topic.config, self._destination()
         if name is None:  # removed from the configuration while the bytes were read
             wake(self._core, self._topic)  # they are ordinary jobs now
             self._give_up(StorageError("no dead-letter topic"))
@@ -140,6 +153,14 @@ class Move:
             return
         self._jobs = [job for job, _frame in there]
         copies = [dead_letter_of(frame, self._topic.name, config, job.reason) for job, frame in there]
+        self._write(name, copies)
+
+    def _destination(self) -> str | None:
+        """Return the name of the dead-letter topic; None: no longer one of this core."""
+        name = self._topic.config.dead_letter
+        return None if name is None or self._core.registry.are_apart(self._topic.name, name) else name
+
+    def _write(self, name: str, copies: list[RowRecord]) -> None:
         self._moves.append_copies(name, pack_rows(copies), self._on_copied)
 
     def _sound(self, frames: Sequence[Frame | CorruptError]) -> Iterator[tuple[LeasedJob, Frame]]:
@@ -154,8 +175,11 @@ class Move:
             elif self._is_ours(job):
                 self._leases.delay(job, until_ms)
 
-    def _on_copied(self, result: AppendResult | TopicsError) -> None:
-        """Let routers forward the jobs, now that their copies are durable; then delete them."""
+    def _on_copied(self, result: object) -> None:
+        """Let routers forward the jobs, now that their copies are durable; then delete them.
+
+        result: a TopicsError, if they are not.
+        """
         if isinstance(result, TopicsError):
             self._give_up(result)
             return

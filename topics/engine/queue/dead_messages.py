@@ -3,11 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import msgspec
 
 from topics.errors import TopicsError
 from topics.store.format.rows import RowRecord
+
+
+class MoveOrder(msgspec.Struct, array_like=True, tag=True):
+    """Append dead letters, once: see `JobsMove`. Answer: `Executed`, once they are durable."""
+
+    dead_letter: str
+    token: str
+    number: int
+    mark: int
+    """See `mark_of`."""
+    copies: list[RowRecord]
+
+
+class ListOrder(msgspec.Struct, array_like=True, tag=True):
+    """List dead letters of a queue. Answer: `DeadListed`."""
+
+    queue: str
+    dead_letter: str
+    after: int
+    limit: int
+    max_batch_bytes: int
+
+
+class DeadListed(msgspec.Struct, array_like=True, tag=True):
+    """A page of dead letters: the fields of `DiffResult`."""
+
+    records: bytes
+    count: int
+    next_from_seq: int
+    head_seq: int
+    earliest_seq: int
+    scanned: int
+    size: int
 
 
 class FindOrder(msgspec.Struct, array_like=True, tag=True):
@@ -50,6 +84,13 @@ class Executed(msgspec.Struct, array_like=True, tag=True):
     """It was done, durably."""
 
 
-DeadOrder = FindOrder | RemoveOrder
-DeadReply = DeadFound | Executed
+DeadOrder = MoveOrder | ListOrder | FindOrder | RemoveOrder
+DeadReply = DeadListed | DeadFound | Executed
 DeadReplied = Callable[[DeadReply | TopicsError], None]
+
+
+class OtherQueues(Protocol):
+    """The other cores, which have dead-letter topics of queues of this one."""
+
+    def ask(self, topic: str, order: DeadOrder, done: DeadReplied) -> None:
+        """Have the core that owns a topic execute an order. An error: perhaps it has."""

@@ -1,21 +1,111 @@
-"""Who executes orders about a dead-letter topic: this core, or the one that owns the topic."""
+"""Orders about a dead-letter topic, executed here or by the core that owns the topic."""
 
 from __future__ import annotations
 
-from topics.engine.queue.dead_messages import DeadOrder, DeadReplied, FindOrder, RemoveOrder
+from collections.abc import Callable
+from functools import partial
+
+from topics.engine.queue.dead_messages import (
+    DeadListed,
+    DeadOrder,
+    DeadReplied,
+    DeadReply,
+    Executed,
+    FindOrder,
+    ListOrder,
+    MoveOrder,
+    OtherQueues,
+    RemoveOrder,
+)
+from topics.engine.queue.dead_records import NOTHING, DeadPage, dead_letter_name, list_dead
 from topics.engine.queue.dead_topic import DeadTopics
+from topics.engine.queue.moved_part import MovedPart
+from topics.engine.values.results import AppendResult, DiffQuery, DiffResult, Done
+from topics.errors import TopicsError
+from topics.store.format.rows import Rows, pack_rows
+
+AppendCopies = Callable[[str, Rows, Done[AppendResult], MovedPart | None], None]
+"""See `Appender.append_copies`."""
 
 
 class DeadOrders:
-    """The orders of an engine. Each is answered once."""
+    """The orders of an engine. Each is answered once.
 
-    def __init__(self, topics: DeadTopics) -> None:
+    append_copies: see `Appender`.
+    """
+
+    def __init__(self, topics: DeadTopics, append_copies: AppendCopies) -> None:
         self._topics = topics
+        self._append_copies = append_copies
+        self.others: OtherQueues | None = None
+        """The other cores; None as long as there are none."""
+
+    def are_apart(self, queue: str, dead_letter: str) -> bool:
+        """Return whether another core than that of the queue owns a topic."""
+        return self._topics.core.registry.are_apart(queue, dead_letter)
+
+    def is_absent(self, queue: str, dead_letter: str) -> bool:
+        """Return whether this core knows that there is no such topic."""
+        return not self.are_apart(queue, dead_letter) and self._topics.core.registry.visible(dead_letter) is None
+
+    def ask(self, queue: str, order: DeadOrder, done: DeadReplied) -> None:
+        """Have an order about the dead-letter topic of a queue executed, on whichever core."""
+        if self.others is not None and self.are_apart(queue, order.dead_letter):
+            self.others.ask(order.dead_letter, order, done)
+        else:
+            self.execute(order, done)
 
     def execute(self, order: DeadOrder, done: DeadReplied) -> None:
         """Execute an order about a topic of this core."""
         match order:
+            case MoveOrder():
+                part = MovedPart(order.token, order.number, order.mark)
+                self._append_copies(order.dead_letter, pack_rows(order.copies), _executed(done), part)
+            case ListOrder():
+                self._list(order, done)
             case FindOrder():
                 self._topics.find(order, done)
             case RemoveOrder():
                 self._topics.remove(order, done)
+
+    def list(self, queue: str, query: DiffQuery, done: Done[DeadPage]) -> None:
+        """List the dead letters of a queue; see `Engine.dead`."""
+        topics = self._topics
+        try:
+            name = dead_letter_name(topics.core, queue)
+        except TopicsError as error:
+            done(error)
+            return
+        if name is None:
+            done(DeadPage(None, NOTHING))
+        elif self.others is None or not self.are_apart(queue, name):
+            list_dead(topics.core, topics.catch_up, queue, name, query=query, done=done)
+        else:
+            order = ListOrder(queue, name, query.from_seq, query.limit, query.max_batch_bytes)
+            self.others.ask(name, order, partial(_listed, name, done))
+
+    def _list(self, order: ListOrder, done: DeadReplied) -> None:
+        topics, query = self._topics, DiffQuery(order.after, order.limit, max_batch_bytes=order.max_batch_bytes)
+
+        def listed(result: DeadPage | TopicsError) -> None:
+            if isinstance(result, TopicsError):
+                done(result)
+                return
+            page = result.page
+            place = page.next_from_seq, page.head_seq, page.earliest_seq
+            done(DeadListed(page.records, page.count, *place, page.scanned, page.size))
+
+        list_dead(topics.core, topics.catch_up, order.queue, order.dead_letter, query=query, done=listed)
+
+
+def _listed(name: str, done: Done[DeadPage], reply: DeadReply | TopicsError) -> None:
+    if isinstance(reply, TopicsError):
+        done(reply)
+        return
+    assert isinstance(reply, DeadListed), "the reply to its order"
+    place = reply.next_from_seq, reply.head_seq, reply.earliest_seq
+    done(DeadPage(name, DiffResult(reply.records, reply.count, *place, None, reply.scanned, 0, reply.size)))
+
+
+def _executed(done: DeadReplied) -> Done[AppendResult]:
+    return lambda result: done(result if isinstance(result, TopicsError) else Executed())

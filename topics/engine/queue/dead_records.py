@@ -102,16 +102,13 @@ def within_step(topic: Topic, seqs: Sequence[int]) -> list[int]:
     return list(seqs[: fitting(sizes, STEP_BYTES)])
 
 
-def list_dead(core: DeadCore, catch_up: CatchUpFirst, queue: str, query: DiffQuery, done: Done[DeadPage]) -> None:
-    """List the dead letters of a queue; see `Engine.dead`."""
-    try:
-        name = dead_letter_name(core, queue)
-    except TopicsError as error:
-        done(error)
-        return
-    topic = None if name is None else core.registry.visible(name)
+def list_dead(
+    core: DeadCore, catch_up: CatchUpFirst, queue: str, dead_letter: str, *, query: DiffQuery, done: Done[DeadPage]
+) -> None:
+    """List the dead letters of a queue in a topic of this core."""
+    topic = core.registry.visible(dead_letter)
     if topic is None:
-        done(DeadPage(name, NOTHING))
+        done(DeadPage(dead_letter, NOTHING))
         return
     page = DeadList(core, topic, queue, core.bounds.one_pass(query), done)
     catch_up(topic, page.begin)

@@ -72,11 +72,11 @@ class DeadTopics:
         if topic is None or order.topic_id not in {0, topic.id}:
             done(DeadFound())
             return
-        look = _Look(self, topic, order, done)
+        search = _Search(self, topic, order, done)
         if order.topic_id:
-            look.begin(None)
+            search.begin(None)
         else:
-            self.catch_up(topic, look.retain)
+            self.catch_up(topic, search.retain)
 
     def remove(self, order: RemoveOrder, done: DeadReplied) -> None:
         """Delete dead letters. It is no error that they, or the topic, are gone."""
@@ -100,7 +100,7 @@ class DeadTopics:
             done(error)
 
 
-class _Look:
+class _Search:
     """One look for dead letters."""
 
     def __init__(self, owner: DeadTopics, topic: Topic, order: FindOrder, done: DeadReplied) -> None:

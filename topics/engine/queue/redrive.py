@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from topics.clock import Clock
 from topics.config import Config
 from topics.engine.queue.dead_messages import DeadFound, DeadReply, FindOrder, RemoveOrder
 from topics.engine.queue.dead_orders import DeadOrders
@@ -20,7 +21,7 @@ from topics.engine.queue.dead_records import SLOTS_MAX, dead_letter_name
 from topics.engine.queue.lookup import LookupCore, find_queue
 from topics.engine.state import refusals
 from topics.engine.state.topic import Life, Topic
-from topics.engine.values.ports import LogPort, LoopPort
+from topics.engine.values.ports import LoopPort
 from topics.engine.values.results import AppendResult, Done
 from topics.engine.write.admission import cap_room, check_backlog
 from topics.engine.write.retention import ExpiryCore, when_retained
@@ -34,8 +35,8 @@ AppendMoved = Callable[[Topic, Rows, Done[AppendResult]], None]
 class RedriveCore(LookupCore, ExpiryCore, Protocol):
     """The part of the core that redrives need."""
 
+    clock: Clock
     config: Config
-    log: LogPort
     loop: LoopPort
 
 
@@ -81,7 +82,7 @@ class Redrives:
             if found is None:
                 return
             name = dead_letter_name(core, request.queue)
-            if name is None or core.registry.visible(name) is None:
+            if name is None or self.orders.is_absent(request.queue, name):
                 done(RedriveTurn(name, 0, list(request.seqs or ()), 0, 0))
                 return
             check_backlog(core.log)
@@ -142,7 +143,7 @@ class Redrive:
             return
         most, todo = min(SLOTS_MAX - self._scanned, self._left), None if self._asked is None else self._todo
         order = FindOrder(self._queue.name, self._dead, self._topic_id, self._cursor, most, todo)
-        self._owner.orders.execute(order, self._on_found)
+        self._owner.orders.ask(self._queue.name, order, self._on_found)
 
     def _on_found(self, found: DeadReply | TopicsError) -> None:
         if isinstance(found, TopicsError):
@@ -197,7 +198,8 @@ class Redrive:
         if isinstance(result, TopicsError):
             self._done(result)
         else:
-            self._owner.orders.execute(RemoveOrder(self._dead, self._topic_id, self._part), self._on_deleted)
+            order = RemoveOrder(self._dead, self._topic_id, self._part)
+            self._owner.orders.ask(self._queue.name, order, self._on_deleted)
 
     def _on_deleted(self, result: DeadReply | TopicsError) -> None:
         if isinstance(result, TopicsError):

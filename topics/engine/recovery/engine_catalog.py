@@ -210,6 +210,7 @@ class EngineCatalog:
                 topic.queue.restore(lease)
             for attempt in image.attempts:
                 topic.queue.restore_attempts(attempt)
+            topic.queue.move = image.move
         return topic
 
     def _add(self, name: str, topic_id: int, order: int, config: TopicConfig, stored: str) -> Topic | None:
@@ -373,6 +374,7 @@ class EngineCatalog:
                 topic.queue.restore_attempts(attempt, is_image=not change.ended)
             for ended in from_runs(change.ended):
                 topic.queue.restore_end(ended)
+            topic.queue.move = change.move or topic.queue.move
         elif kind in (FrameType.DELETE_RECORDS, FrameType.FLOORS, FrameType.CONSUME):
             # Seqs up to here were given out, perhaps only to writes that failed. If one were given
             # out again, the next replay of this frame would remove its record.
@@ -498,7 +500,11 @@ class EngineCatalog:
                 has_lost |= self._report_lost(topic, np.concatenate(self._lost.pop(topic.id)))
             floors.settle_gaps(topic.earliest)
             if topic.queue is not None:
+                if rebuilt or self._is_cut:
+                    topic.queue.move = None  # later ones may have been given up
                 topic.queue.recovered(keep=topic.keeps_leases)
+                if topic.queue.move is not None and topic.queue.move.seqs:
+                    self._stored.moving.append(topic)
         self._stored.staged.recovered(registry.with_id, registry.staging)
         # In a rebuilt directory, lease ids continue from the clock.
         self._stored.lease_ids.recovered(rebuilt_at_ms=self._clock.now_ms() if rebuilt else 0)

@@ -41,7 +41,7 @@ from topics.engine.values.ports import LoopPort
 from topics.engine.values.results import DeleteTopicResult, Done
 from topics.engine.write.lifecycle import Lifecycle
 from topics.errors import TopicsError
-from topics.store.layouts.directory_names import DIRECTORY_FORMAT
+from topics.store.layouts.directory_names import FOURTH_DIRECTORY_FORMAT
 
 _TRIES = 2
 """Further tries of a step that the core which asks for it has not answered."""
@@ -136,7 +136,7 @@ class FarRouters:
                 self._making.discard(token)
                 done(reply if isinstance(reply, TopicsError) else refusals.topic_not_found(config.dest))
             else:
-                self._core.format.when_raised(DIRECTORY_FORMAT, partial(on_raised, reply))
+                self._core.format.when_raised(FOURTH_DIRECTORY_FORMAT, partial(on_raised, reply))
 
         def on_raised(reply: LinkState, failed: TopicsError | None) -> None:
             core = self._core

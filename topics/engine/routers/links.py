@@ -30,7 +30,7 @@ from topics.engine.write.admission import check_backlog
 from topics.engine.write.lifecycle import Lifecycle
 from topics.errors import TopicsError
 from topics.store.format.log_format import FrameType
-from topics.store.layouts.directory_names import DIRECTORY_FORMAT
+from topics.store.layouts.directory_names import FOURTH_DIRECTORY_FORMAT
 
 
 class LinksCore(OperationCore, Protocol):
@@ -90,8 +90,10 @@ class Links:
             done(LinkState(0, 0, 0))
         elif router is not None:
             stage_settings(core, router, config, lambda error: done(error or state_of(router)))
-        elif core.format.number < DIRECTORY_FORMAT:
-            core.format.when_raised(DIRECTORY_FORMAT, lambda error: done(error) if error is not None else again())
+        elif core.format.number < FOURTH_DIRECTORY_FORMAT:
+            core.format.when_raised(
+                FOURTH_DIRECTORY_FORMAT, lambda error: done(error) if error is not None else again()
+            )
         else:
             self._create(order, config, done)
 

@@ -14,6 +14,7 @@ from topics.engine.shared.router_registry import Routers
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.known_producers import ProducerTotals
 from topics.engine.state.staged_parts import StagedParts
+from topics.engine.state.topic import Topic
 from topics.engine.values.ports import TimersPort
 from topics.store.format.file_table import FileTable
 from topics.store.in_memory.ephemeral import EphemeralFrames
@@ -40,5 +41,7 @@ class StoredState:
         self.lease_ids = LeaseIds()
         self.in_log = IdSet()
         """Ids of topics with rows in files of the log, and a few more."""
+        self.moving: list[Topic] = []
+        """Queues that a start finds with jobs on their way to another core."""
         self.deletions = PendingDeleteFlags(self.usage)
         """Rows in sealed files deleted one by one since the last checkpoint."""

@@ -45,6 +45,7 @@ class Registry:
         """The visible queues."""
         self.with_readers: dict[Topic, None] = {}
         """The topics with named readers."""
+        self.directory_number = directory_number
         self.last_id = directory_number << DIRECTORY_SHIFT
         """The newest topic id that was given out here; ids are never reused."""
         self.ids_end = (directory_number + 1) << DIRECTORY_SHIFT if directory_number else 1 << 64

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 import msgspec
 
 from topics.common.bounded_steps import MemberList, members_in_steps
-from topics.engine.state.control_frames import AttemptRow, LeaseRow
+from topics.engine.state.control_frames import AttemptRow, JobsMove, LeaseRow
 from topics.engine.state.hops import Run
 from topics.engine.state.known_producers import ProducerRow
 from topics.engine.state.named_reader import ReaderRow
@@ -68,6 +68,8 @@ class TopicImage(msgspec.Struct, omit_defaults=True, gc=False):
     """Named readers, in a description; the snapshot lists those of all topics by themselves."""
     attempts: list[AttemptRow] = msgspec.field(default_factory=list)
     """The attempts of the jobs of `leases`."""
+    move: JobsMove | None = None
+    """The last move of a queue to a dead-letter topic of another core. Not in a description."""
 
     def gap_list(self) -> list[Gap]:
         return [Gap(*gap) for gap in self.gaps]
@@ -402,4 +404,5 @@ def image_of(topic: Topic, now_ms: int | None, *, is_rest: bool = False) -> Topi
         [],
         topic.readers.described() if now_ms is None and topic.readers is not None else [],
         attempts,
+        topic.queue.move if now_ms is not None and topic.queue is not None else None,
     )

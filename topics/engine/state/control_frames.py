@@ -110,6 +110,18 @@ class AttemptRow(msgspec.Struct, array_like=True):
     reason: str = ""
 
 
+class JobsMove(msgspec.Struct, array_like=True):
+    """Jobs on their way to a dead-letter topic of another core, whose queue has noted that."""
+
+    token: str
+    """The name of the queue in that topic: random hex digits."""
+    number: int
+    """It is 1 higher with each move of the queue."""
+    dead_letter: str
+    seqs: list[int]
+    """Runs, as in RemovalPayload. None: the last move has ended."""
+
+
 class LeasesPayload(msgspec.Struct, omit_defaults=True):
     """The payload of LEASES: the state of these jobs' leases from this frame on."""
 
@@ -122,6 +134,8 @@ class LeasesPayload(msgspec.Struct, omit_defaults=True):
     """
     attempts: list[AttemptRow] = msgspec.field(default_factory=list)
     """Attempts that ended here, or that are known when leases begin to be logged."""
+    move: JobsMove | None = None
+    """A move that begins, whether leases are logged or not."""
 
 
 class ReaderPayload(msgspec.Struct, omit_defaults=True):

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from topics.common.values.answers import Attempt, FailedJob
 from topics.engine.index.held_back import HeldBack
 from topics.engine.index.index import Index
-from topics.engine.state.control_frames import AttemptRow, LeaseRow, from_runs
+from topics.engine.state.control_frames import AttemptRow, JobsMove, LeaseRow, from_runs
 from topics.engine.values.job import (
     BLOCK_BITS,
     SEQ_MASK,
@@ -119,6 +119,7 @@ class Leases:
         "is_logged",
         "jobs",
         "leased",
+        "move",
         "streams",
         "when_logged",
         "window",
@@ -143,6 +144,8 @@ class Leases:
         self.held: HeldBack | None = None
         """The jobs whose record's delay has not ended; None if the queue never had such a job."""
         self.dead_lettered = 0
+        self.move: JobsMove | None = None
+        """The last move of jobs to a dead-letter topic of another core."""
         self.is_logged = False
         """Whether changes are logged for a config that is not staged yet: write/first_leases.py."""
         self.when_logged: list[Callable[[TopicsError | None], None]] | None = None
@@ -498,6 +501,17 @@ class Leases:
             block.is_returning = True
             heappush(self._returning, block.number)
 
+    def move_on(self, job: LeasedJob) -> None:
+        """Keep a job moving that was released, because it could not be deleted."""
+        if job.live:
+            job.block.returned &= ~(1 << (job.seq & SEQ_MASK))
+            job.state = MOVING
+
+    def moving_jobs(self) -> list[LeasedJob]:
+        """Return the jobs of `move`, as far as they are there."""
+        found = [self.jobs.get(seq) for seq in from_runs(self.move.seqs)] if self.move is not None else []
+        return [job for job in found if job is not None]
+
     def deal(self, jobs: Sequence[LeasedJob]) -> None:
         """Keep jobs that `take` has returned for claims until they are leased, or released.
 
@@ -732,6 +746,10 @@ class Leases:
         """
         if not keep:
             self.forget_all()
+        moving = from_runs(self.move.seqs) if self.move is not None else []
+        for seq in moving:
+            if self.jobs.get(seq) is None:
+                self.jobs.add(seq, self.jobs.block_of(seq))
         seqs = np.sort(np.fromiter(self.jobs, np.uint64, len(self.jobs)))
         alive = self._index.alive(seqs)
         for seq, is_alive in zip(seqs.tolist(), alive.tolist(), strict=True):
@@ -739,6 +757,8 @@ class Leases:
             assert job is not None, "a restored lease"
             if not is_alive:
                 self._drop(job)
+            elif seq in moving:
+                job.state = MOVING
             elif job.lease_id:
                 job.state = LEASED
                 job.block.leased |= 1 << (seq & SEQ_MASK)

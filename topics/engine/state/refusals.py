@@ -305,14 +305,6 @@ def router_between_weak(topic: str) -> RequestError:
     return RequestError("invalid_request", message)
 
 
-def dead_letter_apart(queue: str, dead_letter: str) -> RequestError:
-    message = (
-        f"queue {shown(queue)} and its dead_letter {shown(dead_letter)} are on two cores of the server, between which "
-        "nothing is moved yet: give one of them another name, or serve with one core"
-    )
-    return RequestError("invalid_request", message, {"dead_letter": dead_letter})
-
-
 def router_repoint(router: NamedRouter, allowed: Allowed) -> RequestError:
     source, dest = router.source.name, router.dest.name
     ends = [shown(name) if allowed(name) else "another topic" for name in (source, dest)]

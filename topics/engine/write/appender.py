@@ -7,14 +7,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from topics.engine.shared.held_appends import HeldAppends
 from topics.engine.state import refusals
 from topics.engine.state.append_request import AppendRequest, Identity
+from topics.engine.state.producer_part import PartTopic
 from topics.engine.state.staged_operations import Operation, OperationCore, Turn
 from topics.engine.state.topic import Life, Topic
-from topics.engine.values.results import AppendResult, Done
+from topics.engine.values.results import AppendResult, Done, repeated
 from topics.engine.values.topic_config import DEFAULT
 from topics.engine.write.admission import (
     QuotaCore,
@@ -39,6 +41,7 @@ from topics.store.format.rows import (
     any_timed,
     flags_in,
 )
+from topics.store.layouts.directory_names import DIRECTORY_FORMAT
 
 
 def check_meant(topic: Topic, request: AppendRequest) -> None:
@@ -55,6 +58,12 @@ class AppenderCore(FillingCore, QuotaCore, Protocol):
     """The part of the core that the taking of writes needs."""
 
     held_appends: HeldAppends
+
+
+class OnceAppended(Identity, Protocol):
+    """The identity of copies that come from another core (queue/moved_part.py)."""
+
+    def was_appended(self, topic: PartTopic, now_ms: int) -> bool: ...
 
 
 class Pieces(Protocol):
@@ -172,25 +181,34 @@ class Appender:
         topic = None if any_timed(request.rows.spans) else self._plain(request)
         return None if topic is None else self._lone.append(topic, request.rows, request.node, on_committed)
 
-    def append_copies(self, name: str, rows: Rows, done: Done[AppendResult]) -> None:
+    def append_copies(
+        self, name: str, rows: Rows, done: Done[AppendResult], identity: OnceAppended | None = None
+    ) -> None:
         """Append records that the server copies into a topic, which is created if missing (R-Q-25).
 
         The topic's limits refuse nothing. In any class the records are on stable storage when
-        `done` is called, because the originals are deleted after that.
+        `done` is called, because the originals are deleted after that. identity: of copies that
+        come from another core, perhaps once more.
         """
         topic = self._core.registry.named(name)
+        again = partial(self.append_copies, name, rows, done, identity)
         if topic is not None and topic.life is Life.DELETING:
-            topic.parked.append(lambda: self.append_copies(name, rows, done))
+            topic.parked.append(again)
             return
-        if topic is not None and has_to_wait(topic):
-            Turn(self._core, topic, lambda: self.append_copies(name, rows, done), done).wait()
+        if topic is not None and (
+            has_to_wait(topic) or (identity is not None and topic.waiting_for(identity.name) is not None)
+        ):
+            Turn(self._core, topic, again, done).wait()
             return
         try:
+            if topic is not None and identity is not None and identity.was_appended(topic, self._core.clock.now_ms()):
+                done(repeated(0, 0))  # on stable storage: a start syncs its log
+                return
             if topic is None:
                 topic = self._lifecycle.create_for(AppendRequest(name, rows, config=DEFAULT))
             topic.stop_filling()
             now_ms = self._core.clock.now_ms()
-            self.filler.stage(topic, rows, flags_in(rows.spans), None, now_ms, None, False, done, synced=True)
+            self.filler.stage(topic, rows, flags_in(rows.spans), None, now_ms, identity, False, done, synced=True)
             topic.stop_filling()
         except TopicsError as error:
             done(error)
@@ -227,6 +245,10 @@ class Appender:
         created = topic is None
         now_ms = core.clock.now_ms()
         if topic is None:
+            if self._lifecycle.lacks_format(request.topic, request.config):
+                self._lifecycle.check_creation(request)
+                self._format_wait.hold(request, done, self.append, DIRECTORY_FORMAT)
+                return
             if not self._format.takes_all and self._waits_to_create(request, done):
                 return
             if request.frames is not None:

@@ -66,13 +66,16 @@ class FormatWait:
         request: AppendRequest,
         done: Done[AppendResult],
         append: Callable[[AppendRequest, Done[AppendResult]], None],
+        number: int = 0,
     ) -> bool:
         """Let a write that `lacks` a format wait, the first of its topic, and then `append` it.
+
+        number: the format that its config needs; 0: it has none.
 
         Returns: True, it waits. If the format cannot be raised, writes that need it get the error
         with nothing staged.
         """
-        needed = self.lacks(request.rows.spans)
+        needed = max(number, self.lacks(request.rows.spans))
         request, done = self._held_write(request, done)
         self.waiting[request.topic] = [(request, done)]
         self.format.when_raised(needed, partial(self._on_raised, request.topic, append))
@@ -88,8 +91,8 @@ class FormatWait:
     def _on_raised(
         self, topic: str, append: Callable[[AppendRequest, Done[AppendResult]], None], error: StorageError | None
     ) -> None:
-        for request, done in self.waiting.pop(topic):
-            if error is not None and request.violation is None and self.lacks(request.rows.spans):
-                done(error)
+        for number, (request, done) in enumerate(self.waiting.pop(topic)):
+            if error is not None and request.violation is None and (not number or self.lacks(request.rows.spans)):
+                done(error)  # the first one needs it in any case
             else:
                 append(request, done)

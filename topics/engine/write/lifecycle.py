@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 
@@ -33,7 +33,7 @@ from topics.engine.state.wakes import CreationCore, notify_made, wake
 from topics.engine.values import incarnation
 from topics.engine.values.floor_marks import FloorMarks
 from topics.engine.values.name_rules import check_topic_name
-from topics.engine.values.ports import LoopPort
+from topics.engine.values.ports import FormatPort, LoopPort
 from topics.engine.values.results import DeleteTopicResult, Done, PatchResult, PutResult
 from topics.engine.values.topic_config import DEFAULT, ConfigPatch, TopicConfig, check_dead_letter_of, make_config
 from topics.engine.write.admission import LogRoomCore, check_backlog, check_log
@@ -46,12 +46,14 @@ from topics.errors import TopicsError
 from topics.store.commits.write_batch import Commit
 from topics.store.format.log_format import FrameType
 from topics.store.format.rows import any_delayed
+from topics.store.layouts.directory_names import DIRECTORY_FORMAT
 
 
 class LifecycleCore(ExpiryCore, CreationCore, EvictionCore, LogRoomCore, Protocol):
     """The part of the core that the changes of topics need."""
 
     config: Config
+    format: FormatPort
     limits: Limits
     loop: LoopPort
     usage: Usage
@@ -209,12 +211,15 @@ class Lifecycle:
     def put(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None:
         topic = self._core.registry.named(name)
         try:
-            if topic is None:
-                self._create(name, config, done)
-            elif topic.life is Life.DELETING:
+            if topic is not None and topic.life is Life.DELETING:
                 topic.parked.append(lambda: self.put(name, config, done))
+            elif self.lacks_format(name, config):
+                self._check_format(topic, config, name)
+                self._raise_format(done, lambda: self.put(name, config, done))
+            elif topic is None:
+                self._create(name, config, done)
             else:
-                self._check_dead_letter(config, name)
+                check_dead_letter_of(config, name)
                 self._reconfigure(topic, config, done, lambda: self.put(name, config, done))
         except TopicsError as error:
             done(error)
@@ -235,7 +240,11 @@ class Lifecycle:
 
         try:
             after = patch.applied_to(before)
-            self._check_dead_letter(after, name)
+            if self.lacks_format(name, after):
+                self._check_format(topic, after, name)
+                self._raise_format(done, lambda: self.patch(name, patch, done))
+                return
+            check_dead_letter_of(after, name)
             self._reconfigure(topic, after, on_put, lambda: self.patch(name, patch, done))
         except TopicsError as error:
             done(error)
@@ -286,16 +295,41 @@ class Lifecycle:
 
     def _check_new(self, name: str, config: TopicConfig) -> None:
         check_topic_name(name)
-        self._check_dead_letter(config, name)
+        check_dead_letter_of(config, name)
         self._core.limits.topics.check()
         check_log(self._core)
 
-    def _check_dead_letter(self, config: TopicConfig, name: str) -> None:
-        """Check a topic's dead letter. Raises: RequestError, also if it is on another core."""
+    def lacks_format(self, name: str, config: TopicConfig | None) -> bool:
+        """Return whether the directory needs another format for a config.
+
+        An older build would make a dead-letter topic of another core on this one.
+        """
+        other = None if config is None else config.dead_letter
+        if other is None or self._core.format.number >= DIRECTORY_FORMAT:
+            return False
+        return self._core.registry.are_apart(name, other)
+
+    def _check_format(self, topic: Topic | None, config: TopicConfig, name: str) -> None:
+        """Check what does not get as far as a format that is raised. Raises: TopicsError."""
+        if topic is None:
+            self._check_new(name, config)
+            return
         check_dead_letter_of(config, name)
-        other = config.dead_letter
-        if other is not None and self._core.registry.are_apart(name, other):
-            raise refusals.dead_letter_apart(name, other)
+        if config.type != topic.config.type:
+            raise refusals.incompatible_type(topic, config.type)
+        check_backlog(self._core.log)
+        self._core.log.check_writable()
+
+    def _raise_format(self, done: Done[Any], then: Callable[[], None]) -> None:
+        """Raise the format of the directory, and call `then`, or `done` with the error."""
+
+        def on_raised(error: TopicsError | None) -> None:
+            if error is not None:
+                done(error)
+            else:
+                then()
+
+        self._core.format.when_raised(DIRECTORY_FORMAT, on_raised)
 
     def staging(self) -> Topic:
         """Return the staging area of producers, which the first piece creates.

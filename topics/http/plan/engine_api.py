@@ -11,13 +11,14 @@ from topics.common.values.configs import RouterConfig
 from topics.engine.bodies.write_columns import BodyRows, GroupColumns, MakeFraming
 from topics.engine.delivery.feed import Feed
 from topics.engine.delivery.subscription import Sink
+from topics.engine.queue.dead_messages import DeadOrder
 from topics.engine.queue.dead_records import DeadPage
 from topics.engine.queue.push import PushSink, PushStream
 from topics.engine.queue.queue_results import AckResult, ClaimRequest, ClaimResult, ExtendResult, HeldJobs
 from topics.engine.queue.redrive import RedriveRequest, RedriveTurn
 from topics.engine.read.plain_reads import PlainReads
 from topics.engine.readers.reader_calls import ReaderCalls
-from topics.engine.routers.far_messages import Order, Replied
+from topics.engine.routers.far_messages import Order
 from topics.engine.routers.router_results import RouterDeleted, RouterPage, RouterPut, RouterState
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.topic import Topic
@@ -198,4 +199,4 @@ class EngineApi(Protocol):
 
     def delete_router(self, name: str, allowed: Allowed, done: Done[RouterDeleted]) -> None: ...
 
-    def execute_order(self, order: Order, done: Replied) -> None: ...
+    def execute_order(self, order: Order | DeadOrder, done: Callable[[Any], None]) -> None: ...

@@ -1,4 +1,4 @@
-"""Orders of one core to another, as requests of the relay: for routers, and for backups of all."""
+"""Orders of one core to another, as requests of the relay: for routers, dead letters, backups."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from topics.engine.queue import dead_messages
 from topics.engine.routers import far_messages
 from topics.errors import TopicsError
 from topics.http.access.principal import UNAUTHENTICATED
@@ -21,8 +22,10 @@ OF_ROUTERS = "order"
 OF_BACKUPS = "copy"
 _MSGPACK = b"application/msgpack"
 _ENCODER = msgspec.msgpack.Encoder()
-_FAR_ORDERS = msgspec.msgpack.Decoder(far_messages.Order)
-_FAR_REPLIES = msgspec.msgpack.Decoder(far_messages.Reply)
+_Order = far_messages.Order | dead_messages.DeadOrder
+_Reply = far_messages.Reply | dead_messages.DeadReply
+_FAR_ORDERS = msgspec.msgpack.Decoder(_Order)
+_FAR_REPLIES = msgspec.msgpack.Decoder(_Reply)
 
 
 class RouterHalves:
@@ -33,7 +36,7 @@ class RouterHalves:
         self._service = service
         self._plan = inner_plan(cores.inner, "POST", OF_ROUTERS, UNAUTHENTICATED, {})
 
-    def ask(self, topic: str, order: far_messages.Order, done: far_messages.Replied) -> None:
+    def ask(self, topic: str, order: _Order, done: Callable[[Any], None]) -> None:
         """Have the core that owns a topic execute an order."""
         core, service = self._cores.core_of(topic), self._service
         if core == self._cores.own:  # a path may come back
@@ -79,7 +82,7 @@ def _pass_on(done: Callable[[Any], None], decode: Callable[[bytes], Any], answer
 
 
 def execute_far(call: Call) -> None:
-    """Execute an order of another core about a router."""
+    """Execute an order of another core about a router, or about dead letters."""
     call.service.engine.execute_order(_FAR_ORDERS.decode(call.body), partial(_reply_far, call))
 
 
@@ -90,7 +93,7 @@ def execute_copy(call: Call) -> None:
         call.on_disconnect = give_up
 
 
-def _reply_far(call: Call, result: far_messages.Reply | TopicsError) -> None:
+def _reply_far(call: Call, result: _Reply | TopicsError) -> None:
     _reply(call, result if isinstance(result, TopicsError) else _ENCODER.encode(result))
 
 

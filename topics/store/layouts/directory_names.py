@@ -13,7 +13,7 @@ replaces, and is always sealed.
 
 from __future__ import annotations
 
-FIRST_DIRECTORY_FORMAT, DIRECTORY_FORMAT = 1, 4
+FIRST_DIRECTORY_FORMAT, DIRECTORY_FORMAT = 1, 5
 """The oldest and the newest format in the marker of a data directory that this build knows.
 
 A directory gets the format that it needs when it needs it (directory_format.py).
@@ -21,7 +21,9 @@ A directory gets the format that it needs when it needs it (directory_format.py)
 SECOND_DIRECTORY_FORMAT = 2
 """The format with records of bytes, named readers, later editions and compressed segments."""
 THIRD_DIRECTORY_FORMAT = 3
-"""The format with records that have a delay or a ttl. The newest has routers between cores."""
+"""The format with records that have a delay or a ttl."""
+FOURTH_DIRECTORY_FORMAT = 4
+"""The format with routers between cores. The newest has dead letters of another core's queues."""
 KNOWN_FORMATS = range(FIRST_DIRECTORY_FORMAT, DIRECTORY_FORMAT + 1)
 MARKER_NAME = "topics.json"
 """Name of the marker in the data directory."""

@@ -1,0 +1,349 @@
+"""Dead letters of a queue in a topic of another core: R-CORE-15.
+
+Goal: each job that was delivered too often is there once, whichever core ends and whenever, and no claim gets it then.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.amount import seeds
+from tests.engine.harness import Answer
+from tests.engine.routers.far_cores import Cores
+from topics.engine.queue import far_moves
+from topics.engine.queue.dead_messages import Executed, MoveOrder
+from topics.engine.queue.queue_results import ClaimRequest, HeldJobs
+from topics.engine.queue.redrive import RedriveRequest
+from topics.engine.state import leases
+from topics.engine.values.results import DiffQuery
+from topics.errors import RequestError, StorageError, TopicsError
+from topics.store.format.rows import RowRecord
+
+QUEUE, DEAD = "q0", "dead1"
+
+
+def src_seqs(world: Cores) -> list[int]:
+    return [int(record["meta"]["$dead_letter_src_seq"]) for record in world.read(DEAD)]
+
+
+class Queue:
+    """A queue whose jobs are delivered once, and whose dead letters go to another core."""
+
+    def __init__(self, world: Cores, **config: Any) -> None:
+        self.world = world
+        world.put(QUEUE, type="queue", max_deliveries=1, dead_letter=DEAD, lease_ms=1000, **config)
+        world.put(DEAD, **{key: value for key, value in config.items() if key == "durability"})
+        self.asked: list[tuple[list[int], Answer]] = []
+        self._next = 0
+
+    def write(self) -> None:
+        numbers = list(range(self._next, self._next + self.world.rng.randint(1, 3)))
+        self._next = numbers[-1] + 1
+        self.asked.append((numbers, self.world.start_append(QUEUE, *numbers)))
+
+    def claim(self, most: int = 3) -> list[int] | None:
+        """Claim jobs; None: the core of the queue has ended, or refuses."""
+        world = self.world
+        ends, answer = world.killed, Answer()
+        world.engine_of(QUEUE).claim(ClaimRequest(QUEUE, "w", most, None), answer)
+        world.run(lambda: answer.given or world.killed > ends)
+        if not answer.given or isinstance(answer.results[0], TopicsError):
+            return None
+        return [job["$seq"] for job in msgspec.json.decode(b"[" + answer.get().records + b"]")]
+
+    def nack(self, seqs: list[int]) -> None:
+        self.world.engine_of(QUEUE).nack(HeldJobs(QUEUE, "w", seqs), 0, "", Answer())
+
+    def count(self) -> int:
+        answer = Answer()
+        self.world.engine_of(QUEUE).state(QUEUE, touch=False, done=answer)
+        found: int = self.world.wait(answer).count
+        return found
+
+    def check(self) -> None:
+        """Deliver all jobs once more; then each is a dead letter, once."""
+        world = self.world
+        for _ in range(200):
+            seqs = self.claim()
+            if seqs:
+                assert not set(seqs) & set(src_seqs(world)), "a job is delivered, and a dead letter, too"
+                self.nack(seqs)
+            elif not self.count():
+                break
+            else:
+                world.some(400)  # a lease may have to end
+        assert not self.count(), "jobs stay in the queue"
+        seqs = src_seqs(world)
+        assert len(set(seqs)) == len(seqs), "a dead letter is there twice"
+        acknowledged = {
+            number
+            for numbers, answer in self.asked
+            if answer.given and not isinstance(answer.results[0], TopicsError)
+            for number in numbers
+        }
+        data = world.data(DEAD)
+        assert acknowledged <= set(data), "a job is lost"
+        assert len(set(data)) == len(data)
+
+
+def dead_of(world: Cores, **more: Any) -> Any:
+    answer = Answer()
+    world.engine_of(QUEUE).dead(QUEUE, DiffQuery(**more), answer)
+    return world.wait(answer)
+
+
+def redrive(world: Cores, seqs: list[int] | None = None) -> Any:
+    answer = Answer()
+    world.engine_of(QUEUE).redrive(RedriveRequest(QUEUE, seqs), answer)
+    return world.wait(answer)
+
+
+@pytest.mark.parametrize("seed", seeds(10))
+def test_a_job_is_moved_to_a_topic_of_another_core(seed: int) -> None:
+    world = Cores(seed)
+    queue = Queue(world)
+    world.append(QUEUE, *range(5))
+    seqs = queue.claim(5)
+    assert seqs == [1, 2, 3, 4, 5]
+    queue.nack(seqs)
+    assert queue.claim() == []
+    world.run(lambda: not world.asked)
+    assert (world.data(DEAD), src_seqs(world), queue.count()) == ([0, 1, 2, 3, 4], seqs, 0)
+    state = Answer()
+    world.engine_of(QUEUE).state(QUEUE, touch=False, done=state)
+    assert world.wait(state).queue.dead_lettered == 5
+
+
+def test_a_missing_dead_letter_topic_is_made_on_its_core() -> None:
+    """R-Q-25."""
+    world = Cores(2)
+    world.put(QUEUE, type="queue", max_deliveries=1, dead_letter="made1")
+    assert (world.worlds[0].store.format.number, world.worlds[1].store.format.number) == (5, 1)
+    queue = object.__new__(Queue)
+    queue.world = world
+    world.append(QUEUE, "job")
+    queue.nack(queue.claim() or [])
+    queue.claim()
+    world.run(lambda: not world.asked)
+    assert world.data("made1") == ["job"]
+    assert [each.engine.topic_count() for each in world.worlds] == [1, 1]
+
+
+def lives(queue: Queue, *, cuts_power: bool) -> None:
+    """Deliver jobs, while cores end and the sockets between them."""
+    world = queue.world
+    for _ in range(14):
+        world.cuts_power = cuts_power and world.rng.random() < 0.5
+        queue.write()
+        world.some(20)
+        happens = world.rng.randrange(6)
+        core = world.rng.randrange(len(world.worlds))
+        if happens == 0:
+            ring = world.worlds[core].ring
+            ring.stop_at(ring.effects + world.rng.randint(1, 12))
+        elif happens in {1, 2}:
+            for _ in range(world.rng.randint(0, 60)):
+                world.step()
+                if any(not each.is_begun for each in world.asked):
+                    break
+            world.cut(0, 1)
+        elif happens == 3:
+            world.checkpoint(core)
+        beside, ends = Answer(), world.killed
+        world.engine_of(QUEUE).claim(ClaimRequest(QUEUE, "w", 2, None), beside)
+        seqs = queue.claim(world.rng.randint(1, 4))
+        world.some(30)
+        if beside.given and ends == world.killed and not isinstance(beside.results[0], TopicsError):
+            seqs = [*(seqs or ()), *(job["$seq"] for job in msgspec.json.decode(b"[" + beside.get().records + b"]"))]
+        if seqs:
+            queue.nack(seqs)
+        world.some(30)
+    for each in world.worlds:
+        each.ring.stop_at(0)
+    if cuts_power:
+        world.cut_power()
+    queue.check()
+    if cuts_power:
+        before = world.data(DEAD)
+        world.cut_power()
+        assert world.data(DEAD) == before
+
+
+@pytest.mark.parametrize("durable", [False, True])
+@pytest.mark.parametrize("power_lost", [False, True])
+@pytest.mark.parametrize("seed", seeds(40))
+def test_each_job_is_a_dead_letter_once_whichever_core_ends_and_whenever(
+    seed: int, power_lost: bool, durable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leases, "MOST_POISON", 256 if seed % 2 else 2)
+    world = Cores(seed, router_retry_ms=2)
+    durability = "fsync" if power_lost else world.rng.choice(["disk", "fsync"])
+    lives(Queue(world, durability=durability, leases_durable=durable), cuts_power=power_lost)
+
+
+@pytest.mark.parametrize("power_lost", [False, True])
+@pytest.mark.parametrize("checkpoint", [False, True])
+@pytest.mark.parametrize("written", [False, True])
+def test_no_claim_gets_a_job_on_its_way_after_a_start(written: bool, checkpoint: bool, power_lost: bool) -> None:
+    world = Cores(3, router_retry_ms=2)
+    queue = Queue(world, durability="fsync")
+    world.append(QUEUE, "a job", "another one")
+    queue.nack((queue.claim() or [])[:1])
+    world.engine_of(QUEUE).claim(ClaimRequest(QUEUE, "w", 2, None), Answer())
+    world.run(lambda: bool(world.asked))
+    if written:
+        world.run(lambda: world.asked[0].reply is not None)
+        assert world.data(DEAD) == ["a job"]
+    if checkpoint:
+        world.checkpoint(0)
+    world.restart(0, power_lost=power_lost)
+    assert queue.claim() == [2]
+    world.run(lambda: not world.asked and queue.count() == 1)
+    assert world.data(DEAD) == ["a job"]
+
+
+def test_a_move_is_over_with_the_jobs_that_were_deleted_meanwhile() -> None:
+    world = Cores(4, router_retry_ms=2)
+    queue = Queue(world)
+    world.append(QUEUE, 1, 2)
+    queue.nack(queue.claim() or [])
+    world.stale.add((0, 1))
+    assert queue.claim() == [], "the other core has not answered"
+    deleted = Answer()
+    world.engine_of(QUEUE).delete_records(QUEUE, 3, None, deleted)
+    world.wait(deleted)
+    world.some(500)
+    world.append(QUEUE, 3)
+    queue.nack(queue.claim() or [])
+    queue.claim()
+    world.run(lambda: not queue.count())
+    assert 3 in world.data(DEAD)
+
+
+def test_other_jobs_are_claimed_while_the_other_core_is_not_there() -> None:
+    world = Cores(5, router_retry_ms=2)
+    queue = Queue(world)
+    world.append(QUEUE, 1)
+    queue.nack(queue.claim() or [])
+    world.stale.add((0, 1))
+    assert queue.claim() == []
+    world.append(QUEUE, 2)
+    assert queue.claim() == [2]
+    queue.nack([2])
+    queue.claim()
+    world.run(lambda: not queue.count() or queue.claim() is None)
+    assert world.data(DEAD) == [1, 2]
+
+
+def test_dead_letters_on_another_core_are_listed_and_become_jobs_again() -> None:
+    """R-Q-36 to -39."""
+    world = Cores(6)
+    queue = Queue(world)
+    assert (dead_of(world).dead_letter, dead_of(world).page.count) == (DEAD, 0)
+    assert redrive(world) == (DEAD, 0, [], 0, 0)
+    world.append(QUEUE, *range(300))
+    queue.nack(queue.claim(300) or [])
+    while queue.count():
+        queue.claim(300)
+        world.run(lambda: not world.asked)
+    world.append(DEAD, "of no queue")
+    page = dead_of(world, limit=2).page
+    assert [each["data"] for each in msgspec.json.decode(b"[" + page.records + b"]")] == [0, 1]
+    assert (page.next_from_seq, page.head_seq) == (2, 301)
+    assert redrive(world, [3, 301, 1, 1])[1:3] == (2, [301, 1])
+    assert queue.count() == 2
+    turn = redrive(world)
+    assert (turn.redriven, turn.next_from_seq, turn.head_seq) == (298, 301, 301)
+    assert world.data(QUEUE) == [0, 2, 1, *range(3, 300)]
+    assert world.data(DEAD) == ["of no queue"]
+
+
+def test_a_redrive_says_that_the_other_core_is_not_there() -> None:
+    world = Cores(7)
+    queue = Queue(world)
+    world.append(QUEUE, 1)
+    queue.nack(queue.claim() or [])
+    queue.claim()
+    world.run(lambda: not world.asked)
+    for ask in (dead_of, redrive):
+        world.stale.add((0, 1))
+        with pytest.raises(RequestError) as refused:
+            ask(world)
+        assert refused.value.code == "not_ready"
+    assert redrive(world).redriven == 1
+
+
+def test_a_few_queues_of_many_move_jobs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(far_moves, "_MOVES_MAX", 2)
+    world = Cores(9, router_retry_ms=2)
+    names = [f"queue-{number}-0" for number in range(7)]
+    engine = world.engine_of(QUEUE)
+    for name in names:
+        world.put(name, type="queue", max_deliveries=1, dead_letter=DEAD)
+        world.append(name, name)
+        claimed = Answer()
+        engine.claim(ClaimRequest(name, "w", 1, None), claimed)
+        world.wait(claimed)
+        engine.nack(HeldJobs(name, "w", [1]), 0, "", Answer())
+    claims = [Answer() for _ in names]
+    most = 0
+    for name, claimed in zip(names, claims, strict=True):
+        engine.claim(ClaimRequest(name, "w", 1, None), claimed)
+    while not all(claimed.given for claimed in claims):
+        most = max(most, len(world.asked))
+        world.step()
+        if world.rng.random() < 0.02:
+            world.cut(0, 1)
+    world.run(lambda: not world.asked and world.worlds[1].stored.registry.by_name[DEAD].index.live == len(names))
+    assert most == 2
+    assert sorted(world.data(DEAD)) == names
+
+
+@pytest.mark.parametrize("seed", seeds(20))
+def test_moves_that_begin_together_take_turns(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leases, "MOST_POISON", 1)
+    world = Cores(seed, router_retry_ms=20)
+    queue = Queue(world, leases_durable=True)
+    world.append(QUEUE, 1, 2, 3)
+    queue.nack(queue.claim() or [])
+    world.some(60)
+    world.checkpoint(0)
+    world.restart(0)  # records are read from a file then, which takes a pass
+    claims = [Answer() for _ in range(3)]
+    for claimed in claims:
+        world.engine_of(QUEUE).claim(ClaimRequest(QUEUE, "w", 1, None), claimed)
+    while not all(claimed.given for claimed in claims):
+        world.step()
+        world.cut(0, 1)  # orders are lost, and some come late
+    for _ in range(9):
+        queue.claim(3)
+        world.some(60)
+    world.run(lambda: not queue_count(world))
+    assert sorted(world.data(DEAD)) == [1, 2, 3]
+
+
+def queue_count(world: Cores) -> int:
+    found: int = world.worlds[0].stored.registry.by_name[QUEUE].index.live
+    return found
+
+
+def test_an_order_of_a_queue_that_was_put_back_to_an_earlier_time_is_refused() -> None:
+    """Its jobs would be deleted without their copies."""
+    world = Cores(11)
+
+    def move(number: int, mark: int) -> Any:
+        answer = Answer()
+        order = MoveOrder(DEAD, "token", number, mark, [RowRecord(b"%d" % number, size=1)])
+        world.worlds[1].engine.execute_order(order, answer)
+        world.run(lambda: answer.given)
+        return answer.results[0]
+
+    assert isinstance(move(1, 5), Executed)
+    assert isinstance(move(1, 5), Executed)
+    assert isinstance(move(1, 6), StorageError), "other jobs"
+    assert isinstance(move(3, 5), Executed)
+    assert isinstance(move(2, 5), StorageError)
+    assert world.data(DEAD) == [1, 3]
