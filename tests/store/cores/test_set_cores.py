@@ -29,6 +29,7 @@ from tests.store.cores.moves_world import (
 )
 from topics.config import Config
 from topics.engine.routers.far_messages import LinkState, Order, Replied
+from topics.engine.state.control_frames import JobsMove
 from topics.engine.state.producer_part import Part
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.loop import Loop
@@ -233,6 +234,34 @@ def test_segments_in_the_cold_directory_stay_in_those_of_their_cores(codec: str,
     assert "core-00" not in ring.list_directory("cold")
 
 
+def test_a_queue_and_its_dead_letters_may_come_to_two_cores_which_older_builds_refuse() -> None:
+    """R-CORE-15: with jobs on their way."""
+    world, name, far = of_two_slots()
+    queue = twin_of(name)
+    world.put(queue, type="queue", dead_letter=far)
+    world.append("job", name=queue)
+    move = JobsMove("00000000000000aa", 7, far, [1, 1])
+    leases = world.stored.registry.by_name[queue].queue
+    assert leases is not None
+    leases.move = move
+    end(world)
+    ring = world.ring
+    for cores in (2, 3, 1):
+        layout = moved(ring, world.config, cores)
+        slots = layout.slots if layout is not None else None
+        config = world.config if slots is None else core_config(world.config, slots.core_of(queue))
+        markers = [DATA] if slots is None else [f"{DATA}/core-{core:02}" for core in range(cores)]
+        assert all(b'"format":5' in ring.file_bytes(f"{each}/topics.json") for each in markers)
+        place: dict[str, Any] = settings_of(config)
+        if layout is not None:
+            core = layout.slots.core_of(queue)
+            place |= {"core": core, "number": layout.number_of(core)}
+        one = RealWorld(ring=copy_of(ring), **place)
+        leases = one.stored.registry.by_name[queue].queue
+        assert leases is not None
+        assert (leases.move, [job.seq for job in leases.moving_jobs()]) == (move, [1])
+
+
 # --- what cannot move -------------------------------------------------------------------------------------------------
 
 
@@ -268,15 +297,6 @@ def test_a_router_between_two_cores_is_refused() -> None:
     world, source, dest = of_two_slots()
     route(world, "away", source, dest)
     refused(world, rf"^router away copies from {source} to {dest}, which would be on cores \d and \d, and a move")
-
-
-def test_so_is_a_dead_letter_topic_on_another_core() -> None:
-    world, name, far = of_two_slots()
-    world.put(twin_of(name), type="queue", dead_letter=far)
-    refused(
-        world,
-        rf"^queue {twin_of(name)} has the dead-letter topic {far}, and they would be on cores \d and \d, between wh",
-    )
 
 
 def test_so_is_a_topic_with_a_part_that_waits_for_pieces() -> None:

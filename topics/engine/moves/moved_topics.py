@@ -2,8 +2,7 @@
 
 All that a topic has comes along: its config and numbers, floors and gaps, leases and attempts,
 keys, producers and readers, and the routers of which it is an end. The staging area of producers
-stays where it is, and so does a topic with pieces in it. A dead-letter topic has to be on the core
-of its source, and a router between cores stays as it is.
+stays where it is, and so does a topic with pieces in it. A router between cores stays as it is.
 """
 
 from __future__ import annotations
@@ -31,6 +30,8 @@ class Division(NamedTuple):
     """By core after the move, the catalog's part of its next snapshot, in pieces."""
     leaving: list[dict[int, int]]
     """By core before the move, the ids of topics that leave it, and their new core."""
+    has_far_dead_letters: bool
+    """Whether a queue and its dead-letter topic are on two cores after the move."""
 
 
 def divide(catalogs: Sequence[bytes | memoryview], before: SlotMap, after: SlotMap, next_number: int) -> Division:
@@ -44,6 +45,7 @@ def divide(catalogs: Sequence[bytes | memoryview], before: SlotMap, after: SlotM
     images = [msgspec.json.decode(catalog, type=TopicsSnapshot) for catalog in catalogs]
     parts = [_CoreTopics() for _ in range(after.cores)]
     leaving: list[dict[int, int]] = []
+    has_far_dead_letters = False
     for core, image in enumerate(images):
         found = _Owners(core, before, after)
         for topic in image.topics:
@@ -53,6 +55,7 @@ def divide(catalogs: Sequence[bytes | memoryview], before: SlotMap, after: SlotM
         _take_rows(found, image, parts)
         _take_routers(found, image, parts)
         leaving.append({topic_id: owner for topic_id, owner in found.by_id.items() if owner != core})
+        has_far_dead_letters |= found.has_far_dead_letters
     last_order = max(image.last_order for image in images)
     for core, part in enumerate(parts):
         last_order = part.number_routers(core, last_order)
@@ -61,7 +64,9 @@ def divide(catalogs: Sequence[bytes | memoryview], before: SlotMap, after: SlotM
     if after.cores == 1:  # ids continue after all that any core has given out
         last_ids = [max((next_number - 1) << DIRECTORY_SHIFT, *(image.last_id for image in images))]
     return Division(
-        [part.packed(last_id, last_order, last_lease) for part, last_id in zip(parts, last_ids, strict=True)], leaving
+        [part.packed(last_id, last_order, last_lease) for part, last_id in zip(parts, last_ids, strict=True)],
+        leaving,
+        has_far_dead_letters,
     )
 
 
@@ -74,6 +79,7 @@ class _Owners:
         self._after = after
         self.by_id: dict[int, int] = {}
         self.names: dict[int, str] = {}
+        self.has_far_dead_letters = False
 
     def take(self, topic_id: int, name: str) -> int:
         """Return the new core of a topic. Raises: CorruptError."""
@@ -96,17 +102,11 @@ class _Owners:
                 "cores as before"
             )
 
-    def check_dead_letter(self, name: str, config: msgspec.Raw) -> None:
-        """Check that a queue and its dead-letter topic are on one core. Raises: UsageError."""
+    def note_dead_letter(self, name: str, config: msgspec.Raw) -> None:
+        """Note whether a queue and its dead-letter topic are on two cores after the move."""
         other = parse_config(config).dead_letter
-        if other is None:
-            return
-        owners = self._after.core_of(name), self._after.core_of(other)
-        if owners[0] != owners[1]:
-            raise UsageError(
-                f"queue {name} has the dead-letter topic {other}, and they would be on cores {owners[0]} and "
-                f"{owners[1]}, between which nothing is moved yet: set its dead_letter to null, {_REMEDY}"
-            )
+        if other is not None and self._after.core_of(name) != self._after.core_of(other):
+            self.has_far_dead_letters = True
 
 
 class _CoreTopics:
@@ -155,14 +155,14 @@ def _take_topic(found: _Owners, topic: TopicImage, parts: list[_CoreTopics]) -> 
         if found.core < len(parts):
             parts[found.core].add(b"topics", topic)
         return
-    found.check_dead_letter(topic.name, topic.config)
+    found.note_dead_letter(topic.name, topic.config)
     parts[found.take(topic.id, topic.name)].add(b"topics", topic)
 
 
 def _take_plain(found: _Owners, block: PlainTopics, parts: list[_CoreTopics]) -> None:
     rows: dict[int, list[int]] = {}
     for row, (topic_id, name) in enumerate(zip(block.ids, block.names, strict=True)):
-        found.check_dead_letter(name, block.configs[block.config[row]])
+        found.note_dead_letter(name, block.configs[block.config[row]])
         rows.setdefault(found.take(topic_id, name), []).append(row)
     for owner, some in rows.items():
         parts[owner].add(b"plain", _selected(block, some))

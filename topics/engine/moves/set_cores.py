@@ -52,7 +52,7 @@ from topics.store.cores.slot_map_file import MapState, StoredMap, read_slot_map,
 from topics.store.disk.data_directory import lock_directory
 from topics.store.disk.directory_format import CORES, Marker
 from topics.store.disk.whole_files import read_file, replace_file
-from topics.store.layouts.directory_names import COLD, MARKER_NAME
+from topics.store.layouts.directory_names import COLD, DIRECTORY_FORMAT, FIRST_DIRECTORY_FORMAT, MARKER_NAME
 from topics.store.segments.snapshot_files import Loaded, load_snapshot
 from topics.store.segments.tiers import Tiers, claim_cold
 
@@ -186,7 +186,8 @@ class _Move:
     async def _hand_over(self, stored: StoredMap, closed: Sequence[Loaded], after: SlotMap, division: Division) -> None:
         """Make everything that the cores have after the move, beside what they have."""
         loop, files = self._loop, self._loop.files
-        await self._make_directories(stored, after.cores)
+        number = DIRECTORY_FORMAT if division.has_far_dead_letters else FIRST_DIRECTORY_FORMAT
+        await self._make_directories(stored, after.cores, number)
         boot, shards = loop.ring.boot_id(), max(1, self._config.wal_shards)
         cores = [CoreFiles.of(self._tiers(core), loaded) for core, loaded in enumerate(closed)]
         cores += [CoreFiles.new(self._tiers(core), boot, shards) for core in range(len(closed), after.cores)]
@@ -200,11 +201,14 @@ class _Move:
         for files_of_core, catalog in zip(cores, division.catalogs, strict=False):
             await write_next_snapshot(files, files_of_core, catalog, loop.clock.now_ms())
 
-    async def _make_directories(self, stored: StoredMap, cores: int) -> None:
-        """Make the directories of new cores, and raise the formats of all to the highest."""
+    async def _make_directories(self, stored: StoredMap, cores: int, number: int) -> None:
+        """Make the directories of new cores, and raise the formats of all to the highest.
+
+        number: one that what they are to hold needs.
+        """
         files = self._loop.files
         markers = [await self._marker(core) for core in range(stored.slots.cores)]
-        number = max(marker.format for marker in markers)
+        number = max(number, *(marker.format for marker in markers))
         for core in range(stored.slots.cores, cores):
             files.make_directory(core_directory(self._path, core))
         await files.sync_directory(self._path)
