@@ -347,3 +347,31 @@ def test_an_order_of_a_queue_that_was_put_back_to_an_earlier_time_is_refused() -
     assert isinstance(move(3, 5), Executed)
     assert isinstance(move(2, 5), StorageError)
     assert world.data(DEAD) == [1, 3]
+
+
+def test_a_change_that_is_refused_raises_no_format() -> None:
+    world = Cores(12)
+    world.put(QUEUE, type="queue")
+    world.put("log1")
+    world.route("r", QUEUE, "log1")
+    before = world.worlds[0].store.format.number
+    with pytest.raises(RequestError):
+        world.put(QUEUE, type="queue", dead_letter=DEAD, durability="memory")
+    assert world.worlds[0].store.format.number == before == 4
+
+
+def test_a_start_with_very_many_leases_searches_no_list_for_jobs_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Counted(list[int]):
+        def __contains__(self, seq: object) -> bool:
+            raise AssertionError("a search in a list, for each lease")
+
+    plain = leases.from_runs
+    monkeypatch.setattr(leases, "from_runs", lambda runs: Counted(plain(runs)))
+    world = Cores(13)
+    queue = Queue(world, leases_durable=True)
+    world.append(QUEUE, *range(4))
+    queue.nack((queue.claim(3) or [])[:1])
+    world.engine_of(QUEUE).claim(ClaimRequest(QUEUE, "w", 1, None), Answer())
+    world.run(lambda: bool(world.asked))
+    world.restart(0)
+    world.run(lambda: not world.asked and queue.count() == 3)

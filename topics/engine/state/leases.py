@@ -746,7 +746,7 @@ class Leases:
         """
         if not keep:
             self.forget_all()
-        moving = from_runs(self.move.seqs) if self.move is not None else []
+        moving = set(from_runs(self.move.seqs)) if self.move is not None else set[int]()
         for seq in moving:
             if self.jobs.get(seq) is None:
                 self.jobs.add(seq, self.jobs.block_of(seq))

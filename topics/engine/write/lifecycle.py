@@ -315,10 +315,17 @@ class Lifecycle:
             self._check_new(name, config)
             return
         check_dead_letter_of(config, name)
-        if config.type != topic.config.type:
-            raise refusals.incompatible_type(topic, config.type)
+        self._check_change(topic, config)
         check_backlog(self._core.log)
         self._core.log.check_writable()
+
+    @staticmethod
+    def _check_change(topic: Topic, config: TopicConfig) -> None:
+        """Check that a topic may have another config. Raises: RequestError."""
+        if config.type != topic.config.type:
+            raise refusals.incompatible_type(topic, config.type)
+        if incarnation.ends_with_process(config) and any(router.token for router in (*topic.routers, *topic.feeders)):
+            raise refusals.router_between_weak(topic.name)
 
     def _raise_format(self, done: Done[Any], then: Callable[[], None]) -> None:
         """Raise the format of the directory, and call `then`, or `done` with the error."""
@@ -365,10 +372,7 @@ class Lifecycle:
         again: repeats the request, after a wait for the topic's operations before it.
         """
         core = self._core
-        if config.type != topic.config.type:
-            raise refusals.incompatible_type(topic, config.type)
-        if incarnation.ends_with_process(config) and any(router.token for router in (*topic.routers, *topic.feeders)):
-            raise refusals.router_between_weak(topic.name)
+        self._check_change(topic, config)
         now_ms = core.clock.now_ms()
         expire(core, topic, now_ms)  # Records that the old ttl_ms has expired stay expired.
         leaves_memory = topic.stage_class == "ephemeral" or topic.memory_through > 0
