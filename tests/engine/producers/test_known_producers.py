@@ -16,7 +16,8 @@ from tests.engine.harness import Harness, records
 from tests.engine.real_world import RealWorld
 from topics.config import Config
 from topics.engine.shared.topic_snapshot import TopicImage, TopicsSnapshot, image_of
-from topics.engine.state.known_producers import Producers, ProducerTotals
+from topics.engine.state import known_producers
+from topics.engine.state.known_producers import OF_QUEUES, QUEUE_AGE_MS, Producers, ProducerTotals
 from topics.engine.state.producer_part import Part
 from topics.errors import RequestError, StorageError
 from topics.loop import Loop
@@ -360,3 +361,57 @@ def test_a_part_whose_description_was_older_is_read_out_of_its_frame() -> None:
     for epoch in range(3):
         assert send(world, epoch, epoch=epoch).deduped
     assert not send(world, 3, epoch=3).deduped
+
+
+def queue_part(queue: int, number: int, at_ms: int = 0) -> ProducerPart:
+    return ProducerPart(1, at_ms, number, 0, 7, OF_QUEUES + b"%d" % queue)
+
+
+def appended(known: Producers, told: ProducerPart, seq: int, now_ms: int) -> None:
+    known.hold(told.producer)
+    known.publish(told, seq, now_ms, in_memory=False)
+
+
+def test_of_a_queue_of_another_core_the_newest_move_is_known_until_it_is_very_old() -> None:
+    """R-CORE-15: its number alone would not tell whose jobs were moved."""
+    count = totals()
+    known = Producers(count)
+    for number in range(1, 9):
+        appended(known, queue_part(1, number, at_ms=number), number, number)
+    queue_id = OF_QUEUES + b"1"
+    for now_ms in (9, 8 + QUEUE_AGE_MS):  # silent for long
+        queue = known.find(queue_id, now_ms)
+        assert queue is not None
+        assert (queue.newest, queue.parts, queue.find(7, 0)) == (8, 1, None)
+        assert queue.find(8, 0) is not None
+    assert (count.producers, count.parts, len(known)) == (0, 0, 0)
+    rows = known.images(9)
+    again = Producers(count)
+    again.restore(rows[0])
+    assert again.images(9) == rows
+    appended(again, queue_part(2, 1, at_ms=9 + QUEUE_AGE_MS), 9, 9 + QUEUE_AGE_MS)
+    assert again.peek(queue_id) is None, "an append forgets it, too"
+    assert known.find(queue_id, 9 + QUEUE_AGE_MS) is None
+    again.clear()
+    assert (count.producers, count.parts) == (0, 0)
+
+
+def test_the_queues_that_a_topic_knows_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_producers, "QUEUES_MAX", 5)
+    known = Producers(totals())
+    known.hold(OF_QUEUES + b"held")
+    for number in range(1, 30):
+        appended(known, queue_part(number, 1), number, 0)
+    appended(known, queue_part(26, 2), 30, 0)
+    assert [row.id for row in known.images(0)] == [OF_QUEUES + b"%d" % number for number in (27, 28, 29, 26)]
+    assert known.peek(OF_QUEUES + b"held") is not None
+    known.release(OF_QUEUES + b"held")
+    assert known.peek(OF_QUEUES + b"held") is None
+
+
+def test_a_restart_that_has_lost_the_records_forgets_the_queues_they_came_from() -> None:
+    known = Producers(totals())
+    appended(known, queue_part(1, 1), 4, 0)
+    appended(known, queue_part(2, 1), 5, 0)
+    known.forget_through(4)
+    assert [row.id for row in known.images(0)] == [OF_QUEUES + b"2"]

@@ -2,6 +2,9 @@
 
 A producer with 16 epochs of 8 parts each takes less than 4 KB: two byte strings, without an object
 for each part. Source: R-PROD-2 to R-PROD-5.
+
+Queues of other cores whose dead letters a topic has are kept beside them (R-CORE-15), each with the
+newest of its moves as the only part.
 """
 
 from __future__ import annotations
@@ -40,6 +43,12 @@ _DESCRIBED_BYTES = 16_384
 _DESCRIBED_EACH = 32
 """Bytes that each producer counts in a description, in addition to its id and its parts."""
 NO_EPOCH = -1
+OF_QUEUES = b"\xff"
+"""How the ids of queues of other cores begin: those of clients are UTF-8."""
+QUEUE_AGE_MS = 30 * 86_400_000
+"""How long after its last move a queue is known, at least."""
+QUEUES_MAX = 10_000
+"""Most queues that a topic knows: those that moved jobs last."""
 
 
 class SummedPart(refusals.NamedPart, Protocol):
@@ -258,7 +267,7 @@ class ProducerTotals:
 class Producers:
     """The producers of one topic."""
 
-    __slots__ = ("_active", "_has_memory", "_silent", "_totals")
+    __slots__ = ("_active", "_has_memory", "_queues", "_silent", "_totals")
 
     def __init__(self, totals: ProducerTotals) -> None:
         self._totals = totals
@@ -266,6 +275,8 @@ class Producers:
         """Producers with known parts or parts in flight, in the order of their last appends."""
         self._silent: dict[bytes, KnownProducer] = {}
         """Producers of which only the newest epoch is known."""
+        self._queues: dict[bytes, KnownProducer] = {}
+        """Queues of other cores, in the order of their last moves. No limit counts them."""
         self._has_memory = False
         """Whether some parts may be of records in memory."""
 
@@ -273,10 +284,12 @@ class Producers:
         return len(self._active) + len(self._silent)
 
     def __contains__(self, producer_id: bytes) -> bool:
-        return producer_id in self._active or producer_id in self._silent
+        return self.peek(producer_id) is not None
 
     def find(self, producer_id: bytes, now_ms: int) -> KnownProducer | None:
         """Return a producer as of now: after a long silence it has lost its parts."""
+        if producer_id.startswith(OF_QUEUES):
+            return self._find_queue(producer_id, now_ms)
         producer = self._active.get(producer_id)
         if producer is None:
             return self._silent.get(producer_id)
@@ -286,29 +299,52 @@ class Producers:
 
     def peek(self, producer_id: bytes) -> KnownProducer | None:
         """Return a producer as the last `find` left it."""
+        if producer_id.startswith(OF_QUEUES):
+            return self._queues.get(producer_id)
         return self._active.get(producer_id) or self._silent.get(producer_id)
+
+    def _find_queue(self, queue_id: bytes, now_ms: int) -> KnownProducer | None:
+        """Return a queue; one that moved nothing for very long is forgotten."""
+        queue = self._queues.get(queue_id)
+        if queue is None or queue.held or now_ms - queue.last_ms <= QUEUE_AGE_MS:
+            return queue
+        del self._queues[queue_id]
+        return None
+
+    def _forget_queues(self, now_ms: int) -> None:
+        """Forget a few queues that moved nothing for very long, or that are too many."""
+        for queue_id in list(islice(self._queues, _SWEPT)):
+            queue = self._find_queue(queue_id, now_ms)
+            if queue is not None and not queue.held and len(self._queues) > QUEUES_MAX:
+                del self._queues[queue_id]
+
+    def _count(self, producer_id: bytes, *, producers: int = 0, parts: int = 0) -> None:
+        if not producer_id.startswith(OF_QUEUES):
+            self._totals.producers += producers
+            self._totals.parts += parts
 
     # --- parts in flight --------------------------------------------------------------------------------------------
     def hold(self, producer_id: bytes) -> None:
         """Count a part that is in flight."""
         self._of(producer_id).held += 1
-        self._totals.parts += 1
+        self._count(producer_id, parts=1)
 
     def release(self, producer_id: bytes) -> None:
         """Stop counting a part in flight, which failed."""
         producer = self._of(producer_id)
         producer.held -= 1
-        self._totals.parts -= 1
+        self._count(producer_id, parts=-1)
         if not producer.held and not producer.is_known:
-            del self._active[producer_id]
-            self._totals.producers -= 1
+            del self._kept(producer_id)[producer_id]
+            self._count(producer_id, producers=-1)
 
     def publish(self, told: ProducerPart, first_seq: int, now_ms: int, *, in_memory: bool) -> None:
         """Add a part that was in flight, and reduce a few producers after a long silence."""
         self._of(told.producer).held -= 1
-        self._totals.parts -= 1
+        self._count(told.producer, parts=-1)
         self._has_memory |= in_memory
         self.add(told, first_seq, in_memory=in_memory)
+        self._forget_queues(now_ms)
         for oldest_id, oldest in list(islice(self._active.items(), _SWEPT)):
             if self._is_silent(oldest, now_ms):
                 self._reduce(oldest_id, oldest)
@@ -317,11 +353,15 @@ class Producers:
         """Add a part that was appended. A known part changes nothing (recovery)."""
         producer = self._of(told.producer)
         before = producer.parts
-        producer.add(told, first_seq, self._totals.epochs_max, in_memory=in_memory)
+        producer.add(told, first_seq, self._epochs_max(told.producer), in_memory=in_memory)
         self._moved(told.producer, producer, before)
 
     def _moved(self, producer_id: bytes, producer: KnownProducer, parts_before: int) -> None:
         """Move the producer to the end of the order: it appended last."""
+        if producer_id.startswith(OF_QUEUES):
+            self._queues.pop(producer_id, None)
+            self._queues[producer_id] = producer
+            return
         self._totals.parts += producer.parts - parts_before
         self._silent.pop(producer_id, None)
         self._active.pop(producer_id, None)
@@ -330,9 +370,16 @@ class Producers:
     def _of(self, producer_id: bytes) -> KnownProducer:
         producer = self.peek(producer_id)
         if producer is None:
-            producer = self._active[producer_id] = KnownProducer()
-            self._totals.producers += 1
+            producer = self._kept(producer_id)[producer_id] = KnownProducer()
+            self._count(producer_id, producers=1)
         return producer
+
+    def _kept(self, producer_id: bytes) -> dict[bytes, KnownProducer]:
+        """Return where a producer with parts in flight is, or a queue."""
+        return self._queues if producer_id.startswith(OF_QUEUES) else self._active
+
+    def _epochs_max(self, producer_id: bytes) -> int:
+        return 1 if producer_id.startswith(OF_QUEUES) else self._totals.epochs_max
 
     def _is_silent(self, producer: KnownProducer, now_ms: int) -> bool:
         return not producer.held and now_ms - producer.last_ms > self._totals.silence_ms
@@ -356,7 +403,7 @@ class Producers:
         """
         rows: list[ProducerRow] = []
         size = 0
-        for producer_id in [*self._silent, *self._active]:
+        for producer_id in [*self._silent, *self._active, *self._queues]:
             size += self._add_row(producer_id, now_ms, rows)
             if len(rows) >= _STEP_PRODUCERS or size >= _STEP_BYTES:
                 yield rows
@@ -382,7 +429,8 @@ class Producers:
         """
         left = _DESCRIBED_BYTES
         rows: list[ProducerRow] = []
-        for producer_id, producer in chain(reversed(self._active.items()), reversed(self._silent.items())):
+        known = self._active, self._silent, self._queues
+        for producer_id, producer in chain.from_iterable(reversed(each.items()) for each in known):
             left -= len(producer_id) + _DESCRIBED_EACH
             if left < 0:
                 break
@@ -406,7 +454,7 @@ class Producers:
             return
         producer = self._of(row.id)
         before = producer.parts
-        producer.restore(row, self._totals.epochs_max)
+        producer.restore(row, self._epochs_max(row.id))
         self._moved(row.id, producer, before)
 
     def forget_through(self, seq: int) -> None:
@@ -414,12 +462,11 @@ class Producers:
 
         A restart in class `ephemeral` has forgotten them, too.
         """
-        for known in (self._active, self._silent):
+        for known in (self._active, self._silent, self._queues):
             for producer_id, producer in list(known.items()):
                 if producer.last_seq <= seq and not producer.held:
                     del known[producer_id]
-                    self._totals.producers -= 1
-                    self._totals.parts -= producer.parts
+                    self._count(producer_id, producers=-1, parts=-producer.parts)
 
     def clear(self) -> None:
         """Forget all producers and parts in flight, because the topic is gone."""
@@ -428,6 +475,7 @@ class Producers:
         self._totals.parts -= sum([each.held for each in self._silent.values()])
         self._active.clear()
         self._silent.clear()
+        self._queues.clear()
 
 
 def producers_of(topic: HasProducers, totals: ProducerTotals) -> Producers:
