@@ -13,14 +13,17 @@ import pytest
 from tests.amount import seeds
 from tests.engine.harness import Answer
 from tests.engine.routers.far_cores import Cores
-from topics.engine.queue import far_moves
-from topics.engine.queue.dead_messages import Executed, MoveOrder
+from topics.engine.queue import dead_letter, far_moves
+from topics.engine.queue.dead_messages import Executed, MoveOrder, NotAppended, Superseded
 from topics.engine.queue.queue_results import ClaimRequest, HeldJobs
 from topics.engine.queue.redrive import RedriveRequest
 from topics.engine.state import leases
+from topics.engine.state.append_request import AppendRequest
+from topics.engine.state.producer_part import Part
 from topics.engine.values.results import DiffQuery
-from topics.errors import RequestError, StorageError, TopicsError
-from topics.store.format.rows import RowRecord
+from topics.engine.values.topic_config import make_config
+from topics.errors import CorruptError, RequestError, TopicsError
+from topics.store.format.rows import RowRecord, pack_rows
 
 QUEUE, DEAD = "q0", "dead1"
 
@@ -89,6 +92,16 @@ class Queue:
         assert len(set(data)) == len(data)
 
 
+def is_moving(world: Cores) -> bool:
+    """Whether jobs are on their way."""
+    move = world.worlds[0].stored.registry.by_name[QUEUE].queue.move
+    return move is not None and bool(move.seqs)
+
+
+def end_move(world: Cores) -> None:
+    world.run(lambda: not is_moving(world))
+
+
 def dead_of(world: Cores, **more: Any) -> Any:
     answer = Answer()
     world.engine_of(QUEUE).dead(QUEUE, DiffQuery(**more), answer)
@@ -110,7 +123,7 @@ def test_a_job_is_moved_to_a_topic_of_another_core(seed: int) -> None:
     assert seqs == [1, 2, 3, 4, 5]
     queue.nack(seqs)
     assert queue.claim() == []
-    world.run(lambda: not world.asked)
+    end_move(world)
     assert (world.data(DEAD), src_seqs(world), queue.count()) == ([0, 1, 2, 3, 4], seqs, 0)
     state = Answer()
     world.engine_of(QUEUE).state(QUEUE, touch=False, done=state)
@@ -127,7 +140,7 @@ def test_a_missing_dead_letter_topic_is_made_on_its_core() -> None:
     world.append(QUEUE, "job")
     queue.nack(queue.claim() or [])
     queue.claim()
-    world.run(lambda: not world.asked)
+    end_move(world)
     assert world.data("made1") == ["job"]
     assert [each.engine.topic_count() for each in world.worlds] == [1, 1]
 
@@ -201,7 +214,8 @@ def test_no_claim_gets_a_job_on_its_way_after_a_start(written: bool, checkpoint:
         world.checkpoint(0)
     world.restart(0, power_lost=power_lost)
     assert queue.claim() == [2]
-    world.run(lambda: not world.asked and queue.count() == 1)
+    end_move(world)
+    assert queue.count() == 1
     assert world.data(DEAD) == ["a job"]
 
 
@@ -248,7 +262,7 @@ def test_dead_letters_on_another_core_are_listed_and_become_jobs_again() -> None
     queue.nack(queue.claim(300) or [])
     while queue.count():
         queue.claim(300)
-        world.run(lambda: not world.asked)
+        end_move(world)
     world.append(DEAD, "of no queue")
     page = dead_of(world, limit=2).page
     assert [each["data"] for each in msgspec.json.decode(b"[" + page.records + b"]")] == [0, 1]
@@ -267,7 +281,7 @@ def test_a_redrive_says_that_the_other_core_is_not_there() -> None:
     world.append(QUEUE, 1)
     queue.nack(queue.claim() or [])
     queue.claim()
-    world.run(lambda: not world.asked)
+    end_move(world)
     for ask in (dead_of, redrive):
         world.stale.add((0, 1))
         with pytest.raises(RequestError) as refused:
@@ -292,12 +306,14 @@ def test_a_few_queues_of_many_move_jobs_at_a_time(monkeypatch: pytest.MonkeyPatc
     most = 0
     for name, claimed in zip(names, claims, strict=True):
         engine.claim(ClaimRequest(name, "w", 1, None), claimed)
-    while not all(claimed.given for claimed in claims):
+    dead = world.worlds[1].stored.registry.by_name
+    while DEAD not in dead or dead[DEAD].index.live < len(names):
         most = max(most, len(world.asked))
         world.step()
         if world.rng.random() < 0.02:
             world.cut(0, 1)
-    world.run(lambda: not world.asked and world.worlds[1].stored.registry.by_name[DEAD].index.live == len(names))
+    assert all(claimed.given for claimed in claims)
+    world.run(lambda: not world.asked)
     assert most == 2
     assert sorted(world.data(DEAD)) == names
 
@@ -332,21 +348,34 @@ def queue_count(world: Cores) -> int:
 
 def test_an_order_of_a_queue_that_was_put_back_to_an_earlier_time_is_refused() -> None:
     """Its jobs would be deleted without their copies."""
-    world = Cores(11)
-
-    def move(number: int, mark: int) -> Any:
-        answer = Answer()
-        order = MoveOrder(DEAD, "token", number, mark, [RowRecord(b"%d" % number, size=1)])
-        world.worlds[1].engine.execute_order(order, answer)
-        world.run(lambda: answer.given)
-        return answer.results[0]
-
-    assert isinstance(move(1, 5), Executed)
-    assert isinstance(move(1, 5), Executed)
-    assert isinstance(move(1, 6), StorageError), "other jobs"
-    assert isinstance(move(3, 5), Executed)
-    assert isinstance(move(2, 5), StorageError)
+    world = Cores(11, producer_silence_ms=1000)
+    assert isinstance(order(world, 1, 5), Executed)
+    assert isinstance(order(world, 1, 5), Executed)
+    assert isinstance(order(world, 1, 6), Superseded), "other jobs"
+    assert isinstance(order(world, 3, 5), Executed)
+    world.worlds[1].advance_ms(5000)
+    assert isinstance(order(world, 3, 6), Superseded)
+    assert isinstance(order(world, 3, 5), Executed)
+    assert isinstance(order(world, 2, 5), Superseded)
     assert world.data(DEAD) == [1, 3]
+
+
+def order(world: Cores, number: int, mark: int, *, token: str = "token", calls_off: bool = False) -> Any:
+    """Have the other core execute an order, whose dead letter is the number of its move."""
+    answer = Answer()
+    copies = [] if calls_off else [RowRecord(b"%d" % number, size=1)]
+    world.worlds[1].engine.execute_order(MoveOrder(DEAD, token, number, mark, copies), answer)
+    world.run(lambda: answer.given)
+    return answer.results[0]
+
+
+def test_an_order_that_comes_after_it_was_called_off_is_refused() -> None:
+    world = Cores(14)
+    assert isinstance(order(world, 1, 5, calls_off=True), NotAppended), "there is no topic yet"
+    assert isinstance(order(world, 1, 5), Superseded)
+    assert isinstance(order(world, 1, 6, token="another"), Executed)
+    assert isinstance(order(world, 1, 6, token="another", calls_off=True), Executed)
+    assert world.data(DEAD) == [1]
 
 
 def test_a_change_that_is_refused_raises_no_format() -> None:
@@ -375,3 +404,265 @@ def test_a_start_with_very_many_leases_searches_no_list_for_jobs_on_their_way(mo
     world.run(lambda: bool(world.asked))
     world.restart(0)
     world.run(lambda: not world.asked and queue.count() == 3)
+
+
+CONFIG = {"type": "queue", "max_deliveries": 1, "dead_letter": DEAD, "lease_ms": 1000}
+
+
+def move(world: Cores, queue: Queue, *values: Any) -> None:
+    """Have jobs moved, all the way."""
+    world.append(QUEUE, *values)
+    queue.nack(queue.claim(len(values)) or [])
+    queue.claim(len(values))
+    end_move(world)
+
+
+def begin_move(world: Cores, *, is_done: bool = False, most: int = 1) -> Answer:
+    """Have the claim of these jobs moved; their order is on its way then, or executed without an answer."""
+    claimed = Answer()
+    world.engine_of(QUEUE).claim(ClaimRequest(QUEUE, "w", most, None), claimed)
+    world.run(lambda: any(not is_done or each.reply is not None for each in world.asked))
+    return claimed
+
+
+def end_all(world: Cores, queue: Queue) -> None:
+    """Deliver all jobs until none is left."""
+    for _ in range(60):
+        queue.nack(queue.claim() or [])
+        world.some(500)
+        if not queue.count():
+            return
+    raise AssertionError("jobs stay in the queue")
+
+
+@pytest.mark.parametrize("values", [("c",), ("c", "d")])
+def test_a_start_gives_a_queue_of_class_ephemeral_another_name_in_its_dead_letters(values: tuple[str, ...]) -> None:
+    """Their moves are in no log, so a number would be used again, perhaps for jobs of the same seqs."""
+    world = Cores(3, router_retry_ms=2)
+    queue = Queue(world, durability="ephemeral")
+    world.put(DEAD, durability="disk")
+    move(world, queue, "a")
+    world.checkpoint(0)
+    move(world, queue, "b")
+    world.restart(0)
+    assert world.worlds[0].stored.registry.by_name[QUEUE].queue.move is None
+    move(world, queue, *values)
+    end_all(world, queue)
+    assert world.data(DEAD) == ["a", "b", *values]
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+def test_a_queue_that_was_of_class_ephemeral_has_another_name_in_its_dead_letters(checkpoint: bool) -> None:
+    world = Cores(3, router_retry_ms=2)
+    queue = Queue(world, durability="disk")
+    registry = world.worlds[0].stored.registry
+    move(world, queue, "a")
+    tokens = [registry.by_name[QUEUE].queue.move.token]
+    world.put(QUEUE, **CONFIG, durability="ephemeral")
+    move(world, queue, "b")
+    tokens.append(registry.by_name[QUEUE].queue.move.token)
+    if checkpoint:
+        world.checkpoint(0)
+    world.put(QUEUE, **CONFIG, durability="disk")
+    world.append(QUEUE, "c", "d")
+    world.restart(0)
+    assert world.worlds[0].stored.registry.by_name[QUEUE].queue.move is None
+    end_all(world, queue)
+    tokens.append(world.worlds[0].stored.registry.by_name[QUEUE].queue.move.token)
+    assert len(set(tokens)) == 3
+    assert world.data(DEAD) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("checkpoint", [False, True])
+@pytest.mark.parametrize("before", ["disk", "ephemeral"])
+def test_a_change_of_class_keeps_what_is_known_of_jobs_on_their_way(before: str, checkpoint: bool) -> None:
+    """Else a start would move them again, or deliver them."""
+    world = Cores(3, router_retry_ms=2)
+    queue = Queue(world, durability=before)
+    world.put(DEAD, durability="disk")
+    world.append(QUEUE, "a")
+    queue.nack(queue.claim() or [])
+    begin_move(world, is_done=True)
+    for durability in ("ephemeral", "disk"):
+        answer = Answer()
+        world.engine_of(QUEUE).put_topic(QUEUE, make_config(**CONFIG, durability=durability), answer)
+        world.worlds[0].real_loop.run_until(lambda answer=answer: answer.given)
+    if checkpoint:
+        world.checkpoint(0)
+    assert is_moving(world)
+    world.restart(0)
+    assert queue.claim() == []
+    end_move(world)
+    assert (world.data(DEAD), queue.count()) == (["a"], 0)
+
+
+def test_a_queue_that_was_put_back_to_an_earlier_time_moves_jobs_again() -> None:
+    """What it has moved since is not known to it, so its numbers are others' there."""
+    world = Cores(15, router_retry_ms=2)
+    queue = Queue(world)
+    move(world, queue, "a")
+    leases_of = world.worlds[0].stored.registry.by_name[QUEUE].queue
+    earlier = leases_of.move
+    move(world, queue, "b")
+    move(world, queue, "c")
+    leases_of.move = earlier
+    move(world, queue, "d", "e")
+    end_all(world, queue)
+    assert world.data(DEAD) == ["a", "b", "c", "d", "e"]
+    assert leases_of.move.token != earlier.token
+    world.restart(0)
+    move(world, queue, "f")
+    assert world.data(DEAD)[5:] == ["f"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("is_done", [False, True])
+def test_jobs_on_their_way_wait_for_one_that_cannot_be_read_again(
+    is_done: bool, restarts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = Cores(3, router_retry_ms=2)
+    queue = Queue(world, durability="disk")
+    world.append(QUEUE, "a", "b")
+    queue.nack(queue.claim() or [])
+    begin_move(world, is_done=is_done, most=3)
+    read, damaged = dead_letter.decode_jobs, [0]
+
+    def decode(reader: Any, topic: Any, jobs: Any, then: Any) -> None:
+        def decoded(frames: Any) -> None:
+            damaged[0] += 1
+            then([CorruptError("x") if job.seq == 1 else frame for job, frame in zip(jobs, frames, strict=True)])
+
+        read(reader, topic, jobs, decoded)
+
+    monkeypatch.setattr(dead_letter, "decode_jobs", decode)
+    world.cut(0, 1)
+    for each in list(world.asked):  # an order that comes late does not come at all
+        world.asked.remove(each)
+    world.run(lambda: damaged[0] >= 3)
+    world.worlds[0].advance_ms(5000)
+    assert queue.claim() == []
+    assert (queue.count(), is_moving(world)) == (2, True)
+    monkeypatch.setattr(dead_letter, "decode_jobs", read)
+    if restarts:
+        world.restart(0)
+    end_move(world)
+    assert (world.data(DEAD), queue.count()) == (["a", "b"], 0)
+
+
+def test_claims_wait_a_while_at_most_for_a_core_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Cores(3, router_retry_ms=2)
+    queue = Queue(world, durability="disk")
+    world.append(QUEUE, "poison", "good", "another one")
+    queue.nack(queue.claim(1) or [])
+    monkeypatch.setattr(world, "_execute", lambda _asked: None)
+    assert queue.claim(1) == [2]
+    assert queue.claim(2) == [3]
+    assert is_moving(world)
+
+
+def test_queues_whose_core_does_not_answer_hold_back_no_move_to_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(far_moves, "_MOVES_MAX", 2)
+    world = Cores(9, cores=3, router_retry_ms=2)
+    execute = world._execute
+    monkeypatch.setattr(world, "_execute", lambda asked: None if asked.core == 1 else execute(asked))
+    names = [*(f"queue-{number}-0" for number in range(4)), "last0"]
+    engine = world.engine_of(QUEUE)
+    for name in names:
+        world.put(name, type="queue", max_deliveries=1, dead_letter="dead2" if name == "last0" else DEAD)
+        world.append(name, name, "good")
+        for seq in (1, 2):
+            claimed = Answer()
+            engine.claim(ClaimRequest(name, "w", 1, None), claimed)
+            assert msgspec.json.decode(world.wait(claimed).records)["$seq"] == seq
+            engine.nack(HeldJobs(name, "w", [1]), 0, "", Answer())
+    world.run(lambda: len(world.asked) == 2)
+    world.run(lambda: "dead2" in world.worlds[2].stored.registry.by_name)
+    assert world.data("dead2") == ["last0"]
+
+
+def test_queues_are_no_producers_of_their_dead_letters_that_a_limit_counts() -> None:
+    world = Cores(3, router_retry_ms=2, max_producers=1, max_producer_parts=1)
+    queue = Queue(world)
+    for number in range(3):
+        move(world, queue, number)
+        world.delete(QUEUE)
+        world.put(QUEUE, **CONFIG)
+    world.worlds[1].checkpoint()
+    world.restart(1)
+    counts = world.worlds[1].stored.producers
+    assert (counts.producers, counts.parts) == (0, 0)
+    written = Answer()
+    request = AppendRequest(DEAD, pack_rows([RowRecord(b"3", size=1)]), identity=Part(b"client", 1, 0))
+    world.worlds[1].engine.append(request, written)
+    world.wait(written)
+    assert (counts.producers, counts.parts) == (1, 1)
+    assert world.data(DEAD) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("dead", [None, "other1", "own0"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_another_dead_letter_topic_takes_jobs_that_the_first_one_could_not(
+    restarts: bool, dead: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = Cores(3, router_retry_ms=2, max_topics=2)
+    world.put("full1")
+    world.put("fuller1")
+    world.put(QUEUE, **CONFIG)
+    queue = object.__new__(Queue)
+    queue.world = world
+    world.append(QUEUE, "a")
+    queue.nack(queue.claim(1) or [])
+    assert queue.claim(1) == []
+    world.run(lambda: world.orders > 20)
+    lines = [record.getMessage() for record in caplog.records if "dead-letter topic dead1" in record.getMessage()]
+    assert 3 <= len(lines) <= 6
+    assert "max_topics" in lines[0]
+    if dead == "other1":
+        world.delete("full1")
+        world.put("other1")
+    world.put(QUEUE, **{**CONFIG, "dead_letter": dead})
+    end_move(world)
+    if restarts:  # which forgets that it was delivered
+        world.restart(0)
+        end_move(world)
+    if dead is None:
+        assert queue.claim(1) == [1]
+    else:
+        end_all(world, queue)
+        assert world.data(dead) == ["a"]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_jobs_that_were_copied_stay_dead_letters_whatever_the_queue_names_then(restarts: bool) -> None:
+    world = Cores(3, router_retry_ms=2)
+    queue = Queue(world)
+    world.append(QUEUE, "a")
+    queue.nack(queue.claim(1) or [])
+    begin_move(world, is_done=True)
+    world.cut(0, 1)
+    answer = Answer()
+    world.engine_of(QUEUE).put_topic(QUEUE, make_config(**{**CONFIG, "dead_letter": None}), answer)
+    world.worlds[0].real_loop.run_until(lambda: answer.given)
+    if restarts:
+        world.restart(0)
+    assert queue.claim(1) == []
+    end_move(world)
+    assert (world.data(DEAD), queue.count()) == (["a"], 0)
+
+
+def test_a_queue_that_was_of_class_ephemeral_takes_no_new_jobs_for_those_on_their_way_before() -> None:
+    """A start in that class may give their seqs out again."""
+    world = Cores(3, router_retry_ms=2)
+    queue = Queue(world, durability="disk")
+    world.append(QUEUE, "a", "b", "c")
+    queue.nack(queue.claim() or [])
+    begin_move(world, is_done=True, most=3)
+    answer = Answer()
+    world.engine_of(QUEUE).put_topic(QUEUE, make_config(**CONFIG, durability="ephemeral"), answer)
+    world.worlds[0].real_loop.run_until(lambda: answer.given)
+    world.restart(0)
+    world.put(QUEUE, **CONFIG, durability="disk")
+    world.append(QUEUE, "d", "e", "f", "g")
+    world.restart(0)
+    end_all(world, queue)
+    assert world.data(DEAD) == ["a", "b", "c", "d", "e", "f", "g"]

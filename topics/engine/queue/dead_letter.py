@@ -107,11 +107,15 @@ class Move:
         self._leases.apply_time(self._core.clock.now_ms())
         self._jobs = [job for job in self._jobs if self._is_ours(job)]
         if self._jobs and self._topic.life is not Life.GONE:
-            most = len(within_step(self._topic, [job.seq for job in self._jobs]))
+            most = self._most()
             self._jobs, self._rest = self._jobs[:most], self._jobs[most:]
             decode_jobs(self._core.reader, self._topic, self._jobs, self._on_read)
         else:
             self._end(None)
+
+    def _most(self) -> int:
+        """Return how many of the jobs are moved in this pass."""
+        return len(within_step(self._topic, [job.seq for job in self._jobs]))
 
     def _end(self, error: TopicsError | None) -> None:
         """Move the rest in another pass, if there is one and nothing has failed."""

@@ -12,13 +12,15 @@ from topics.store.format.rows import RowRecord
 
 
 class MoveOrder(msgspec.Struct, array_like=True, tag=True):
-    """Append dead letters, once: see `JobsMove`. Answer: `Executed`, once they are durable."""
+    """Append dead letters, once: see `JobsMove`. Answer: `Executed`, once they are durable.
+
+    Or it is `Superseded`; or `NotAppended`, if the order has no copies: it calls a move off.
+    """
 
     dead_letter: str
     token: str
     number: int
     mark: int
-    """See `mark_of`."""
     copies: list[RowRecord]
 
 
@@ -84,8 +86,19 @@ class Executed(msgspec.Struct, array_like=True, tag=True):
     """It was done, durably."""
 
 
+class Superseded(msgspec.Struct, array_like=True, tag=True):
+    """The number is not that of this move any more: a queue was put back to an earlier time.
+
+    Nothing is appended for it, now or later.
+    """
+
+
+class NotAppended(msgspec.Struct, array_like=True, tag=True):
+    """The move is called off: nothing was appended for it, nor will be while the core runs."""
+
+
 DeadOrder = MoveOrder | ListOrder | FindOrder | RemoveOrder
-DeadReply = DeadListed | DeadFound | Executed
+DeadReply = DeadListed | DeadFound | Executed | Superseded | NotAppended
 DeadReplied = Callable[[DeadReply | TopicsError], None]
 
 

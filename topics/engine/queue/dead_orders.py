@@ -14,18 +14,22 @@ from topics.engine.queue.dead_messages import (
     FindOrder,
     ListOrder,
     MoveOrder,
+    NotAppended,
     OtherQueues,
     RemoveOrder,
+    Superseded,
 )
 from topics.engine.queue.dead_records import NOTHING, DeadPage, dead_letter_name, list_dead
 from topics.engine.queue.dead_topic import DeadTopics
-from topics.engine.queue.moved_part import MovedPart
+from topics.engine.queue.moved_part import MovedPart, NotAppendedError, SupersededError
 from topics.engine.values.results import AppendResult, DiffQuery, DiffResult, Done
 from topics.errors import TopicsError
 from topics.store.format.rows import Rows, pack_rows
 
 AppendCopies = Callable[[str, Rows, Done[AppendResult], MovedPart | None], None]
 """See `Appender.append_copies`."""
+_CALLED_OFF_MAX = 1024
+"""Most queues of which it is known that they called a move off."""
 
 
 class DeadOrders:
@@ -37,6 +41,8 @@ class DeadOrders:
     def __init__(self, topics: DeadTopics, append_copies: AppendCopies) -> None:
         self._topics = topics
         self._append_copies = append_copies
+        self._called_off: dict[str, None] = {}
+        """The tokens of queues that have called a move off, which use others from then on."""
         self.others: OtherQueues | None = None
         """The other cores; None as long as there are none."""
 
@@ -59,14 +65,32 @@ class DeadOrders:
         """Execute an order about a topic of this core."""
         match order:
             case MoveOrder():
-                part = MovedPart(order.token, order.number, order.mark)
-                self._append_copies(order.dead_letter, pack_rows(order.copies), _executed(done), part)
+                identity = order.token, order.number, order.mark
+                part = MovedPart(*identity, self._called_off, calls_off=not order.copies)
+                self._append_copies(order.dead_letter, pack_rows(order.copies), self._moved(order, done), part)
             case ListOrder():
                 self._list(order, done)
             case FindOrder():
                 self._topics.find(order, done)
             case RemoveOrder():
                 self._topics.remove(order, done)
+
+    def _moved(self, order: MoveOrder, done: DeadReplied) -> Done[AppendResult]:
+        def moved(result: AppendResult | TopicsError) -> None:
+            match result:
+                case SupersededError():
+                    done(Superseded())
+                case NotAppendedError():
+                    self._called_off[order.token] = None
+                    if len(self._called_off) > _CALLED_OFF_MAX:
+                        del self._called_off[next(iter(self._called_off))]
+                    done(NotAppended())
+                case TopicsError():
+                    done(result)
+                case _:
+                    done(Executed())
+
+        return moved
 
     def list(self, queue: str, query: DiffQuery, done: Done[DeadPage]) -> None:
         """List the dead letters of a queue; see `Engine.dead`."""
@@ -105,7 +129,3 @@ def _listed(name: str, done: Done[DeadPage], reply: DeadReply | TopicsError) -> 
     assert isinstance(reply, DeadListed), "the reply to its order"
     place = reply.next_from_seq, reply.head_seq, reply.earliest_seq
     done(DeadPage(name, DiffResult(reply.records, reply.count, *place, None, reply.scanned, 0, reply.size)))
-
-
-def _executed(done: DeadReplied) -> Done[AppendResult]:
-    return lambda result: done(result if isinstance(result, TopicsError) else Executed())

@@ -5,39 +5,47 @@
 
 Source: R-CORE-15.
 
-From the note on no claim gets the jobs, also after a start. An order without an answer, or one that
-was refused, may be executed later all the same. Therefore it is sent again, with its number, and
-the other core appends the copies of a number once (moved_part.py). A queue has one move at a time.
-Of many queues some take their turns, so that what is held for other cores is bounded.
+From the note on no claim gets the jobs, also after a start, and those that found them wait a while
+at most. An order without an answer, or one that was refused, may be executed later all the same.
+Therefore it is sent again, with its number, and the other core appends the copies of a number once
+(moved_part.py). A queue has one move at a time. Of many queues some take their turns, so that what
+is held for another core is bounded.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 from topics.config import Config
 from topics.engine.queue.alarm import tend
 from topics.engine.queue.dead_letter import DeadLetterCore, DeadLetters, Move, Then
-from topics.engine.queue.dead_messages import MoveOrder
+from topics.engine.queue.dead_messages import MoveOrder, NotAppended, Superseded
 from topics.engine.queue.dead_orders import DeadOrders
-from topics.engine.queue.moved_part import mark_of
 from topics.engine.queue.queue_results import AckResult
-from topics.engine.state.control_frames import JobsMove, LeasesPayload, encode, to_runs
+from topics.engine.state.control_frames import NO_MOVE, JobsMove, LeasesPayload, encode, to_runs
 from topics.engine.state.leases import Leases
 from topics.engine.state.staged_operations import Notice
 from topics.engine.state.topic import Life, Topic
+from topics.engine.state.wakes import wake
 from topics.engine.values import incarnation
 from topics.engine.values.job import LeasedJob
-from topics.errors import StorageError, TopicsError
-from topics.store.format.log_format import FrameType
+from topics.engine.values.ports import TimerPort
+from topics.errors import CorruptError, StorageError, TopicsError
+from topics.store.format.log_format import Frame, FrameType
 from topics.store.format.rows import RowRecord
 
+_log = logging.getLogger(__name__)
 _MOVES_MAX = 4
-"""Moves whose copies are read, or on their way, of all queues."""
+"""Moves to one core whose copies are read, or on their way, of all queues."""
 _PAUSES_MAX = 32
 """The longest pause before a move is tried again, in units of the first, `router_retry_ms`."""
+_CLAIM_WAIT_MS = 1000
+"""How long the claims that found the jobs wait for them to be moved, as on one core."""
+_MARK_BYTES = 7
 
 
 class FarMovesCore(DeadLetterCore, Protocol):
@@ -47,17 +55,28 @@ class FarMovesCore(DeadLetterCore, Protocol):
     config: Config
 
 
+class Turns:
+    """The moves to one core, of which some are on their way."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.waiting: deque[Callable[[], None]] = deque()
+
+
 class FarMoves:
     """The moves of this core's queues to other cores."""
 
     def __init__(self, core: FarMovesCore, orders: DeadOrders) -> None:
         self.core = core
         self.orders = orders
-        self._begun = 0
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._turns: dict[int, Turns] = {}
+        """By core."""
 
     def begin(self, moves: DeadLetters, topic: Topic, leases: Leases, jobs: list[LeasedJob], then: Then) -> None:
-        """Begin a move, as `DeadLetters.move`. While another one is in progress, none begins."""
+        """Begin a move, as `DeadLetters.move`. While another one is in progress, none begins.
+
+        `then` is called a while after it was noted, if it has not ended before.
+        """
         if leases.move is None or not leases.move.seqs:
             FarMove(moves, topic, leases, jobs, then, owner=self).begin()
             return
@@ -66,19 +85,30 @@ class FarMoves:
         tend(self.core, topic, again=True)
         then(StorageError("jobs before these are on their way to another core"))
 
-    def take_turn(self, begin: Callable[[], None]) -> None:
+    def has_taken_turn(self, name: str) -> bool:
+        """Take a turn at the core of a topic, until `end_turn`, and return True, if one is free."""
+        turns = self._turns_of(name)
+        if turns.begun >= _MOVES_MAX:
+            return False
+        turns.begun += 1
+        return True
+
+    def take_turn(self, name: str, begin: Callable[[], None]) -> None:
         """Call `begin` when its turn comes, which lasts until `end_turn`."""
-        if self._begun < _MOVES_MAX:
-            self._begun += 1
+        if self.has_taken_turn(name):
             begin()
         else:
-            self._waiting.append(begin)
+            self._turns_of(name).waiting.append(begin)
 
-    def end_turn(self) -> None:
-        self._begun -= 1
-        if self._waiting:
-            self._begun += 1
-            self.core.loop.call_later(0, self._waiting.popleft())
+    def end_turn(self, name: str) -> None:
+        turns = self._turns_of(name)
+        if turns.waiting:
+            self.core.loop.call_later(0, turns.waiting.popleft())
+        else:
+            turns.begun -= 1
+
+    def _turns_of(self, name: str) -> Turns:
+        return self._turns.setdefault(self.core.registry.core_of(name), Turns())
 
     def resume(self, moves: DeadLetters, topic: Topic) -> None:
         """Continue the move that a start has found."""
@@ -100,71 +130,197 @@ class FarMove(Move):
         self.note: JobsMove | None = None
         """Its note; None: it has none yet."""
         self.is_noted = False
-        """Whether the note is on stable storage, so that the copies may be there."""
+        """Whether a note is on stable storage, so that the copies may be there."""
+        self._turn_at = ""
+        """The topic at whose core it has a turn; "": it has none."""
+        self._timer: TimerPort | None = None
+        """Ends the wait of the claims that found the jobs."""
         self._pauses = 1
         """The next pause, in units of `router_retry_ms`."""
+        self._tries = 0
 
     def begin(self) -> None:
-        if not self.is_noted or not self._owner.core.closing:
-            self._owner.take_turn(super().begin)
+        """Begin it, or go on with what is noted."""
+        note = self.note
+        if not self.is_noted:
+            super().begin()
+        elif note is not None and not self._owner.core.closing:
+            self._owner.take_turn(note.dead_letter, self._on_turn)
+
+    def _on_turn(self) -> None:
+        note, topic = self.note, self._topic
+        assert note is not None, "it is noted"
+        self._turn_at = note.dead_letter
+        self._leases.apply_time(self._core.clock.now_ms())
+        self._jobs = [job for job in self._jobs if self._is_ours(job)]
+        if self._jobs and topic.life is Life.LIVE and topic.config.dead_letter != note.dead_letter:
+            self._ask(note, [])
+        else:
+            super().begin()
+
+    def _most(self) -> int:
+        return len(self._jobs) if self.is_noted else super()._most()
 
     def _destination(self) -> str | None:
         return self._topic.config.dead_letter if self.note is None else self.note.dead_letter
 
+    def _on_read(self, frames: Sequence[Frame | CorruptError] | StorageError) -> None:
+        """Move jobs that can be read; of those that are noted, all together or none.
+
+        Without one of them, their number would be used up, and it perhaps not moved.
+        """
+        if self.is_noted and not isinstance(frames, StorageError):
+            for job, frame in zip(self._jobs, frames, strict=True):
+                if isinstance(frame, CorruptError) and self._is_ours(job):
+                    self._give_up(frame)
+                    return
+        super()._on_read(frames)
+
     def _write(self, name: str, copies: list[RowRecord]) -> None:
-        if self.is_noted:
-            self._send(copies)
+        note = self.note
+        if note is not None:
+            self._ask(note, copies)
             return
         last = self._leases.move
         if last is not None and last.seqs:
             self._give_up(StorageError("other jobs have begun to move"))
             return
-        token = last.token if last is not None else incarnation.draw(self._owner.core.loop.random_bytes)
-        number = last.number + 1 if last is not None else 1
-        note = self.note = self._leases.move = JobsMove(token, number, name, to_runs([job.seq for job in self._jobs]))
+        if self._owner.has_taken_turn(name):
+            self._turn_at = name
+        else:
+            copies = []  # they are read again then
 
         def on_noted(error: TopicsError | None) -> None:
             if error is not None:
                 self._give_up(error)
+                return
+            self.is_noted = True
+            if copies and self.note is not None:
+                let_go = partial(self._let_claims_go, None)
+                self._timer = self._core.loop.call_later(_CLAIM_WAIT_MS * 1_000_000, let_go)
+                self._ask(self.note, copies)
             else:
-                self.is_noted = True
-                self._send(copies)
+                self._let_claims_go(None)
+                self.begin()
 
+        if last is not None:
+            self._state(last.token, last.number + 1, name, on_noted)
+        else:
+            self._state(self._draw(), 1, name, on_noted)
+
+    def _draw(self) -> str:
+        return incarnation.draw(self._owner.core.loop.random_bytes)
+
+    def _state(self, token: str, number: int, name: str, then: Then) -> None:
+        """Note the move, durably."""
         core, topic = self._core, self._topic
+        mark = int.from_bytes(self._owner.core.loop.random_bytes(_MARK_BYTES), "little")
+        note = JobsMove(token, number, mark, name, to_runs([job.seq for job in self._jobs]))
+        self.note = self._leases.move = note
         try:
             if topic.stage_class == "ephemeral":  # its jobs end with the process, too
-                Notice(core, topic, on_noted).stage_unlogged()
-                return
-            payload = encode(LeasesPayload(move=note))
-            with core.log.use_reserve():
-                core.log.stage_control(topic.id, FrameType.LEASES, topic.next_seq - 1, core.clock.now_ms(), payload)
-            Notice(core, topic, on_noted).stage(synced=True)
+                Notice(core, topic, then).stage_unlogged()
+            else:
+                self._log(note)
+                Notice(core, topic, then).stage(synced=True)
         except TopicsError as error:
-            self._give_up(error)
+            then(error)
 
-    def _send(self, copies: list[RowRecord]) -> None:
-        note = self.note
-        assert note is not None, "it is noted"
-        order = MoveOrder(note.dead_letter, note.token, note.number, mark_of(note.seqs), copies)
+    def _log(self, move: JobsMove) -> None:
+        core, topic = self._core, self._topic
+        payload = encode(LeasesPayload(move=move))
+        with core.log.use_reserve():
+            core.log.stage_control(topic.id, FrameType.LEASES, topic.next_seq - 1, core.clock.now_ms(), payload)
+
+    def _ask(self, note: JobsMove, copies: list[RowRecord]) -> None:
+        """Send the order. copies: none call the move off."""
+        order = MoveOrder(note.dead_letter, note.token, note.number, note.mark, copies)
         self._owner.orders.ask(self._topic.name, order, self._on_copied)
 
+    def _on_copied(self, result: object) -> None:
+        note, topic = self.note, self._topic
+        if topic.life is Life.GONE:
+            self._end(None)
+        elif isinstance(result, NotAppended) or (
+            isinstance(result, Superseded) and note is not None and topic.config.dead_letter != note.dead_letter
+        ):
+            self._take_back()
+        elif isinstance(result, Superseded):
+            self._name_anew()
+        else:
+            super()._on_copied(result)
+
+    def _name_anew(self) -> None:
+        """Note the move with another token, and go on: the queue was put back to an earlier time.
+
+        Its jobs may have been copied by what it was. Without their copies they would be lost.
+        """
+        note = self.note
+        assert note is not None, "it was sent"
+        _log.warning(
+            "queue %s was put back to an earlier time: jobs that are moved to %s may be there already",
+            *(self._topic.name, note.dead_letter),
+        )
+
+        def on_noted(error: TopicsError | None) -> None:
+            if error is not None:
+                self.note = self._leases.move = note
+                self._give_up(error)
+            else:
+                self._end_turn()
+                self.begin()
+
+        self._state(self._draw(), 1, note.dead_letter, on_noted)
+
+    def _take_back(self) -> None:
+        """Make them ordinary jobs again, which may go to another topic: none of them was copied."""
+        topic = self._topic
+        if topic.stage_class != "ephemeral":
+            try:
+                self._log(NO_MOVE)
+                Notice(self._core, topic, _ignore).stage(synced=False)
+            except TopicsError as error:
+                self._give_up(error)
+                return
+        jobs, self._jobs = self._jobs, []
+        for job in jobs:
+            self._leases.release(job)
+        self.note = self._leases.move = None  # the next one has another token
+        self._end(None)
+
+    def _let_claims_go(self, error: TopicsError | None) -> None:
+        """Let the claims continue that found the jobs, without those that are not noted."""
+        rest, self._rest = self._rest, []
+        for job in rest:
+            self._leases.release(job)
+        self._stop_timer()
+        then, self._then = self._then, _ignore
+        then(error)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _give_up(self, error: TopicsError) -> None:
-        """Try again later: the copies may be there. The claims that found the jobs continue."""
-        self._owner.end_turn()
+        """Try again later: the copies may be there."""
+        self._end_turn()
         if not self.is_noted:
             self._end_note()
             super()._give_up(error)
             return
-        rest, self._rest = self._rest, []
-        for job in rest:
-            self._leases.release(job)
-        then, self._then = self._then, _ignore
-        if self._topic.life is not Life.GONE:
-            tend(self._core, self._topic, again=True)
-            pause_ms = self._pauses * self._owner.core.config.router_retry_ms
-            self._pauses = min(2 * self._pauses, _PAUSES_MAX)
-            self._core.loop.call_later(pause_ms * 1_000_000, self.begin)
-        then(error)
+        self._let_claims_go(error)
+        if self._topic.life is Life.GONE:
+            return
+        pauses = min(self._pauses, _PAUSES_MAX)
+        self._pauses = 2 * pauses
+        self._tries += 1
+        if not self._tries & (self._tries - 1) and self.note is not None:  # ever more rarely
+            _log.warning(
+                "%d jobs of queue %s are not moved to its dead-letter topic %s yet, after try %d: %s",
+                *(len(self._jobs), self._topic.name, self.note.dead_letter, self._tries, error),
+            )
+        self._core.loop.call_later(pauses * self._owner.core.config.router_retry_ms * 1_000_000, self.begin)
 
     def _on_deleted(self, result: AckResult | TopicsError) -> None:
         if isinstance(result, TopicsError):  # they were released
@@ -175,15 +331,23 @@ class FarMove(Move):
             super()._on_deleted(result)
 
     def _end(self, error: TopicsError | None) -> None:
-        self._owner.end_turn()
+        self._end_turn()
         self._end_note()
+        self._stop_timer()
         super()._end(error)
+        if self.is_noted and self._topic.life is not Life.GONE:
+            wake(self._core, self._topic)  # claims may find jobs that are moved next
+
+    def _end_turn(self) -> None:
+        name, self._turn_at = self._turn_at, ""
+        if name:
+            self._owner.end_turn(name)
 
     def _end_note(self) -> None:
         """Let the next move begin: the jobs of this one are gone, or it has sent nothing."""
         note = self.note
         if note is not None:
-            self._leases.move = JobsMove(note.token, note.number, note.dead_letter, [])
+            self._leases.move = JobsMove(note.token, note.number, note.mark, note.dead_letter, [])
 
 
 def _ignore(_error: TopicsError | None) -> None:

@@ -374,7 +374,8 @@ class EngineCatalog:
                 topic.queue.restore_attempts(attempt, is_image=not change.ended)
             for ended in from_runs(change.ended):
                 topic.queue.restore_end(ended)
-            topic.queue.move = change.move or topic.queue.move
+            if change.move is not None:
+                topic.queue.move = change.move if change.move.seqs else None
         elif kind in (FrameType.DELETE_RECORDS, FrameType.FLOORS, FrameType.CONSUME):
             # Seqs up to here were given out, perhaps only to writes that failed. If one were given
             # out again, the next replay of this frame would remove its record.
@@ -500,8 +501,8 @@ class EngineCatalog:
                 has_lost |= self._report_lost(topic, np.concatenate(self._lost.pop(topic.id)))
             floors.settle_gaps(topic.earliest)
             if topic.queue is not None:
-                if rebuilt or self._is_cut:
-                    topic.queue.move = None  # later ones may have been given up
+                if rebuilt or self._is_cut or topic.config.durability == "ephemeral":
+                    topic.queue.move = None  # later ones may have been given up, or were in no log
                 topic.queue.recovered(keep=topic.keeps_leases)
                 if topic.queue.move is not None and topic.queue.move.seqs:
                     self._stored.moving.append(topic)

@@ -65,6 +65,10 @@ class Registry:
         """Note which core owns which topic. own: the number of this one."""
         self._core_of, self._own_core = core_of, own
 
+    def core_of(self, name: str) -> int:
+        """Return the core that owns a topic."""
+        return self._core_of(name)
+
     def are_apart(self, name: str, other: str) -> bool:
         """Return whether two topics are on two cores."""
         return self._core_of(name) != self._core_of(other)

@@ -117,9 +117,15 @@ class JobsMove(msgspec.Struct, array_like=True):
     """The name of the queue in that topic: random hex digits."""
     number: int
     """It is 1 higher with each move of the queue."""
+    mark: int
+    """A random number, by which two moves of one number differ: a queue may be put back."""
     dead_letter: str
     seqs: list[int]
     """Runs, as in RemovalPayload. None: the last move has ended."""
+
+
+NO_MOVE = JobsMove("", 0, 0, "", [])
+"""States in the log that nothing is known of the moves before."""
 
 
 class LeasesPayload(msgspec.Struct, omit_defaults=True):
@@ -135,7 +141,7 @@ class LeasesPayload(msgspec.Struct, omit_defaults=True):
     attempts: list[AttemptRow] = msgspec.field(default_factory=list)
     """Attempts that ended here, or that are known when leases begin to be logged."""
     move: JobsMove | None = None
-    """A move that begins, whether leases are logged or not."""
+    """A move that begins, whether leases are logged or not; or `NO_MOVE`."""
 
 
 class ReaderPayload(msgspec.Struct, omit_defaults=True):

@@ -507,6 +507,11 @@ class Leases:
             job.block.returned &= ~(1 << (job.seq & SEQ_MASK))
             job.state = MOVING
 
+    def forget_moved(self) -> None:
+        """Forget the last move if it has ended, so that the next one has another token."""
+        if self.move is not None and not self.move.seqs:
+            self.move = None
+
     def moving_jobs(self) -> list[LeasedJob]:
         """Return the jobs of `move`, as far as they are there."""
         found = [self.jobs.get(seq) for seq in from_runs(self.move.seqs)] if self.move is not None else []

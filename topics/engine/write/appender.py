@@ -63,7 +63,7 @@ class AppenderCore(FillingCore, QuotaCore, Protocol):
 class OnceAppended(Identity, Protocol):
     """The identity of copies that come from another core (queue/moved_part.py)."""
 
-    def was_appended(self, topic: PartTopic, now_ms: int) -> bool: ...
+    def was_appended(self, topic: PartTopic | None, now_ms: int) -> bool: ...
 
 
 class Pieces(Protocol):
@@ -201,7 +201,7 @@ class Appender:
             Turn(self._core, topic, again, done).wait()
             return
         try:
-            if topic is not None and identity is not None and identity.was_appended(topic, self._core.clock.now_ms()):
+            if identity is not None and identity.was_appended(topic, self._core.clock.now_ms()):
                 done(repeated(0, 0))  # on stable storage: a start syncs its log
                 return
             if topic is None:

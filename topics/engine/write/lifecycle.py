@@ -21,11 +21,13 @@ from topics.engine.shared.topic_registry import Registry
 from topics.engine.state import refusals
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.control_frames import (
+    NO_MOVE,
     ConfigPayload,
     CreatePayload,
     LeasesPayload,
     encode,
 )
+from topics.engine.state.leases import Leases
 from topics.engine.state.router import RouterLife
 from topics.engine.state.staged_operations import Operation, Turn
 from topics.engine.state.topic import STAGING, Life, Router, Topic
@@ -33,7 +35,7 @@ from topics.engine.state.wakes import CreationCore, notify_made, wake
 from topics.engine.values import incarnation
 from topics.engine.values.floor_marks import FloorMarks
 from topics.engine.values.name_rules import check_topic_name
-from topics.engine.values.ports import FormatPort, LoopPort
+from topics.engine.values.ports import FormatPort, LogPort, LoopPort
 from topics.engine.values.results import DeleteTopicResult, Done, PatchResult, PutResult
 from topics.engine.values.topic_config import DEFAULT, ConfigPatch, TopicConfig, check_dead_letter_of, make_config
 from topics.engine.write.admission import LogRoomCore, check_backlog, check_log
@@ -446,6 +448,10 @@ class Lifecycle:
             change.generation = topic.generation
         order = core.registry.take_order()
         core.log.stage_control(topic.id, FrameType.TOPIC_CONFIG, order, now_ms, encode(change))
+        if topic.queue is not None and (topic.stage_class == "ephemeral") != (config.durability == "ephemeral"):
+            topic.queue.forget_moved()
+            if config.durability != "ephemeral":
+                _state_move(core.log, topic, topic.queue, now_ms)
         if config.durability != "ephemeral":
             log_evictions(core, topic, config)
         return order
@@ -498,6 +504,15 @@ class Lifecycle:
         topic.enter(Life.DELETING)
         self._gone.pop(topic, None)
         Removal(core, self._forwarding, self._forget_pieces, topic, done).stage(synced=True)
+
+
+def _state_move(log: LogPort, topic: Topic, leases: Leases, now_ms: int) -> None:
+    """State the move of a queue that leaves class `ephemeral`, whose moves are in no log.
+
+    So a start finds none from before that time, whose seqs may be those of other jobs by then.
+    """
+    move = leases.move or NO_MOVE
+    log.stage_control(topic.id, FrameType.LEASES, topic.next_seq - 1, now_ms, encode(LeasesPayload(move=move)))
 
 
 def _leaves_disk(topic: Topic, config: TopicConfig) -> bool:
