@@ -12,7 +12,7 @@ import pytest
 
 from tests.amount import seeds
 from tests.engine.harness import Answer
-from tests.engine.routers.far_cores import Cores
+from tests.engine.routers.far_cores import Cores, core_of
 from topics.engine.queue import dead_letter, far_moves
 from topics.engine.queue.dead_messages import Executed, MoveOrder, NotAppended, Superseded
 from topics.engine.queue.queue_results import ClaimRequest, HeldJobs
@@ -666,3 +666,64 @@ def test_a_queue_that_was_of_class_ephemeral_takes_no_new_jobs_for_those_on_thei
     world.restart(0)
     end_all(world, queue)
     assert world.data(DEAD) == ["a", "b", "c", "d", "e", "f", "g"]
+
+
+class ChangedQueue(Queue):
+    """A queue that names other dead-letter topics, or none, while cores end, and the sockets between them."""
+
+    def __init__(self, world: Cores, **config: Any) -> None:
+        super().__init__(world, **config)
+        self.config = {**CONFIG, **config}
+        self.delivered: set[int] = set()
+
+    def change(self, dead: str | None) -> None:
+        answer, ends = Answer(), self.world.killed
+        self.world.engine_of(QUEUE).put_topic(QUEUE, make_config(**{**self.config, "dead_letter": dead}), answer)
+        self.world.run(lambda: answer.given or self.world.killed > ends)
+
+    def write(self) -> None:
+        super().write()
+        if self.world.rng.random() < 0.6:
+            self.change(self.world.rng.choice([None, DEAD, "other1"]))
+
+    def check(self) -> None:
+        self.change("other1")
+        for _ in range(200):
+            seqs = self.claim()
+            found = [record for name in (DEAD, "other1") for record in self.read(name)]
+            moved = [int(record["meta"]["$dead_letter_src_seq"]) for record in found]
+            assert not set(seqs or ()) & set(moved), "a job is delivered, and a dead letter, too"
+            self.nack(seqs or [])
+            if not self.count():
+                break
+            self.world.some(400)
+        found = [record for name in (DEAD, "other1") for record in self.read(name)]
+        data = [record["data"] for record in found]
+        assert len(set(data)) == len(data), "a dead letter is there twice"
+        acknowledged = {
+            number for numbers, each in self.asked if each.given and not is_error(each) for number in numbers
+        }
+        assert acknowledged <= set(data), "a job is lost"
+
+    def read(self, name: str) -> list[dict[str, Any]]:
+        is_there = name in self.world.worlds[core_of(name)].stored.registry.by_name
+        return self.world.read(name) if is_there else []
+
+
+def is_error(answer: Answer) -> bool:
+    return isinstance(answer.results[0], TopicsError)
+
+
+@pytest.mark.parametrize("seed", seeds(30))
+def test_jobs_go_to_one_topic_each_while_the_queue_names_others(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Cores(seed, router_retry_ms=2)
+    queue = ChangedQueue(world, durability=world.rng.choice(["disk", "fsync"]), leases_durable=True)
+    restart = world.restart
+
+    def restarted(core: int, **how: Any) -> None:
+        restart(core, **how)
+        # else one that was called off may be executed after it is not known any more that it was
+        world.asked = [each for each in world.asked if each.core != core or each.done is not None]
+
+    monkeypatch.setattr(world, "restart", restarted)
+    lives(queue, cuts_power=False)

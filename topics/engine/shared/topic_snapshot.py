@@ -404,10 +404,5 @@ def image_of(topic: Topic, now_ms: int | None, *, is_rest: bool = False) -> Topi
         [],
         topic.readers.described() if now_ms is None and topic.readers is not None else [],
         attempts,
-        _move_of(topic) if now_ms is not None else None,
+        topic.queue.move if now_ms is not None and topic.queue is not None else None,
     )
-
-
-def _move_of(topic: Topic) -> JobsMove | None:
-    """Return what a start needs of a queue's last move: of class `ephemeral` it has another name."""
-    return None if topic.queue is None or topic.config.durability == "ephemeral" else topic.queue.move
