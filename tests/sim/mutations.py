@@ -3728,7 +3728,7 @@ MUTANTS = (
         _FAR_DEAD_LETTERS,
     ),
     _one(
-        "a way to another core that goes on without a job that cannot be read",
+        "a way to another core that continues without a job that cannot be read",
         "engine/queue/far_moves.py",
         "        if self.is_noted and not isinstance(frames, StorageError):\n",
         "        if False and not isinstance(frames, StorageError):\n",
@@ -3744,8 +3744,8 @@ MUTANTS = (
     _one(
         "moves to a core that does not answer hold back those to others",
         "engine/queue/far_moves.py",
-        "self._turns.setdefault(self.core.registry.core_of(name), Turns())",
-        "self._turns.setdefault(0, Turns())",
+        "self._turns.setdefault(self.core.registry.core_of(name), MoveTurns())",
+        "self._turns.setdefault(0, MoveTurns())",
         _FAR_DEAD_LETTERS,
     ),
     _one(

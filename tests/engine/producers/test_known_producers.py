@@ -373,7 +373,7 @@ def appended(known: Producers, told: ProducerPart, seq: int, now_ms: int) -> Non
 
 
 def test_of_a_queue_of_another_core_the_newest_move_is_known_until_it_is_very_old() -> None:
-    """R-CORE-15: its number alone would not tell whose jobs were moved."""
+    """R-CORE-15: its number does not say which jobs were moved."""
     count = totals()
     known = Producers(count)
     for number in range(1, 9):

@@ -497,7 +497,7 @@ def test_a_change_of_class_keeps_what_is_known_of_jobs_on_their_way(before: str,
 
 
 def test_a_queue_that_was_put_back_to_an_earlier_time_moves_jobs_again() -> None:
-    """What it has moved since is not known to it, so its numbers are others' there."""
+    """It does not know the moves since, so its numbers are others' there."""
     world = Cores(15, router_retry_ms=2)
     queue = Queue(world)
     move(world, queue, "a")

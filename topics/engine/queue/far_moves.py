@@ -55,7 +55,7 @@ class FarMovesCore(DeadLetterCore, Protocol):
     config: Config
 
 
-class Turns:
+class MoveTurns:
     """The moves to one core, of which some are on their way."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ class FarMoves:
     def __init__(self, core: FarMovesCore, orders: DeadOrders) -> None:
         self.core = core
         self.orders = orders
-        self._turns: dict[int, Turns] = {}
+        self._turns: dict[int, MoveTurns] = {}
         """By core."""
 
     def begin(self, moves: DeadLetters, topic: Topic, leases: Leases, jobs: list[LeasedJob], then: Then) -> None:
@@ -107,8 +107,8 @@ class FarMoves:
         else:
             turns.begun -= 1
 
-    def _turns_of(self, name: str) -> Turns:
-        return self._turns.setdefault(self.core.registry.core_of(name), Turns())
+    def _turns_of(self, name: str) -> MoveTurns:
+        return self._turns.setdefault(self.core.registry.core_of(name), MoveTurns())
 
     def resume(self, moves: DeadLetters, topic: Topic) -> None:
         """Continue the move that a start has found."""
@@ -140,7 +140,7 @@ class FarMove(Move):
         self._tries = 0
 
     def begin(self) -> None:
-        """Begin it, or go on with what is noted."""
+        """Begin it, or continue with what is noted."""
         note = self.note
         if not self.is_noted:
             super().begin()
@@ -251,7 +251,7 @@ class FarMove(Move):
             super()._on_copied(result)
 
     def _name_anew(self) -> None:
-        """Note the move with another token, and go on: the queue was put back to an earlier time.
+        """Note the move with another token, and send it: the queue was put back to an earlier time.
 
         Its jobs may have been copied by what it was. Without their copies they would be lost.
         """

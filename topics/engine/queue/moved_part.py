@@ -34,7 +34,7 @@ class MovedPart(Part):
     def __init__(
         self, token: str, number: int, mark: int, called_off: Container[str] = (), *, calls_off: bool = False
     ) -> None:
-        """called_off: tokens of queues that have called a move off. calls_off: whether this does."""
+        """called_off: tokens of queues that have called a move off. calls_off: this one does."""
         super().__init__(OF_QUEUES + token.encode(), number, 0)
         self._token, self._mark, self._called_off, self._calls_off = token, mark, called_off, calls_off
 
