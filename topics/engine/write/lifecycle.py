@@ -448,9 +448,10 @@ class Lifecycle:
             change.generation = topic.generation
         order = core.registry.take_order()
         core.log.stage_control(topic.id, FrameType.TOPIC_CONFIG, order, now_ms, encode(change))
-        if topic.queue is not None and (topic.stage_class == "ephemeral") != (config.durability == "ephemeral"):
+        was_ephemeral, is_ephemeral = topic.stage_class == "ephemeral", config.durability == "ephemeral"
+        if topic.queue is not None and was_ephemeral != is_ephemeral:
             topic.queue.forget_moved()
-            if config.durability != "ephemeral":
+            if was_ephemeral:
                 _state_move(core.log, topic, topic.queue, now_ms)
         if config.durability != "ephemeral":
             log_evictions(core, topic, config)
