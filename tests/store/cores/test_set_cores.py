@@ -240,7 +240,7 @@ def test_a_queue_and_its_dead_letters_may_come_to_two_cores_which_older_builds_r
     queue = twin_of(name)
     world.put(queue, type="queue", dead_letter=far)
     world.append("job", name=queue)
-    move = JobsMove("00000000000000aa", 7, far, [1, 1])
+    move = JobsMove("00000000000000aa", 7, 99, far, [1, 1])
     leases = world.stored.registry.by_name[queue].queue
     assert leases is not None
     leases.move = move

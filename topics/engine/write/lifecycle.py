@@ -451,7 +451,7 @@ class Lifecycle:
         was_ephemeral, is_ephemeral = topic.stage_class == "ephemeral", config.durability == "ephemeral"
         if topic.queue is not None and was_ephemeral != is_ephemeral:
             topic.queue.forget_moved()
-            if was_ephemeral:
+            if was_ephemeral and core.format.number >= DIRECTORY_FORMAT:  # else there was none
                 _state_move(core.log, topic, topic.queue, now_ms)
         if config.durability != "ephemeral":
             log_evictions(core, topic, config)
