@@ -2897,6 +2897,13 @@ MUTANTS = (
         _REDRIVE,
     ),
     _one(
+        "a redrive that has routers keep what the queue has no room for",
+        "engine/queue/dead_topic.py",
+        "        count = _within_room(jobs, self._room())\n",
+        "        count = len(jobs)\n",
+        "tests/engine/queue/test_redrive.py",
+    ),
+    _one(
         "a filter lets through a tag that begins as the one asked for",
         "engine/index/tag_matcher.py",
         "self.number = None if predicate.is_prefix else",

@@ -10,6 +10,9 @@ import msgspec
 from topics.errors import TopicsError
 from topics.store.format.rows import RowRecord
 
+Room = tuple[int, int] | None
+"""The records and bytes that a queue has room for; None: any number."""
+
 
 class MoveOrder(msgspec.Struct, array_like=True, tag=True):
     """Append dead letters, once: see `JobsMove`. Answer: `Executed`, once they are durable.
@@ -59,6 +62,8 @@ class FindOrder(msgspec.Struct, array_like=True, tag=True):
     """Most of them that are looked at."""
     seqs: list[int] | None
     """The seqs that are looked at, ascending; None: all."""
+    room: Room
+    """What the jobs may be together; the first one is found in any case."""
 
 
 class DeadFound(msgspec.Struct, array_like=True, tag=True):
@@ -68,7 +73,9 @@ class DeadFound(msgspec.Struct, array_like=True, tag=True):
     """0: there is no such topic."""
     head: int = 0
     last: int = 0
-    """The last seq that was looked at; 0: none was left."""
+    """The last seq that was looked at, or the one before the first without room; 0: none was
+    left.
+    """
     looked: int = 0
     seqs: list[int] = []
     jobs: list[RowRecord] = []

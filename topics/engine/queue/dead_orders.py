@@ -17,6 +17,7 @@ from topics.engine.queue.dead_messages import (
     NotAppended,
     OtherQueues,
     RemoveOrder,
+    Room,
     Superseded,
 )
 from topics.engine.queue.dead_records import NOTHING, DeadPage, dead_letter_name, list_dead
@@ -61,6 +62,13 @@ class DeadOrders:
         else:
             self.execute(order, done)
 
+    def find(self, queue: str, order: FindOrder, room: Callable[[], Room], done: DeadReplied) -> None:
+        """Have dead letters found; on this core, `room` is asked once they are read."""
+        if self.are_apart(queue, order.dead_letter):
+            self.ask(queue, order, done)
+        else:
+            self._topics.find(order, room, done)
+
     def execute(self, order: DeadOrder, done: DeadReplied) -> None:
         """Execute an order about a topic of this core."""
         match order:
@@ -71,7 +79,7 @@ class DeadOrders:
             case ListOrder():
                 self._list(order, done)
             case FindOrder():
-                self._topics.find(order, done)
+                self._topics.find(order, lambda: order.room, done)
             case RemoveOrder():
                 self._topics.remove(order, done)
 

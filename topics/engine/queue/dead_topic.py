@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from topics.engine.json.strict_json import check
-from topics.engine.queue.dead_messages import DeadFound, DeadReplied, Executed, FindOrder, RemoveOrder
+from topics.engine.queue.dead_messages import DeadFound, DeadReplied, Executed, FindOrder, RemoveOrder, Room
 from topics.engine.queue.dead_records import ADDED, STEP_ROWS, DeadCore, dead_among, members, step_seqs, within_step
 from topics.engine.queue.job_removal import BeforeRemoval, RemoveJobsCore, remove_jobs
 from topics.engine.read.frame_read import FrameRead, with_topic
@@ -66,13 +66,16 @@ class DeadTopics:
         self.catch_up = catch_up
         self.before = before
 
-    def find(self, order: FindOrder, done: DeadReplied) -> None:
-        """Find the next dead letters, as many as one step decodes."""
+    def find(self, order: FindOrder, room: Callable[[], Room], done: DeadReplied) -> None:
+        """Find the next dead letters, as many as one step decodes and the queue has room for.
+
+        room: asked once they are read.
+        """
         topic = self.core.registry.visible(order.dead_letter)
         if topic is None or order.topic_id not in {0, topic.id}:
             done(DeadFound())
             return
-        search = _Search(self, topic, order, done)
+        search = _Search(self, topic, order, room, done)
         if order.topic_id:
             search.begin(None)
         else:
@@ -103,11 +106,14 @@ class DeadTopics:
 class _Search:
     """One look for dead letters."""
 
-    def __init__(self, owner: DeadTopics, topic: Topic, order: FindOrder, done: DeadReplied) -> None:
+    def __init__(
+        self, owner: DeadTopics, topic: Topic, order: FindOrder, room: Callable[[], Room], done: DeadReplied
+    ) -> None:
         self._owner = owner
         self._core = owner.core
         self._topic = topic
         self._order = order
+        self._room = room
         self._done = done
 
     def retain(self) -> None:
@@ -149,11 +155,28 @@ class _Search:
         except CorruptError as error:
             done(with_topic(topic, error, read))
             return
-        found = DeadFound(topic.id, topic.head, seqs[-1], len(seqs), [frame.seq for frame in frames], jobs)
+        count = _within_room(jobs, self._room())
+        # Those without room come with the next step, which is refused.
+        last = seqs[-1] if count == len(jobs) else frames[count].seq - 1
+        ours = [frame.seq for frame in frames[:count]]
+        found = DeadFound(topic.id, topic.head, last, len(seqs), ours, jobs[:count])
         if found.seqs:
             self._owner.before(topic, found.seqs, lambda error: done(error or found))
         else:
             done(found)
+
+
+def _within_room(jobs: list[RowRecord], room: Room) -> int:
+    """Return how many of the jobs there is room for; at least the first is tried."""
+    if room is None or not jobs:
+        return len(jobs)
+    size, count = 0, 0
+    for job in jobs:
+        size += job.size
+        if count == room[0] or size > room[1]:
+            break
+        count += 1
+    return max(count, 1)
 
 
 def job_of(frame: Frame) -> RowRecord:

@@ -26,7 +26,7 @@ from topics.engine.values.results import AppendResult, Done
 from topics.engine.write.admission import cap_room, check_backlog
 from topics.engine.write.retention import ExpiryCore, when_retained
 from topics.errors import TopicsError
-from topics.store.format.rows import RowRecord, Rows, pack_rows
+from topics.store.format.rows import Rows, pack_rows
 
 AppendMoved = Callable[[Topic, Rows, Done[AppendResult]], None]
 """See `Appender.append_moved`."""
@@ -142,8 +142,9 @@ class Redrive:
             self._done(refusals.topic_not_found(self._queue.name))
             return
         most, todo = min(SLOTS_MAX - self._scanned, self._left), None if self._asked is None else self._todo
-        order = FindOrder(self._queue.name, self._dead, self._topic_id, self._cursor, most, todo)
-        self._owner.orders.ask(self._queue.name, order, self._on_found)
+        queue = self._queue
+        order = FindOrder(queue.name, self._dead, self._topic_id, self._cursor, most, todo, cap_room(queue))
+        self._owner.orders.find(queue.name, order, lambda: cap_room(queue), self._on_found)
 
     def _on_found(self, found: DeadReply | TopicsError) -> None:
         if isinstance(found, TopicsError):
@@ -162,15 +163,13 @@ class Redrive:
             self._answer()
             return
         self._scanned += found.looked
-        count = self._within_room(found.jobs)
-        # Those without room come with the next step, which is refused.
-        self._cursor = found.last if count == len(found.seqs) else found.seqs[count] - 1
+        self._cursor = found.last
         self._todo = [seq for seq in self._todo if seq > self._cursor]
-        if not count:
+        if not found.seqs:
             self._core.loop.call_later(0, self.begin)
             return
-        self._part = found.seqs[:count]
-        rows = pack_rows(found.jobs[:count])
+        self._part = found.seqs
+        rows = pack_rows(found.jobs)
 
         def append(error: TopicsError | None) -> None:
             if error is not None:
@@ -179,19 +178,6 @@ class Redrive:
                 self._owner.append(self._queue, rows, self._on_copied)
 
         when_retained(self._core, self._queue, self._core.clock.now_ms(), append)
-
-    def _within_room(self, copies: list[RowRecord]) -> int:
-        """Return how many of the copies the queue has room for; at least the first is tried."""
-        room = cap_room(self._queue)
-        if room is None or not copies:
-            return len(copies)
-        size, count = 0, 0
-        for copy in copies:
-            size += copy.size
-            if count == room[0] or size > room[1]:
-                break
-            count += 1
-        return max(count, 1)
 
     def _on_copied(self, result: AppendResult | TopicsError) -> None:
         """Delete the dead letters whose jobs are durable by now."""
