@@ -3707,6 +3707,13 @@ MUTANTS = (
         _FAR_DEAD_LETTERS,
     ),
     _one(
+        "dead letters of another core in a directory that older builds open",
+        "engine/queue/dead_orders.py",
+        "            case MoveOrder() if order.copies:\n",
+        "            case MoveOrder() if False:\n",
+        _FAR_DEAD_LETTERS,
+    ),
+    _one(
         "a way to another core that another move of the queue ends",
         "engine/queue/far_moves.py",
         "        note = self.note\n        if note is not None:\n            self._leases.move",

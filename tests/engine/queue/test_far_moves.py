@@ -22,7 +22,7 @@ from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.producer_part import Part
 from topics.engine.values.results import DiffQuery
 from topics.engine.values.topic_config import make_config
-from topics.errors import CorruptError, RequestError, TopicsError
+from topics.errors import CorruptError, RequestError, StorageError, TopicsError
 from topics.store.format.rows import RowRecord, pack_rows
 
 QUEUE, DEAD = "q0", "dead1"
@@ -134,7 +134,7 @@ def test_a_missing_dead_letter_topic_is_made_on_its_core() -> None:
     """R-Q-25."""
     world = Cores(2)
     world.put(QUEUE, type="queue", max_deliveries=1, dead_letter="made1")
-    assert (world.worlds[0].store.format.number, world.worlds[1].store.format.number) == (5, 1)
+    assert [each.store.format.number for each in world.worlds] == [5, 1]
     queue = object.__new__(Queue)
     queue.world = world
     world.append(QUEUE, "job")
@@ -143,6 +143,28 @@ def test_a_missing_dead_letter_topic_is_made_on_its_core() -> None:
     end_move(world)
     assert world.data("made1") == ["job"]
     assert [each.engine.topic_count() for each in world.worlds] == [1, 1]
+    assert [each.store.format.number for each in world.worlds] == [5, 5], "older builds would misread the directory"
+
+
+def test_a_core_whose_format_cannot_be_raised_takes_no_dead_letters() -> None:
+    world = Cores(2, router_retry_ms=2)
+    queue = Queue(world)
+    world.append(QUEUE, "job")
+    queue.nack(queue.claim() or [])
+    disk = world.worlds[1].store.format
+    raise_it, tries = disk.when_raised, list[int]()
+
+    def failing(number: int, done: Any) -> None:
+        tries.append(number)
+        done(StorageError("the disk has failed"))
+
+    disk.when_raised = failing  # type: ignore[method-assign]
+    assert queue.claim() == []
+    world.run(lambda: len(tries) > 2)
+    assert (disk.number, world.data(DEAD), queue.count()) == (1, [], 1)
+    disk.when_raised = raise_it  # type: ignore[method-assign]
+    end_move(world)
+    assert (disk.number, world.data(DEAD)) == (5, ["job"])
 
 
 def lives(queue: Queue, *, cuts_power: bool) -> None:

@@ -26,6 +26,7 @@ from topics.engine.queue.moved_part import MovedPart, NotAppendedError, Supersed
 from topics.engine.values.results import AppendResult, DiffQuery, DiffResult, Done
 from topics.errors import TopicsError
 from topics.store.format.rows import Rows, pack_rows
+from topics.store.layouts.directory_names import DIRECTORY_FORMAT
 
 AppendCopies = Callable[[str, Rows, Done[AppendResult], MovedPart | None], None]
 """See `Appender.append_copies`."""
@@ -72,16 +73,22 @@ class DeadOrders:
     def execute(self, order: DeadOrder, done: DeadReplied) -> None:
         """Execute an order about a topic of this core."""
         match order:
+            case MoveOrder() if order.copies:
+                # An older build would misread records of bytes, and give an id of a queue to clients.
+                form = self._topics.core.format
+                form.when_raised(DIRECTORY_FORMAT, lambda error: done(error) if error else self._move(order, done))
             case MoveOrder():
-                identity = order.token, order.number, order.mark
-                part = MovedPart(*identity, self._called_off, calls_off=not order.copies)
-                self._append_copies(order.dead_letter, pack_rows(order.copies), self._moved(order, done), part)
+                self._move(order, done)
             case ListOrder():
                 self._list(order, done)
             case FindOrder():
                 self._topics.find(order, lambda: order.room, done)
             case RemoveOrder():
                 self._topics.remove(order, done)
+
+    def _move(self, order: MoveOrder, done: DeadReplied) -> None:
+        part = MovedPart(order.token, order.number, order.mark, self._called_off, calls_off=not order.copies)
+        self._append_copies(order.dead_letter, pack_rows(order.copies), self._moved(order, done), part)
 
     def _moved(self, order: MoveOrder, done: DeadReplied) -> Done[AppendResult]:
         def moved(result: AppendResult | TopicsError) -> None:
