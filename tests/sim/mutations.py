@@ -65,6 +65,7 @@ _SHARES = "tests/server/service/cores/test_shares.py"
 _SUPERVISOR = "tests/server/service/test_supervisor.py"
 _HAND_OVERS = "tests/loop/handover/test_hand_overs.py"
 _FAR_DEAD_LETTERS = "tests/engine/queue/test_far_moves.py"
+_MOVE_TURNS = "tests/engine/queue/test_move_turns.py"
 _FAR_ROUTERS = "tests/engine/routers/test_far_routers.py"
 _PUBLISHES = "tests/ws/test_lone_publishes.py"
 _QUICK = "tests/embedded/appends/test_quick_appends.py"
@@ -3714,10 +3715,10 @@ MUTANTS = (
         _FAR_DEAD_LETTERS,
     ),
     _one(
-        "a way to another core that another move of the queue ends",
+        "a way to another core beside another one of the queue",
         "engine/queue/far_moves.py",
-        "        note = self.note\n        if note is not None:\n            self._leases.move",
-        "        note = self._leases.move\n        if note is not None:\n            self._leases.move",
+        "        if line is None and (note is None or not note.seqs):\n",
+        "        if True:\n",
         _FAR_DEAD_LETTERS,
     ),
     _one(
@@ -3751,16 +3752,58 @@ MUTANTS = (
     _one(
         "claims that wait for another core for ever",
         "engine/queue/far_moves.py",
-        "                self._timer = self._core.loop.call_later(_CLAIM_WAIT_MS * 1_000_000, let_go)\n",
-        "",
+        "        self._timer = self._core.loop.call_later(ns, self._on_late)\n",
+        "        pass\n",
         _FAR_DEAD_LETTERS,
     ),
     _one(
         "moves to a core that does not answer hold back those to others",
         "engine/queue/far_moves.py",
-        "self._turns.setdefault(self.core.registry.core_of(name), MoveTurns())",
-        "self._turns.setdefault(0, MoveTurns())",
+        "self._turns.setdefault(core.registry.core_of(name), MoveTurns(core.loop))",
+        "self._turns.setdefault(0, MoveTurns(core.loop))",
         _FAR_DEAD_LETTERS,
+    ),
+    _one(
+        "claims that look again for jobs behind a move to another core",
+        "engine/queue/move_turns.py",
+        "        return not self.has_failed and now_ns - self._since_ns < self._wait_ns\n",
+        "        return False\n",
+        _MOVE_TURNS,
+    ),
+    _one(
+        "claims that wait behind a move to another core that takes long",
+        "engine/queue/move_turns.py",
+        "now_ns - self._since_ns < self._wait_ns\n",
+        "True\n",
+        _MOVE_TURNS,
+    ),
+    _one(
+        "claims that wait behind a move to another core that has failed",
+        "engine/queue/far_moves.py",
+        "        self._owner.fail(self._topic)\n",
+        "",
+        _MOVE_TURNS,
+    ),
+    _one(
+        "a claim that waits a second for each move to another core",
+        "engine/queue/claim.py",
+        "        if not self._moved_until_ns:\n",
+        "        if True:\n",
+        _MOVE_TURNS,
+    ),
+    _one(
+        "the jobs of many moves to other cores read in one pass",
+        "engine/queue/move_turns.py",
+        "        if self._is_taken:\n",
+        "        if False:\n",
+        _MOVE_TURNS,
+    ),
+    _one(
+        "a start that continues the moves of all queues in one pass",
+        "engine/queue/far_moves.py",
+        "min(len(queues), _RESUMED_A_PASS)",
+        "len(queues)",
+        _MOVE_TURNS,
     ),
     _one(
         "a way to another core that a change of class does not state",

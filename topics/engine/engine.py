@@ -146,7 +146,7 @@ class Engine:
         """The archive of the log."""
         self._routers = RouterManager(core, self._lifecycle, forwarding)
         self._verifier = StateVerifier(core.registry, core.usage, core.files) if config.verify else None
-        self._moving = stored.moving
+        self._resume_moves = partial(self._far_moves.resume, dead_letters, stored.moving)
         self._has_asked = False
         """Whether the end of this pass has asked for another one."""
         self._ends = StepQueue(loop, STEPS_A_PASS)
@@ -156,7 +156,7 @@ class Engine:
             forwarding.note(router)
         sweeper.start()
         if stored.moving and not stored.registry.directory_number:  # else once cores join
-            loop.call_later(0, partial(self._resume_moves, self._moving))
+            loop.call_later(0, self._resume_moves)
 
     # --- topics ------------------------------------------------------------------------------------------------------
     def put_topic(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None:
@@ -509,11 +509,6 @@ class Engine:
         """
         self._dead_orders.list(queue, query, done)
 
-    def _resume_moves(self, queues: list[Topic]) -> None:
-        """Continue moves of jobs to other cores, or to topics that have come from there."""
-        while queues:
-            self._far_moves.resume(self._claims.dead_letters, queues.pop())
-
     def redrive(self, request: RedriveRequest, done: Done[RedriveTurn]) -> None:
         """Make jobs of dead letters again, and delete these (8.8)."""
         self._redrives.redrive(request, done)
@@ -650,7 +645,7 @@ class Engine:
         """Have routers lead to topics of other cores, and from them, and dead letters go there."""
         self._dead_orders.others = others
         self._routers.join(others)
-        self._resume_moves(self._moving)
+        self._resume_moves()
 
     def hold_reads_while(self, is_memory_short: Callable[[], bool]) -> None:
         """Begin no read in a pass at whose beginning the memory for clients is used up."""

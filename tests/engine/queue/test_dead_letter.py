@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from tests.engine.harness import Answer, Harness
 from tests.engine.queue.queue_calls import claim, counters, jobs_of, start_claim
-from topics.engine.queue.dead_letter import DeadLetters
+from topics.engine.queue.dead_letter import DeadLetters, PoisonJobs
 from topics.engine.queue.queue_results import ClaimRequest, HeldJobs
 from topics.engine.state import leases
 from topics.engine.state.leases import Leases
-from topics.engine.state.topic import Topic
-from topics.engine.values.job import LeasedJob
 from topics.errors import RequestError
 
 
@@ -74,9 +71,9 @@ class Moves:
         self.begun: list[int] = []
         move = DeadLetters.move
 
-        def counted(moves: DeadLetters, topic: Topic, queue: Leases, jobs: Sequence[LeasedJob], then: Any) -> None:
-            self.begun.append(len(jobs))
-            move(moves, topic, queue, jobs, then)
+        def counted(moves: DeadLetters, poison: PoisonJobs) -> None:
+            self.begun.append(len(poison.jobs))
+            move(moves, poison)
 
         monkeypatch.setattr(DeadLetters, "move", counted)
 

@@ -13,7 +13,7 @@ import pytest
 from tests.amount import seeds
 from tests.engine.harness import Answer
 from tests.engine.routers.far_cores import Cores, core_of
-from topics.engine.queue import dead_letter, far_moves
+from topics.engine.queue import dead_letter, move_turns
 from topics.engine.queue.dead_messages import Executed, MoveOrder, NotAppended, Superseded
 from topics.engine.queue.queue_results import ClaimRequest, HeldJobs
 from topics.engine.queue.redrive import RedriveRequest
@@ -313,7 +313,7 @@ def test_a_redrive_says_that_the_other_core_is_not_there() -> None:
 
 
 def test_a_few_queues_of_many_move_jobs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(far_moves, "_MOVES_MAX", 2)
+    monkeypatch.setattr(move_turns, "_MOVES_MAX", 2)
     world = Cores(9, router_retry_ms=2)
     names = [f"queue-{number}-0" for number in range(7)]
     engine = world.engine_of(QUEUE)
@@ -583,7 +583,7 @@ def test_claims_wait_a_while_at_most_for_a_core_that_does_not_answer(monkeypatch
 
 
 def test_queues_whose_core_does_not_answer_hold_back_no_move_to_another_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(far_moves, "_MOVES_MAX", 2)
+    monkeypatch.setattr(move_turns, "_MOVES_MAX", 2)
     world = Cores(9, cores=3, router_retry_ms=2)
     execute = world._execute
     monkeypatch.setattr(world, "_execute", lambda asked: None if asked.core == 1 else execute(asked))

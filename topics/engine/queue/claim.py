@@ -23,7 +23,7 @@ import numpy as np
 
 from topics.config import Config
 from topics.engine.queue.alarm import AlarmCore, tend
-from topics.engine.queue.dead_letter import DeadLetters
+from topics.engine.queue.dead_letter import CLAIM_WAIT_NS, DeadLetters, PoisonJobs, Then
 from topics.engine.queue.fetch import FetchCore, JobsRead
 from topics.engine.queue.lease_log import LeaseLogCore, log_ended, log_leases
 from topics.engine.queue.lookup import LookupCore, find_queue
@@ -197,6 +197,8 @@ class Pass:
     """Number of jobs for which there are lease ids."""
     _stuck: list[LeasedJob] | None = None
     """Poison jobs that are passed over, since others could not be moved; None: none failed."""
+    _moved_until_ns = 0
+    """Until when it waits for jobs to be moved to another core; 0: it has met none."""
     _is_dealt = False
     """Whether jobs wait for a later turn to be leased."""
     _is_sized = False
@@ -277,7 +279,7 @@ class Pass:
                 self._core.turns.spend(_BYTES_A_DEAL)
                 self._core.turns.take_later(self._retain)
         elif poison:
-            self._owner.dead_letters.move(topic, leases, poison, self._on_moved)
+            self._move(poison, self._on_moved)
         elif taken.jobs and not self._is_dealt:
             self._lease(self._claims.popleft())  # for whom there are ids
         else:
@@ -324,10 +326,15 @@ class Pass:
     def _move_some(self, poison: list[LeasedJob]) -> None:
         """Move some of very many poison jobs, or pass them over, before the claims are decided."""
         if self._stuck is None:
-            self._owner.dead_letters.move(self._topic, self._leases, poison, self._on_some_moved)
+            self._move(poison, self._on_some_moved)
         else:
             self._stuck += poison
             self._core.loop.call_later(0, self.begin)
+
+    def _move(self, poison: list[LeasedJob], then: Then) -> None:
+        if not self._moved_until_ns:
+            self._moved_until_ns = self._core.clock.monotonic_ns() + CLAIM_WAIT_NS
+        self._owner.dead_letters.move(PoisonJobs(self._topic, self._leases, poison, then, self._moved_until_ns))
 
     def _on_some_moved(self, error: TopicsError | None) -> None:
         """Begin anew, in another pass: the copies may have been committed in place."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -44,7 +44,24 @@ class DeadLetterCore(JobRemovalCore, AlarmCore, Protocol):
 
 
 Then = Callable[[TopicsError | None], None]
-BeginFar = Callable[["DeadLetters", Topic, Leases, list[LeasedJob], Then], None]
+CLAIM_WAIT_NS = 1_000_000_000
+"""How long a claim waits for jobs that it has found to be moved to another core."""
+
+
+class PoisonJobs(NamedTuple):
+    """Jobs that are moved together."""
+
+    topic: Topic
+    leases: Leases
+    jobs: list[LeasedJob]
+    """At most `MOST_POISON`, ascending, in state MOVING."""
+    then: Then
+    """Called at the end, with the error that prevented it."""
+    until_ns: int = 0
+    """Until when the claims that found them wait for another core."""
+
+
+BeginFar = Callable[["DeadLetters", PoisonJobs], None]
 """See `FarMoves.begin`."""
 
 
@@ -67,41 +84,29 @@ class DeadLetters:
         self.before = before
         self._begin_far = begin_far
 
-    def move(
-        self, topic: Topic, leases: Leases, jobs: Sequence[LeasedJob], then: Callable[[TopicsError | None], None]
-    ) -> None:
-        """Move these jobs (state MOVING); then call `then`, with the error that prevented it.
+    def move(self, poison: PoisonJobs) -> None:
+        """Move these jobs, which may come in any order.
 
         A job whose copy cannot be written is claimable again; one that cannot be read, after a
         lease, and `then` gets no error for it.
         """
-        jobs, name = sorted(jobs, key=lambda job: job.seq), topic.config.dead_letter
+        topic, name = poison.topic, poison.topic.config.dead_letter
+        poison.jobs.sort(key=lambda job: job.seq)
         if name is not None and self.core.registry.are_apart(topic.name, name):
-            self._begin_far(self, topic, leases, jobs, then)
+            self._begin_far(self, poison)
         else:
-            Move(self, topic, leases, jobs, then).begin()
+            Move(self, poison).begin()
 
 
 class Move:
     """Some poison jobs being moved together."""
 
-    def __init__(
-        self,
-        moves: DeadLetters,
-        topic: Topic,
-        leases: Leases,
-        jobs: list[LeasedJob],
-        then: Callable[[TopicsError | None], None],
-    ) -> None:
-        """jobs: at most `MOST_POISON`, ascending."""
+    def __init__(self, moves: DeadLetters, poison: PoisonJobs) -> None:
         self._moves = moves
         self._core = moves.core
-        self._topic = topic
-        self._leases = leases
-        self._jobs = jobs
+        self._topic, self._leases, self._jobs, self._then, self._until_ns = poison
         self._rest: list[LeasedJob] = []
         """The jobs that are moved after these: their records are too many bytes for one pass."""
-        self._then = then
 
     def begin(self) -> None:
         self._leases.apply_time(self._core.clock.now_ms())
@@ -120,8 +125,8 @@ class Move:
     def _end(self, error: TopicsError | None) -> None:
         """Move the rest in another pass, if there is one and nothing has failed."""
         if self._rest and error is None:
-            rest = partial(self._moves.move, self._topic, self._leases, self._rest, self._then)
-            self._core.loop.call_later(0, rest)
+            rest = PoisonJobs(self._topic, self._leases, self._rest, self._then, self._until_ns)
+            self._core.loop.call_later(0, partial(self._moves.move, rest))
         else:
             self._then(error)
 

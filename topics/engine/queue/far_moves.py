@@ -8,44 +8,38 @@ Source: R-CORE-15.
 From the note on no claim gets the jobs, also after a start, and those that found them wait a while
 at most. An order without an answer, or one that was refused, may be executed later all the same.
 Therefore it is sent again, with its number, and the other core appends the copies of a number once
-(moved_part.py). A queue has one move at a time. Of many queues some take their turns, so that what
-is held for another core is bounded.
+(moved_part.py). Moves take turns (move_turns.py).
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Protocol
 
 from topics.config import Config
-from topics.engine.queue.alarm import tend
-from topics.engine.queue.dead_letter import DeadLetterCore, DeadLetters, Move, Then
+from topics.engine.queue.dead_letter import CLAIM_WAIT_NS, DeadLetterCore, DeadLetters, Move, PoisonJobs, Then
 from topics.engine.queue.dead_messages import MoveOrder, NotAppended, Superseded
 from topics.engine.queue.dead_orders import DeadOrders
+from topics.engine.queue.move_turns import MoveLine, MoveReads, MoveTurns
 from topics.engine.queue.queue_results import AckResult
 from topics.engine.state.control_frames import NO_MOVE, JobsMove, LeasesPayload, encode, to_runs
-from topics.engine.state.leases import Leases
 from topics.engine.state.staged_operations import Notice
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import wake
 from topics.engine.values import incarnation
-from topics.engine.values.job import LeasedJob
 from topics.engine.values.ports import TimerPort
 from topics.errors import CorruptError, StorageError, TopicsError
 from topics.store.format.log_format import Frame, FrameType
 from topics.store.format.rows import RowRecord
 
 _log = logging.getLogger(__name__)
-_MOVES_MAX = 4
-"""Moves to one core whose copies are read, or on their way, of all queues."""
 _PAUSES_MAX = 32
 """The longest pause before a move is tried again, in units of the first, `router_retry_ms`."""
-_CLAIM_WAIT_MS = 1000
-"""How long the claims that found the jobs wait for them to be moved, as on one core."""
 _MARK_BYTES = 7
+_RESUMED_A_PASS = 16
+"""Queues whose moves continue in one pass after a start, 256 jobs each at most: some 5 ms."""
 
 
 class FarMovesCore(DeadLetterCore, Protocol):
@@ -55,108 +49,140 @@ class FarMovesCore(DeadLetterCore, Protocol):
     config: Config
 
 
-class MoveTurns:
-    """The moves to one core, of which some are on their way."""
-
-    def __init__(self) -> None:
-        self.begun = 0
-        self.waiting: deque[Callable[[], None]] = deque()
-
-
 class FarMoves:
     """The moves of this core's queues to other cores."""
 
     def __init__(self, core: FarMovesCore, orders: DeadOrders) -> None:
         self.core = core
         self.orders = orders
+        self.reads = MoveReads(core.loop)
         self._turns: dict[int, MoveTurns] = {}
         """By core."""
+        self._lines: dict[Topic, MoveLine[FarMove]] = {}
+        """By queue with a move in progress."""
 
-    def begin(self, moves: DeadLetters, topic: Topic, leases: Leases, jobs: list[LeasedJob], then: Then) -> None:
-        """Begin a move, as `DeadLetters.move`. While another one is in progress, none begins.
+    def begin(self, moves: DeadLetters, poison: PoisonJobs) -> None:
+        """Begin a move, as `DeadLetters.move`, once the one in progress has ended.
 
-        `then` is called a while after it was noted, if it has not ended before.
+        The claims continue at `until_ns` if it has not ended before, with an error.
         """
-        if leases.move is None or not leases.move.seqs:
-            FarMove(moves, topic, leases, jobs, then, owner=self).begin()
-            return
-        for job in jobs:
-            leases.release(job)
-        tend(self.core, topic, again=True)
-        then(StorageError("jobs before these are on their way to another core"))
-
-    def has_taken_turn(self, name: str) -> bool:
-        """Take a turn at the core of a topic, until `end_turn`, and return True, if one is free."""
-        turns = self._turns_of(name)
-        if turns.begun >= _MOVES_MAX:
-            return False
-        turns.begun += 1
-        return True
-
-    def take_turn(self, name: str, begin: Callable[[], None]) -> None:
-        """Call `begin` when its turn comes, which lasts until `end_turn`."""
-        if self.has_taken_turn(name):
-            begin()
-        else:
-            self._turns_of(name).waiting.append(begin)
-
-    def end_turn(self, name: str) -> None:
-        turns = self._turns_of(name)
-        if turns.waiting:
-            self.core.loop.call_later(0, turns.waiting.popleft())
-        else:
-            turns.begun -= 1
-
-    def _turns_of(self, name: str) -> MoveTurns:
-        return self._turns.setdefault(self.core.registry.core_of(name), MoveTurns())
-
-    def resume(self, moves: DeadLetters, topic: Topic) -> None:
-        """Continue the move that a start has found."""
-        leases = topic.queue
-        if leases is not None:
-            move = FarMove(moves, topic, leases, leases.moving_jobs(), _ignore, owner=self)
-            move.note, move.is_noted = leases.move, True
+        topic, now_ns = poison.topic, self.core.clock.monotonic_ns()
+        move = FarMove(moves, poison, owner=self)
+        line, note = self._lines.get(topic), poison.leases.move
+        if line is None and (note is None or not note.seqs):
+            self._lines[topic] = MoveLine(now_ns, CLAIM_WAIT_NS)
+            move.wait(poison.until_ns - now_ns)
             move.begin()
+        elif line is not None and line.takes(now_ns):
+            line.add(move)
+            move.wait(poison.until_ns - now_ns)
+        else:
+            move.refuse()
+
+    def has_left(self, topic: Topic, move: FarMove) -> bool:
+        """Take a move out, and return True, if it has not begun."""
+        line = self._lines.get(topic)
+        return line is not None and line.has_left(move)
+
+    def begin_next(self, topic: Topic) -> None:
+        """Begin the next move of a queue, in another pass: the one in progress has ended."""
+        following = self._lines[topic].next(self.core.clock.monotonic_ns())
+        if following is None:
+            del self._lines[topic]
+        else:
+            self.core.loop.call_later(0, following.begin)
+
+    def fail(self, topic: Topic) -> None:
+        """Let the claims pass over jobs behind those that are to be moved again, one a pass."""
+        line = self._lines[topic]
+        if not line.has_failed:
+            line.has_failed = True
+            self._refuse_next(line)
+
+    def _refuse_next(self, line: MoveLine[FarMove]) -> None:
+        move = line.pop() if line.has_failed else None
+        if move is not None:
+            move.refuse()
+            self.core.loop.call_later(0, partial(self._refuse_next, line))
+
+    def turns_at(self, name: str) -> MoveTurns:
+        """Return the turns at the core of a topic."""
+        core = self.core
+        return self._turns.setdefault(core.registry.core_of(name), MoveTurns(core.loop))
+
+    def resume(self, moves: DeadLetters, queues: list[Topic]) -> None:
+        """Continue the moves that a start has found, of some queues a pass."""
+        for _ in range(min(len(queues), _RESUMED_A_PASS)):
+            topic = queues.pop()
+            leases = topic.queue
+            if leases is not None and leases.move is not None:
+                self._lines[topic] = MoveLine(self.core.clock.monotonic_ns(), CLAIM_WAIT_NS)
+                move = FarMove(moves, PoisonJobs(topic, leases, leases.moving_jobs(), _ignore), owner=self)
+                move.note, move.is_noted = leases.move, True
+                move.begin()
+        if queues:
+            self.core.loop.call_later(0, partial(self.resume, moves, queues))
 
 
 class FarMove(Move):
     """One move to another core."""
 
-    def __init__(
-        self, moves: DeadLetters, topic: Topic, leases: Leases, jobs: list[LeasedJob], then: Then, *, owner: FarMoves
-    ) -> None:
-        super().__init__(moves, topic, leases, jobs, then)
+    def __init__(self, moves: DeadLetters, poison: PoisonJobs, *, owner: FarMoves) -> None:
+        super().__init__(moves, poison)
         self._owner = owner
         self.note: JobsMove | None = None
         """Its note; None: it has none yet."""
         self.is_noted = False
         """Whether a note is on stable storage, so that the copies may be there."""
-        self._turn_at = ""
-        """The topic at whose core it has a turn; "": it has none."""
+        self._turns: MoveTurns | None = None
+        """Where it has a turn; None: it has none."""
+        self._is_reading = False
+        """Whether it has a turn to read."""
         self._timer: TimerPort | None = None
         """Ends the wait of the claims that found the jobs."""
         self._pauses = 1
         """The next pause, in units of `router_retry_ms`."""
         self._tries = 0
 
+    def wait(self, ns: int) -> None:
+        """Let the claims that found the jobs wait so long at most."""
+        self._timer = self._core.loop.call_later(ns, self._on_late)
+
+    def _on_late(self) -> None:
+        self._timer = None
+        if self._owner.has_left(self._topic, self):
+            self.refuse()
+        else:
+            self._let_claims_go(StorageError("the other core has not answered yet"))
+
+    def refuse(self) -> None:
+        """End it: jobs before these are on their way, and take long."""
+        self._stop_timer()
+        super()._give_up(StorageError("jobs before these are on their way to another core"))
+
     def begin(self) -> None:
         """Begin it, or continue with what is noted."""
         note = self.note
         if not self.is_noted:
-            super().begin()
+            self._owner.reads.take(self._read)
         elif note is not None and not self._owner.core.closing:
-            self._owner.take_turn(note.dead_letter, self._on_turn)
+            turns = self._owner.turns_at(note.dead_letter)
+            turns.take(partial(self._on_turn, turns))
 
-    def _on_turn(self) -> None:
+    def _read(self) -> None:
+        self._is_reading = True
+        super().begin()
+
+    def _on_turn(self, turns: MoveTurns) -> None:
         note, topic = self.note, self._topic
         assert note is not None, "it is noted"
-        self._turn_at = note.dead_letter
+        self._turns = turns
         self._leases.apply_time(self._core.clock.now_ms())
         self._jobs = [job for job in self._jobs if self._is_ours(job)]
         if self._jobs and topic.life is Life.LIVE and topic.config.dead_letter != note.dead_letter:
             self._ask(note, [])
         else:
-            super().begin()
+            self._owner.reads.take(self._read)
 
     def _most(self) -> int:
         return len(self._jobs) if self.is_noted else super()._most()
@@ -169,6 +195,7 @@ class FarMove(Move):
 
         Without one of them, their number would be used up, and it perhaps not moved.
         """
+        self._end_reading()
         if self.is_noted and not isinstance(frames, StorageError):
             for job, frame in zip(self._jobs, frames, strict=True):
                 if isinstance(frame, CorruptError) and self._is_ours(job):
@@ -181,12 +208,9 @@ class FarMove(Move):
         if note is not None:
             self._ask(note, copies)
             return
-        last = self._leases.move
-        if last is not None and last.seqs:
-            self._give_up(StorageError("other jobs have begun to move"))
-            return
-        if self._owner.has_taken_turn(name):
-            self._turn_at = name
+        last, turns = self._leases.move, self._owner.turns_at(name)
+        if turns.has_taken():
+            self._turns = turns
         else:
             copies = []  # they are read again then
 
@@ -196,8 +220,6 @@ class FarMove(Move):
                 return
             self.is_noted = True
             if copies and self.note is not None:
-                let_go = partial(self._let_claims_go, None)
-                self._timer = self._core.loop.call_later(_CLAIM_WAIT_MS * 1_000_000, let_go)
                 self._ask(self.note, copies)
             else:
                 self._let_claims_go(None)
@@ -307,11 +329,14 @@ class FarMove(Move):
         self._end_turn()
         if not self.is_noted:
             self._end_note()
+            self._stop_timer()
             super()._give_up(error)
             return
-        self._let_claims_go(error)
         if self._topic.life is Life.GONE:
+            self._end(None)
             return
+        self._let_claims_go(error)
+        self._owner.fail(self._topic)
         pauses = min(self._pauses, _PAUSES_MAX)
         self._pauses = 2 * pauses
         self._tries += 1
@@ -331,6 +356,7 @@ class FarMove(Move):
             super()._on_deleted(result)
 
     def _end(self, error: TopicsError | None) -> None:
+        self._end_reading()
         self._end_turn()
         self._end_note()
         self._stop_timer()
@@ -339,15 +365,21 @@ class FarMove(Move):
             wake(self._core, self._topic)  # claims may find jobs that are moved next
 
     def _end_turn(self) -> None:
-        name, self._turn_at = self._turn_at, ""
-        if name:
-            self._owner.end_turn(name)
+        turns, self._turns = self._turns, None
+        if turns is not None:
+            turns.end()
+
+    def _end_reading(self) -> None:
+        if self._is_reading:
+            self._is_reading = False
+            self._owner.reads.end()
 
     def _end_note(self) -> None:
         """Let the next move begin: the jobs of this one are gone, or it has sent nothing."""
         note = self.note
         if note is not None:
             self._leases.move = JobsMove(note.token, note.number, note.mark, note.dead_letter, [])
+        self._owner.begin_next(self._topic)
 
 
 def _ignore(_error: TopicsError | None) -> None:
