@@ -3792,6 +3792,13 @@ MUTANTS = (
         _MOVE_TURNS,
     ),
     _one(
+        "moves that wait for routers out of their queues hold back those of others",
+        "engine/queue/far_moves.py",
+        "        self._end_turn()  # what is left may wait for routers out of the queue\n",
+        "",
+        _MOVE_TURNS,
+    ),
+    _one(
         "the jobs of many moves to other cores read in one pass",
         "engine/queue/move_turns.py",
         "        if self._is_taken:\n",

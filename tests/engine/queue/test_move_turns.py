@@ -15,6 +15,7 @@ from tests.engine.harness import Answer
 from tests.engine.queue.test_far_moves import CONFIG, DEAD, QUEUE, Queue, end_move
 from tests.engine.real_world import RealWorld
 from tests.engine.routers.far_cores import Asked, Cores
+from topics.engine.queue import move_turns
 from topics.engine.queue.claim import Pass
 from topics.engine.queue.far_moves import FarMove
 from topics.engine.queue.queue_results import ClaimRequest, HeldJobs
@@ -201,3 +202,33 @@ def test_a_start_continues_moves_of_some_queues_a_pass() -> None:
         world.real_loop.run_pass(0)
         counts.append(len(lines))
     assert max(after - before for before, after in zip([0, *counts], counts, strict=False)) == 16
+
+
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+def test_a_router_to_a_core_that_does_not_answer_holds_back_no_move_of_other_queues(
+    durability: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Moves wait for routers out of their queues without a turn."""
+    monkeypatch.setattr(move_turns, "_MOVES_MAX", 2)
+    world = Cores(9, cores=3, router_retry_ms=2)
+    names = ["first0", "second0", "last0"]
+    engine = world.engine_of(QUEUE)
+    for name in names:
+        world.put(name, **CONFIG, durability=durability)
+        if name != "last0":
+            world.put(f"{name[:-1]}2", durability=durability)
+            world.route(f"r-{name}", name, f"{name[:-1]}2")
+    execute = world._execute
+    monkeypatch.setattr(world, "_execute", lambda asked: None if asked.core == 2 else execute(asked))
+    for name in names:
+        world.append(name, name)
+        claimed = Answer()
+        engine.claim(ClaimRequest(name, "w", 1, None), claimed)
+        world.wait(claimed)
+        engine.nack(HeldJobs(name, "w", [1]), 0, "", Answer())
+        engine.claim(ClaimRequest(name, "w", 1, None), Answer())
+    dead = world.worlds[1].stored.registry.by_name
+    world.run(lambda: DEAD in dead and dead[DEAD].index.live == 3)
+    jobs = {name: world.worlds[0].stored.registry.by_name[name].index for name in names}
+    world.run(lambda: not jobs["last0"].live)
+    assert jobs["first0"].live == jobs["second0"].live == 1, "their routers have not forwarded them"

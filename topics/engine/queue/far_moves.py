@@ -260,6 +260,7 @@ class FarMove(Move):
         self._owner.orders.ask(self._topic.name, order, self._on_copied)
 
     def _on_copied(self, result: object) -> None:
+        self._end_turn()  # what is left may wait for routers out of the queue
         note, topic = self.note, self._topic
         if topic.life is Life.GONE:
             self._end(None)
