@@ -3834,6 +3834,20 @@ MUTANTS = (
         _FAR_DEAD_LETTERS,
     ),
     _one(
+        "a reply of another core that writes to a log that is closed",
+        "engine/queue/far_moves.py",
+        "        self.has_stopped = self.orders.has_stopped = True\n",
+        "        self.orders.has_stopped = True\n",
+        _FAR_DEAD_LETTERS,
+    ),
+    _one(
+        "a core that stops takes dead letters",
+        "engine/queue/far_moves.py",
+        "        self.has_stopped = self.orders.has_stopped = True\n",
+        "        self.has_stopped = True\n",
+        _FAR_DEAD_LETTERS,
+    ),
+    _one(
         "queues of other cores that count as producers",
         "engine/state/known_producers.py",
         "        if not producer_id.startswith(OF_QUEUES):\n            self._totals",

@@ -703,13 +703,19 @@ class Engine:
         """Wait for nothing that only a write brings, and leave the routers where they are."""
         self._core.closing = True
         self._forwarding.stop()
+        self._far_moves.stop()
 
     def end_routers(self, done: Callable[[], None]) -> None:
         """Let routers forward what they can before the store is closed; then end staging.
 
         Waits that `begin_shutdown` has not ended yet end first, and what clients have left.
         """
-        end_forwarding = partial(self._forwarding.end, done)
+
+        def end() -> None:
+            self._far_moves.stop()
+            done()
+
+        end_forwarding = partial(self._forwarding.end, end)
         self._ends.run(iter(()), lambda: self._core.partings.run(iter(()), end_forwarding))
 
     # --- numbers -----------------------------------------------------------------------------------------------------

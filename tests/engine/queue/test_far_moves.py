@@ -23,6 +23,7 @@ from topics.engine.state.producer_part import Part
 from topics.engine.values.results import DiffQuery
 from topics.engine.values.topic_config import make_config
 from topics.errors import CorruptError, RequestError, StorageError, TopicsError
+from topics.store import store
 from topics.store.format.rows import RowRecord, pack_rows
 
 QUEUE, DEAD = "q0", "dead1"
@@ -688,6 +689,58 @@ def test_a_queue_that_was_of_class_ephemeral_takes_no_new_jobs_for_those_on_thei
     world.restart(0)
     end_all(world, queue)
     assert world.data(DEAD) == ["a", "b", "c", "d", "e", "f", "g"]
+
+
+@pytest.mark.parametrize("durability", ["disk", "fsync"])
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_a_reply_while_the_files_are_closed_writes_nothing(
+    is_answered: bool, durability: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The log is closed then: a start would take what is staged for writes that a power cut took."""
+    world = Cores(3, router_retry_ms=2)
+    queue = Queue(world, durability=durability, leases_durable=True)
+    world.append(QUEUE, "a")
+    queue.nack(queue.claim() or [])
+    begin_move(world, is_done=is_answered)
+    one, other = world.worlds
+    loop, close_files, closing = one.real_loop, store.close_files, list[bool]()
+
+    async def slow(of_loop: Any, files: Any) -> None:
+        closing.append(True)
+        for _ in range(20):  # as if there were more files, of which each close takes a pass
+            await of_loop.next_pass()
+        await close_files(of_loop, files)
+
+    monkeypatch.setattr(store, "close_files", slow)
+    one.engine.begin_shutdown()
+    ended: list[bool] = []
+    one.engine.end_routers(lambda: ended.append(True))
+    loop.run_until(lambda: bool(ended))
+    task = loop.spawn(one.real_store.close(), "close")
+    loop.run_until(lambda: bool(closing))
+    for asked in list(world.asked):
+        world.asked.remove(asked)
+        asked.end(asked.reply or RequestError("not_ready", "the core has ended"))
+    loop.run_until(lambda: task.done)
+    task.result()
+    assert not one.real_store.log.read_only
+    monkeypatch.undo()
+    world.restart(0)
+    assert not one.real_store.power_lost
+    end_move(world)
+    assert (world.data(DEAD), queue.count()) == (["a"], 0)
+    assert not other.real_store.log.read_only
+
+
+def test_a_core_that_stops_takes_no_more_dead_letters() -> None:
+    world = Cores(3)
+    other = world.worlds[1]
+    ended: list[bool] = []
+    other.engine.begin_shutdown()
+    other.engine.end_routers(lambda: ended.append(True))
+    other.real_loop.run_until(lambda: bool(ended))
+    assert isinstance(order(world, 1, 5), StorageError)
+    assert other.stored.registry.named(DEAD) is None
 
 
 class ChangedQueue(Queue):

@@ -24,7 +24,7 @@ from topics.engine.queue.dead_records import NOTHING, DeadPage, dead_letter_name
 from topics.engine.queue.dead_topic import DeadTopics
 from topics.engine.queue.moved_part import MovedPart, NotAppendedError, SupersededError
 from topics.engine.values.results import AppendResult, DiffQuery, DiffResult, Done
-from topics.errors import TopicsError
+from topics.errors import StorageError, TopicsError
 from topics.store.format.rows import Rows, pack_rows
 from topics.store.layouts.directory_names import DIRECTORY_FORMAT
 
@@ -45,6 +45,8 @@ class DeadOrders:
         self._append_copies = append_copies
         self._called_off: dict[str, None] = {}
         """The tokens of queues that have called a move off, which use others from then on."""
+        self.has_stopped = False
+        """Whether the log takes no copies any more."""
         self.others: OtherQueues | None = None
         """The other cores; None as long as there are none."""
 
@@ -87,6 +89,9 @@ class DeadOrders:
                 self._topics.remove(order, done)
 
     def _move(self, order: MoveOrder, done: DeadReplied) -> None:
+        if self.has_stopped:
+            done(StorageError("the core stops"))
+            return
         part = MovedPart(order.token, order.number, order.mark, self._called_off, calls_off=not order.copies)
         self._append_copies(order.dead_letter, pack_rows(order.copies), self._moved(order, done), part)
 

@@ -56,6 +56,8 @@ class FarMoves:
         self.core = core
         self.orders = orders
         self.reads = MoveReads(core.loop)
+        self.has_stopped = False
+        """Whether the log takes nothing any more: replies and timers do nothing."""
         self._turns: dict[int, MoveTurns] = {}
         """By core."""
         self._lines: dict[Topic, MoveLine[FarMove]] = {}
@@ -78,6 +80,10 @@ class FarMoves:
             move.wait(poison.until_ns - now_ns)
         else:
             move.refuse()
+
+    def stop(self) -> None:
+        """Note, send and delete nothing any more, and take no copies: the store is about to close."""
+        self.has_stopped = self.orders.has_stopped = True
 
     def has_left(self, topic: Topic, move: FarMove) -> bool:
         """Take a move out, and return True, if it has not begun."""
@@ -150,6 +156,8 @@ class FarMove(Move):
 
     def _on_late(self) -> None:
         self._timer = None
+        if self._owner.has_stopped:
+            return
         if self._owner.has_left(self._topic, self):
             self.refuse()
         else:
@@ -163,6 +171,8 @@ class FarMove(Move):
     def begin(self) -> None:
         """Begin it, or continue with what is noted."""
         note = self.note
+        if self._owner.has_stopped:
+            return
         if not self.is_noted:
             self._owner.reads.take(self._read)
         elif note is not None and not self._owner.core.closing:
@@ -196,6 +206,8 @@ class FarMove(Move):
         Without one of them, their number would be used up, and it perhaps not moved.
         """
         self._end_reading()
+        if self._owner.has_stopped:
+            return
         if self.is_noted and not isinstance(frames, StorageError):
             for job, frame in zip(self._jobs, frames, strict=True):
                 if isinstance(frame, CorruptError) and self._is_ours(job):
@@ -215,6 +227,8 @@ class FarMove(Move):
             copies = []  # they are read again then
 
         def on_noted(error: TopicsError | None) -> None:
+            if self._owner.has_stopped:
+                return
             if error is not None:
                 self._give_up(error)
                 return
@@ -262,6 +276,8 @@ class FarMove(Move):
     def _on_copied(self, result: object) -> None:
         self._end_turn()  # what is left may wait for routers out of the queue
         note, topic = self.note, self._topic
+        if self._owner.has_stopped:
+            return
         if topic.life is Life.GONE:
             self._end(None)
         elif isinstance(result, NotAppended) or (
@@ -347,6 +363,10 @@ class FarMove(Move):
                 *(len(self._jobs), self._topic.name, self.note.dead_letter, self._tries, error),
             )
         self._core.loop.call_later(pauses * self._owner.core.config.router_retry_ms * 1_000_000, self.begin)
+
+    def _delete(self) -> None:
+        if not self._owner.has_stopped:
+            super()._delete()
 
     def _on_deleted(self, result: AckResult | TopicsError) -> None:
         if isinstance(result, TopicsError):  # they were released
