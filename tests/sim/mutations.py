@@ -2902,7 +2902,7 @@ MUTANTS = (
         "engine/queue/dead_topic.py",
         "        count = _within_room(jobs, self._room())\n",
         "        count = len(jobs)\n",
-        "tests/engine/queue/test_redrive.py",
+        "tests/engine/queue/test_redrive_room.py",
     ),
     _one(
         "a filter lets through a tag that begins as the one asked for",
@@ -3764,21 +3764,21 @@ MUTANTS = (
         _FAR_DEAD_LETTERS,
     ),
     _one(
-        "claims that look again for jobs behind a move to another core",
+        "claims that look again for jobs that wait for a move to another core",
         "engine/queue/move_turns.py",
         "        return not self.has_failed and now_ns - self._since_ns < self._wait_ns\n",
         "        return False\n",
         _MOVE_TURNS,
     ),
     _one(
-        "claims that wait behind a move to another core that takes long",
+        "claims that wait for a move to another core that takes long",
         "engine/queue/move_turns.py",
         "now_ns - self._since_ns < self._wait_ns\n",
         "True\n",
         _MOVE_TURNS,
     ),
     _one(
-        "claims that wait behind a move to another core that has failed",
+        "claims that wait for a move to another core that has failed",
         "engine/queue/far_moves.py",
         "        self._owner.fail(self._topic)\n",
         "",

@@ -24,6 +24,7 @@ from topics.engine.values.results import DiffQuery
 from topics.engine.values.topic_config import make_config
 from topics.errors import CorruptError, RequestError, StorageError, TopicsError
 from topics.store import store
+from topics.store.format import codec
 from topics.store.format.rows import RowRecord, pack_rows
 
 QUEUE, DEAD = "q0", "dead1"
@@ -653,6 +654,64 @@ def test_another_dead_letter_topic_takes_jobs_that_the_first_one_could_not(
     else:
         end_all(world, queue)
         assert world.data(dead) == ["a"]
+
+
+@pytest.mark.parametrize(("retry_ms", "longest_ms"), [(1000, 32_000), (9000, 60_000), (100_000, 100_000)])
+def test_a_move_is_tried_again_after_pauses_that_grow_to_a_minute_at_most(
+    retry_ms: int, longest_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless `router_retry_ms` is longer itself."""
+    world = Cores(3, router_retry_ms=retry_ms)
+    queue = Queue(world)
+    world.append(QUEUE, "a")
+    queue.nack(queue.claim() or [])
+    monkeypatch.setattr(world, "_execute", lambda _asked: None)
+    begin_move(world)
+    loop = world.worlds[0].real_loop
+    pauses = list[int]()
+    for _ in range(8):
+        world.asked.pop().end(RequestError("not_ready", "the core has ended"))
+        ended_ns = loop.clock.monotonic_ns()
+        loop.run_until(lambda: bool(world.asked))
+        pauses.append((loop.clock.monotonic_ns() - ended_ns) // 1_000_000)
+    assert pauses[0] < 2 * retry_ms
+    assert longest_ms <= max(pauses) < longest_ms + 1000
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_queue_that_names_the_same_topic_again_was_not_put_back(
+    is_lost: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to the order that called its move off was lost."""
+    world = Cores(3, router_retry_ms=2)
+    queue = Queue(world)
+    world.append(QUEUE, "a")
+    queue.nack(queue.claim() or [])
+    execute = world._execute
+    monkeypatch.setattr(world, "_execute", lambda _asked: None)
+    begin_move(world)
+    world.put(QUEUE, **{**CONFIG, "dead_letter": "other1"})
+    asked = world.asked.pop()
+    asked.end(RequestError("not_ready", "the core has ended"))
+    world.run(lambda: bool(world.asked))
+    monkeypatch.setattr(world, "_execute", execute)
+    world.run(lambda: world.asked[0].reply is not None)
+    answer = Answer()
+    world.engine_of(QUEUE).put_topic(QUEUE, make_config(**CONFIG), answer)
+    world.worlds[0].real_loop.run_until(lambda: answer.given)
+    if is_lost:
+        world.cut(0, 1)
+    end_move(world)
+    end_all(world, queue)
+    assert world.data(DEAD) == ["a"]
+    assert not [record for record in caplog.records if "was put back" in record.getMessage()]
+
+
+def test_the_copies_of_a_move_are_not_summed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are up to 1 MiB, and the mark of the move stands in the place of their sum."""
+    world = Cores(3)
+    monkeypatch.setattr(codec, "sum_rows", None)
+    assert isinstance(order(world, 1, 5), Executed)
 
 
 @pytest.mark.parametrize("restarts", [False, True])

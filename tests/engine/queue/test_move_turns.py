@@ -101,7 +101,9 @@ def test_a_claim_waits_a_second_for_another_core_however_many_jobs_are_moved(mon
     end_move(world)
 
 
-def test_claims_pass_over_jobs_behind_those_that_take_long_and_are_moved_later(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_claims_pass_over_jobs_that_come_after_those_that_take_long_and_are_moved_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(leases, "MOST_POISON", 2)
     world = Cores(3, router_retry_ms=2)
     poison(world, QUEUE, 8)

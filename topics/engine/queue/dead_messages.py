@@ -63,7 +63,7 @@ class FindOrder(msgspec.Struct, array_like=True, tag=True):
     seqs: list[int] | None
     """The seqs that are looked at, ascending; None: all."""
     room: Room
-    """What the jobs may be together; the first one is found in any case."""
+    """The most that is found; the first one is found in any case."""
 
 
 class DeadFound(msgspec.Struct, array_like=True, tag=True):

@@ -60,7 +60,8 @@ class DeadOrders:
 
     def ask(self, queue: str, order: DeadOrder, done: DeadReplied) -> None:
         """Have an order about the dead-letter topic of a queue executed, on whichever core."""
-        if self.others is not None and self.are_apart(queue, order.dead_letter):
+        if self.are_apart(queue, order.dead_letter):
+            assert self.others is not None, "a topic of another core, before the cores have joined"
             self.others.ask(order.dead_letter, order, done)
         else:
             self.execute(order, done)
@@ -76,7 +77,7 @@ class DeadOrders:
         """Execute an order about a topic of this core."""
         match order:
             case MoveOrder() if order.copies:
-                # An older build would misread records of bytes, and give an id of a queue to clients.
+                # An older build would misread records of bytes, and give ids of queues to clients.
                 form = self._topics.core.format
                 form.when_raised(DIRECTORY_FORMAT, lambda error: done(error) if error else self._move(order, done))
             case MoveOrder():

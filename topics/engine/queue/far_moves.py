@@ -37,6 +37,8 @@ from topics.store.format.rows import RowRecord
 _log = logging.getLogger(__name__)
 _PAUSES_MAX = 32
 """The longest pause before a move is tried again, in units of the first, `router_retry_ms`."""
+_PAUSE_MAX_MS = 60_000
+"""Likewise, unless the first one is longer."""
 _MARK_BYTES = 7
 _RESUMED_A_PASS = 16
 """Queues whose moves continue in one pass after a start, 256 jobs each at most: some 5 ms."""
@@ -82,7 +84,7 @@ class FarMoves:
             move.refuse()
 
     def stop(self) -> None:
-        """Note, send and delete nothing any more, and take no copies: the store is about to close."""
+        """Note, send and delete nothing any more, and take no copies: the store is closed next."""
         self.has_stopped = self.orders.has_stopped = True
 
     def has_left(self, topic: Topic, move: FarMove) -> bool:
@@ -99,7 +101,7 @@ class FarMoves:
             self.core.loop.call_later(0, following.begin)
 
     def fail(self, topic: Topic) -> None:
-        """Let the claims pass over jobs behind those that are to be moved again, one a pass."""
+        """Let claims continue that wait for jobs which are to be moved again, one a pass."""
         line = self._lines[topic]
         if not line.has_failed:
             line.has_failed = True
@@ -149,6 +151,8 @@ class FarMove(Move):
         self._pauses = 1
         """The next pause, in units of `router_retry_ms`."""
         self._tries = 0
+        self._has_called_off = False
+        """Whether an order has called it off."""
 
     def wait(self, ns: int) -> None:
         """Let the claims that found the jobs wait so long at most."""
@@ -270,6 +274,7 @@ class FarMove(Move):
 
     def _ask(self, note: JobsMove, copies: list[RowRecord]) -> None:
         """Send the order. copies: none call the move off."""
+        self._has_called_off |= not copies
         order = MoveOrder(note.dead_letter, note.token, note.number, note.mark, copies)
         self._owner.orders.ask(self._topic.name, order, self._on_copied)
 
@@ -292,14 +297,16 @@ class FarMove(Move):
     def _name_anew(self) -> None:
         """Note the move with another token, and send it: the queue was put back to an earlier time.
 
-        Its jobs may have been copied by what it was. Without their copies they would be lost.
+        Its jobs may have been copied by what it was. Without their copies they would be lost. Or it
+        was called off, and the queue names that topic again.
         """
         note = self.note
         assert note is not None, "it was sent"
-        _log.warning(
-            "queue %s was put back to an earlier time: jobs that are moved to %s may be there already",
-            *(self._topic.name, note.dead_letter),
-        )
+        if not self._has_called_off:
+            _log.warning(
+                "queue %s was put back to an earlier time: jobs that are moved to %s may be there already",
+                *(self._topic.name, note.dead_letter),
+            )
 
         def on_noted(error: TopicsError | None) -> None:
             if error is not None:
@@ -362,7 +369,9 @@ class FarMove(Move):
                 "%d jobs of queue %s are not moved to its dead-letter topic %s yet, after try %d: %s",
                 *(len(self._jobs), self._topic.name, self.note.dead_letter, self._tries, error),
             )
-        self._core.loop.call_later(pauses * self._owner.core.config.router_retry_ms * 1_000_000, self.begin)
+        retry_ms = self._owner.core.config.router_retry_ms
+        pause_ms = min(pauses * retry_ms, max(retry_ms, _PAUSE_MAX_MS))
+        self._core.loop.call_later(pause_ms * 1_000_000, self.begin)
 
     def _delete(self) -> None:
         if not self._owner.has_stopped:

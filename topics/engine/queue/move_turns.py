@@ -1,4 +1,4 @@
-"""Whose turn it is among moves of jobs to other cores.
+"""The turns of moves of jobs to other cores.
 
 A queue has one move at a time, and some of all queues are on their way to a core, so that what is
 held for it is bounded. A pass of the loop decodes the records of one move.
@@ -75,8 +75,8 @@ class MoveReads:
 class MoveLine(Generic[T]):
     """The moves of one queue: one in progress, and those that wait for its end, with their claims.
 
-    Behind one that has failed, or takes long, no more wait: their jobs stay in the queue, and
-    claims pass over them.
+    After one that has failed, or takes long, no more wait: their jobs stay in the queue, and claims
+    pass over them.
     """
 
     def __init__(self, now_ns: int, wait_ns: int) -> None:

@@ -44,6 +44,7 @@ from topics.engine.state.control_frames import (
 )
 from topics.engine.state.idempotency import KeyEntry
 from topics.engine.state.known_producers import producers_of
+from topics.engine.state.leases import Leases
 from topics.engine.state.named_reader import TopicReaders
 from topics.engine.state.topic import Life, Topic
 from topics.engine.values import incarnation
@@ -501,11 +502,7 @@ class EngineCatalog:
                 has_lost |= self._report_lost(topic, np.concatenate(self._lost.pop(topic.id)))
             floors.settle_gaps(topic.earliest)
             if topic.queue is not None:
-                if rebuilt or self._is_cut or topic.config.durability == "ephemeral":
-                    topic.queue.move = None  # later ones may have been given up, or were in no log
-                topic.queue.recovered(keep=topic.keeps_leases)
-                if topic.queue.move is not None and topic.queue.move.seqs:
-                    self._stored.moving.append(topic)
+                self._recover_queue(topic, topic.queue, rebuilt=rebuilt)
         self._stored.staged.recovered(registry.with_id, registry.staging)
         # In a rebuilt directory, lease ids continue from the clock.
         self._stored.lease_ids.recovered(rebuilt_at_ms=self._clock.now_ms() if rebuilt else 0)
@@ -519,6 +516,13 @@ class EngineCatalog:
         self._stored.usage.remove_file(lost_file)
         yield from self._routers.recovered()
         return has_lost
+
+    def _recover_queue(self, topic: Topic, leases: Leases, *, rebuilt: bool) -> None:
+        if rebuilt or self._is_cut or topic.config.durability == "ephemeral":
+            leases.move = None  # later ones may have been given up, or were in no log
+        leases.recovered(keep=topic.keeps_leases)
+        if leases.move is not None and leases.move.seqs:
+            self._stored.moving.append(topic)
 
     def _gaps_of(self, topic: Topic) -> list[Gap]:
         """Return the interior gaps, with the holes of a time in class `ephemeral` that has ended.
