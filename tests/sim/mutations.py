@@ -3722,6 +3722,13 @@ MUTANTS = (
         _FAR_DEAD_LETTERS,
     ),
     _one(
+        "a deleted topic made again by an order that comes late",
+        "engine/queue/moved_part.py",
+        "        if last[0] >= self.epoch or (known",
+        "        if (known",
+        _FAR_DEAD_LETTERS,
+    ),
+    _one(
         "an order taken for one that was executed although it is for other jobs",
         "engine/queue/moved_part.py",
         "        if entry is not None and entry.sum == self._mark:\n",

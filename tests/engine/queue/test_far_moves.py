@@ -402,6 +402,18 @@ def test_an_order_that_comes_after_it_was_called_off_is_refused() -> None:
     assert world.data(DEAD) == [1]
 
 
+def test_an_order_that_comes_late_does_not_make_a_deleted_topic_again() -> None:
+    world = Cores(11)
+    assert isinstance(order(world, 5, 50), Executed)
+    world.delete(DEAD)
+    assert isinstance(order(world, 5, 50), Executed), "its copies went with the topic"
+    assert isinstance(order(world, 4, 40), Superseded)
+    assert isinstance(order(world, 5, 51), Superseded), "these are other jobs"
+    assert world.worlds[1].stored.registry.named(DEAD) is None
+    assert isinstance(order(world, 6, 60), Executed)
+    assert world.data(DEAD) == [6]
+
+
 def test_a_change_that_is_refused_raises_no_format() -> None:
     world = Cores(12)
     world.put(QUEUE, type="queue")

@@ -23,6 +23,7 @@ from topics.engine.queue.dead_messages import (
 from topics.engine.queue.dead_records import NOTHING, DeadPage, dead_letter_name, list_dead
 from topics.engine.queue.dead_topic import DeadTopics
 from topics.engine.queue.moved_part import MovedPart, NotAppendedError, SupersededError
+from topics.engine.state.known_producers import QUEUES_MAX
 from topics.engine.values.results import AppendResult, DiffQuery, DiffResult, Done
 from topics.errors import StorageError, TopicsError
 from topics.store.format.rows import Rows, pack_rows
@@ -45,6 +46,10 @@ class DeadOrders:
         self._append_copies = append_copies
         self._called_off: dict[str, None] = {}
         """The tokens of queues that have called a move off, which use others from then on."""
+        self._last: dict[str, tuple[int, int]] = {}
+        """Numbers and marks of moves, as in `MovedPart`: else one that comes late would make a topic
+        again that was deleted.
+        """
         self.has_stopped = False
         """Whether the log takes no copies any more."""
         self.others: OtherQueues | None = None
@@ -93,7 +98,8 @@ class DeadOrders:
         if self.has_stopped:
             done(StorageError("the core stops"))
             return
-        part = MovedPart(order.token, order.number, order.mark, self._called_off, calls_off=not order.copies)
+        known = self._called_off, self._last
+        part = MovedPart(order.token, order.number, order.mark, *known, calls_off=not order.copies)
         self._append_copies(order.dead_letter, pack_rows(order.copies), self._moved(order, done), part)
 
     def _moved(self, order: MoveOrder, done: DeadReplied) -> Done[AppendResult]:
@@ -109,6 +115,10 @@ class DeadOrders:
                 case TopicsError():
                     done(result)
                 case _:
+                    self._last.pop(order.token, None)
+                    self._last[order.token] = order.number, order.mark
+                    if len(self._last) > QUEUES_MAX:
+                        del self._last[next(iter(self._last))]
                     done(Executed())
 
         return moved

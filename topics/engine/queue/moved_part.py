@@ -10,7 +10,7 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Mapping
 
 from topics.engine.state.known_producers import OF_QUEUES
 from topics.engine.state.producer_part import Part, PartCore, PartTopic
@@ -30,14 +30,26 @@ class NotAppendedError(StorageError):
 class MovedPart(Part):
     """The identity of one move. See `Identity`."""
 
-    __slots__ = ("_called_off", "_calls_off", "_mark", "_token")
+    __slots__ = ("_called_off", "_calls_off", "_last", "_mark", "_token")
 
     def __init__(
-        self, token: str, number: int, mark: int, called_off: Container[str] = (), *, calls_off: bool = False
+        self,
+        token: str,
+        number: int,
+        mark: int,
+        called_off: Container[str],
+        last: Mapping[str, tuple[int, int]],
+        *,
+        calls_off: bool,
     ) -> None:
-        """called_off: tokens of queues that have called a move off. calls_off: this one does."""
+        """called_off: tokens of queues that have called a move off. calls_off: this one does.
+
+        last: numbers and marks of the last moves of queues, by token, also to topics that were
+        deleted since.
+        """
         super().__init__(OF_QUEUES + token.encode(), number, 0)
         self._token, self._mark, self._called_off, self._calls_off = token, mark, called_off, calls_off
+        self._last = last
 
     def was_appended(self, topic: PartTopic | None, now_ms: int) -> bool:
         """Return whether it was appended. Raises: SupersededError, NotAppendedError."""
@@ -45,9 +57,12 @@ class MovedPart(Part):
         entry = None if known is None else known.find(self.epoch, self.part)
         if entry is not None and entry.sum == self._mark:
             return True
+        last = self._last.get(self._token, (-1, 0))
+        if last == (self.epoch, self._mark):
+            return True
         if self._token in self._called_off:
             raise SupersededError("the queue has called it off")
-        if known is not None and known.newest >= self.epoch:
+        if last[0] >= self.epoch or (known is not None and known.newest >= self.epoch):
             raise SupersededError(f"move {self.epoch} of a queue is not the last one, or has other jobs")
         if self._calls_off:
             raise NotAppendedError("it is called off")
