@@ -3722,7 +3722,7 @@ MUTANTS = (
         _FAR_DEAD_LETTERS,
     ),
     _one(
-        "a deleted topic made again by an order that comes late",
+        "a deleted topic created again by an order that comes late",
         "engine/queue/moved_part.py",
         "        if last[0] >= self.epoch or (known",
         "        if (known",

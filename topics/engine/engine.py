@@ -133,7 +133,7 @@ class Engine:
         self._before_acks = partial(forwarding.before_consumption, bounded=True)
         before_moves = partial(forwarding.before_consumption, bounded=False)
         dead_topics = DeadTopics(core, forwarding.catch_up, self._before_acks)
-        self._dead_orders = DeadOrders(dead_topics, self._appender.append_copies)
+        self._dead_orders = DeadOrders(dead_topics, self._appender.append_copies, core.format)
         self._far_moves = FarMoves(core, self._dead_orders)
         dead_letters = DeadLetters(core, self._appender.append_copies, before_moves, self._far_moves.begin)
         self._claims = Claims(core, forwarding.catch_up, dead_letters)

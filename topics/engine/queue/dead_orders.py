@@ -24,6 +24,7 @@ from topics.engine.queue.dead_records import NOTHING, DeadPage, dead_letter_name
 from topics.engine.queue.dead_topic import DeadTopics
 from topics.engine.queue.moved_part import MovedPart, NotAppendedError, SupersededError
 from topics.engine.state.known_producers import QUEUES_MAX
+from topics.engine.values.ports import FormatPort
 from topics.engine.values.results import AppendResult, DiffQuery, DiffResult, Done
 from topics.errors import StorageError, TopicsError
 from topics.store.format.rows import Rows, pack_rows
@@ -41,14 +42,15 @@ class DeadOrders:
     append_copies: see `Appender`.
     """
 
-    def __init__(self, topics: DeadTopics, append_copies: AppendCopies) -> None:
+    def __init__(self, topics: DeadTopics, append_copies: AppendCopies, directory_format: FormatPort) -> None:
         self._topics = topics
+        self._format = directory_format
         self._append_copies = append_copies
         self._called_off: dict[str, None] = {}
         """The tokens of queues that have called a move off, which use others from then on."""
         self._last: dict[str, tuple[int, int]] = {}
-        """Numbers and marks of moves, as in `MovedPart`: else one that comes late would make a topic
-        again that was deleted.
+        """Numbers and marks of moves, as in `MovedPart`: else one that comes late would create
+        a topic again that was deleted.
         """
         self.has_stopped = False
         """Whether the log takes no copies any more."""
@@ -83,10 +85,9 @@ class DeadOrders:
         match order:
             case MoveOrder() if order.copies:
                 # An older build would misread records of bytes, and give ids of queues to clients.
-                form = self._topics.core.format
-                form.when_raised(DIRECTORY_FORMAT, lambda error: done(error) if error else self._move(order, done))
+                self._format.when_raised(DIRECTORY_FORMAT, partial(self._move, order, done))
             case MoveOrder():
-                self._move(order, done)
+                self._move(order, done, None)
             case ListOrder():
                 self._list(order, done)
             case FindOrder():
@@ -94,9 +95,11 @@ class DeadOrders:
             case RemoveOrder():
                 self._topics.remove(order, done)
 
-    def _move(self, order: MoveOrder, done: DeadReplied) -> None:
-        if self.has_stopped:
-            done(StorageError("the core stops"))
+    def _move(self, order: MoveOrder, done: DeadReplied, error: StorageError | None) -> None:
+        if error is None and self.has_stopped:
+            error = StorageError("the core stops")
+        if error is not None:
+            done(error)
             return
         known = self._called_off, self._last
         part = MovedPart(order.token, order.number, order.mark, *known, calls_off=not order.copies)

@@ -21,7 +21,6 @@ from topics.engine.state.control_frames import encode, removal, to_runs
 from topics.engine.state.staged_operations import Operation, OperationCore
 from topics.engine.state.topic import Life, Topic
 from topics.engine.state.wakes import CatchUpFirst, WakeCore, wake
-from topics.engine.values.ports import FormatPort
 from topics.engine.write.retention import when_retained
 from topics.errors import CorruptError, StorageError, TopicsError
 from topics.store.commits.write_batch import Commit
@@ -31,8 +30,6 @@ from topics.store.format.rows import RowRecord
 
 class DeadTopicCore(DeadCore, RemoveJobsCore, OperationCore, WakeCore, Protocol):
     """The part of the core that dead letters need which become jobs again."""
-
-    format: FormatPort
 
 
 class DeadLetterRemoval(Operation[DeadTopicCore]):
