@@ -13,7 +13,6 @@ _BETWEEN = re.compile(
     r"router \S+ copies between (\S+) and (\S+), on cores (\d+) and (\d+), which would be on cores (\d+) and (\d+)"
 )
 _DIVIDED = re.compile(r"router \S+ copies from (\S+) to (\S+), which would be on cores (\d+) and (\d+),")
-_DEAD = re.compile(r"queue (\S+) has the dead-letter topic (\S+), and they would be on cores (\d+) and (\d+),")
 _STAGED = re.compile(
     r"topic (\S+) would be on core (\d+), and a part of producer \S+ waits for its last pieces on core (\d+):"
 )
@@ -26,7 +25,7 @@ def is_right(sentence: str, before: SlotMap, cores: int) -> bool:
         names = found[1], found[2]
         was, now = [[slots.core_of(name) for name in names] for slots in (before, after)]
         return was != now and [*map(int, found.groups()[2:])] == [*was, *now]
-    if found := _DIVIDED.match(sentence) or _DEAD.match(sentence):
+    if found := _DIVIDED.match(sentence):
         now = [after.core_of(name) for name in found.groups()[:2]]
         return now[0] != now[1] and [*map(int, found.groups()[2:])] == now
     if found := _STAGED.match(sentence):

@@ -58,7 +58,7 @@ def test_a_refused_move_has_a_reason_that_holds() -> None:
     one, other = _names(before, 3)
     now = [before.moved_to(3).core_of(name) for name in (one, other)]
     sentence = (
-        f"queue {one} has the dead-letter topic {other}, and they would be on cores {now[0]} and {now[1]}, between"
+        f"router r copies from {one} to {other}, which would be on cores {now[0]} and {now[1]}, and a move divides"
     )
     assert is_right(sentence, before, 3)
     assert not is_right(sentence, before, 2)
