@@ -2,7 +2,7 @@
 to fail one.
 
     python -m tests.sim.kinds records|library|queues|forwarding|passing|readers|watchers|cores
-|far routers|routers|again [--seeds 400]
+|far routers|far queues|routers|again [--seeds 400]
 """
 
 from __future__ import annotations
@@ -68,6 +68,10 @@ def _far_routers(seed: int) -> None:
     run(seed, cast=make_forwarding, length=SHORT, cores=Bounds(2, 4))
 
 
+def _far_queues(seed: int) -> None:
+    run(seed, cast=make_workers, cores=Bounds(2, 4))
+
+
 def _routers(seed: int) -> None:
     guarantee = ("at_least_once", "exactly_once")[seed % 2]
     kind = (Story, Overtaken)[seed % 4 // 2]
@@ -88,6 +92,7 @@ HUNTS: dict[str, Callable[[int], object]] = {
     "watchers": _watchers,
     "cores": _cores,
     "far routers": _far_routers,
+    "far queues": _far_queues,
     "routers": _routers,
     "again": again.run,
 }

@@ -744,7 +744,7 @@ MUTANTS = (
     _one(
         "large jobs whose turn to be moved does not come",
         "engine/queue/dead_letter.py",
-        "            self._core.loop.call_later(0, rest)\n",
+        "            self._core.loop.call_later(0, partial(self._moves.move, rest))\n",
         "            self._then(None)\n",
         _CLAIM_TURNS,
     ),
@@ -3738,8 +3738,8 @@ MUTANTS = (
     _one(
         "an order of a queue that was put back taken for a new one",
         "engine/queue/moved_part.py",
-        "        if known is not None and known.newest >= self.epoch:\n",
-        "        if known is not None and known.newest == self.epoch:\n",
+        "(known is not None and known.newest >= self.epoch)",
+        "(known is not None and known.newest == self.epoch)",
         _FAR_DEAD_LETTERS,
     ),
     _one(

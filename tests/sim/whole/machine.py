@@ -272,9 +272,13 @@ class Machine:
         """Return the name that a topic has in this run."""
         return topic
 
-    def name_beside(self, _topic: str, name: str) -> str:
-        """Return a name like this one for the dead letters of a topic."""
-        return name
+    def dead_letters_of(self, queue: str) -> str:
+        """Return the name of the topic for the dead letters of a queue."""
+        return f"{queue}-dead"
+
+    def are_apart(self, topic: str, other: str) -> bool:
+        """Return whether two topics are on two cores."""
+        return self.home(topic) is not self.home(other)
 
     def life_of(self, _topic: str) -> int:
         """Return a number of the life of the process that has a topic."""

@@ -4,14 +4,15 @@ survive.
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.sim.whole.clients.queue_state import Queue
 from tests.sim.whole.machine import Audit, Machine
 
 
-def audit(machine: Machine, queue: Queue, found: list[str]) -> Audit:
-    """found: the jobs that were read."""
+def audit(machine: Machine, queue: Queue, found: list[str], state: dict[str, Any]) -> Audit:
+    """found: the jobs that were read. state: the answer to a question for the topic."""
     _compare(machine, queue, found)
-    _status, state = yield "GET", f"{queue.path}?touch=false", None
     counted, durable = state["queue"], state["config"]["leases_durable"]
     delayed = counted.get("delayed", 0)
     if state["count"] != counted["ready"] + counted["in_flight"] + delayed or state["count"] != len(found):

@@ -100,6 +100,10 @@ class Queue:
         """Jobs that may have been redriven: their counts began anew."""
         self.doubled: set[str] = set()
         """Jobs that were found in the queue and among the dead letters, after a crash."""
+        self.is_apart = bool(self.dead_letters)
+        """Whether its dead letters were always on another core, and came there once (R-CORE-15)."""
+        self.dead: dict[str, int] = {}
+        """Jobs that were listed as dead letters, and the time (ns) of the answer."""
 
     @property
     def possible(self) -> set[str]:

@@ -9,6 +9,7 @@ twice, however the process ended.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +30,7 @@ class Workers(Clients):
     def __init__(self, machine: Machine, rng: random.Random) -> None:
         super().__init__(machine, rng)
         names = [f"q{number}" for number in range(rng.choice((1, 2)))]
-        self.queues = [Queue(name, rng, machine.name_beside(name, f"{name}-dead")) for name in names]
+        self.queues = [Queue(name, rng, machine.dead_letters_of(name)) for name in names]
         self.lease_ids: set[tuple[str, str]] = set()
         """All that were given out, of one counter each: that of the server, or of a core's queue."""
         self.consumed = Consumed(machine)
@@ -54,14 +55,17 @@ class Workers(Clients):
     def audits_at(self, is_there: Callable[[str], bool]) -> list[Audit]:
         return [self._audit(queue) for queue in self.queues if is_there(queue.path)]
 
+    def comes_once(self, queue: Queue) -> bool:
+        """Return whether a job of a queue has to come once to its dead letters (R-CORE-15)."""
+        return queue.is_apart and not (self.machine.io_failed or self.machine.lied)
+
     def _audit(self, queue: Queue) -> Audit:
         if not queue.exists:
             yield from self.put(queue.path, queue.config)
             queue.exists = True
-        jobs, _told, _head = yield from self.read_back(queue.path)
+        queue.is_apart = self.comes_once(queue) and self.machine.are_apart(queue.name, queue.dead_letters)
+        jobs, moved, state = yield from self._read_all(queue)
         if queue.dead_letters:
-            page = yield from self.read_back(f"/v0/topics/{queue.dead_letters}")
-            moved = set(page[0].values()) if page is not None else set()
             here = set(jobs.values())
             neither = queue.redriving - moved - here - queue.ending - queue.done.keys()
             if neither and not self.machine.io_failed:
@@ -72,7 +76,24 @@ class Workers(Clients):
             if lost and not (self.machine.power_failed or self.machine.io_failed):  # its class is `disk`
                 raise self.machine.wrong(f"{queue.dead_letters}: lost {sorted(lost)[:5]}")
             queue.moved = moved
-        yield from audit(self.machine, queue, list(jobs.values()))
+        yield from audit(self.machine, queue, list(jobs.values()), state)
+
+    def _read_all(self, queue: Queue) -> Audit:
+        """Return the jobs, by seq, the dead letters, and the state of a queue.
+
+        R-CORE-15: jobs that were on their way at a start may leave the queue in between.
+        """
+        while True:
+            jobs, _told, _head = yield from self.read_back(queue.path)
+            page = (yield from self.read_back(f"/v0/topics/{queue.dead_letters}")) if queue.dead_letters else None
+            dead = [] if page is None else [*page[0].values()]
+            twice = {text for text, count in Counter(dead).items() if count > 1} - queue.redriven
+            if queue.is_apart and twice:
+                raise self.machine.wrong(f"{queue.dead_letters}: {sorted(twice)[:5]} came there twice")
+            _status, state = yield "GET", f"{queue.path}?touch=false", None
+            if not queue.is_apart or state["count"] >= len(jobs):
+                return jobs, set(dead), state
+            self.machine.counts["audits during which jobs left for another core"] += 1
 
 
 class Worker(Client):
@@ -199,6 +220,9 @@ class Worker(Client):
             raise self._wrong(queue, f"gets {text}, which was over before it asked")
         if text not in queue.possible and text not in queue.done:
             raise self._wrong(queue, f"gets {text}, which nobody wrote")
+        is_dead = queue.dead.get(text, asked_ns) < asked_ns and text not in queue.redriven
+        if is_dead and self.shared.comes_once(queue):
+            raise self._wrong(queue, f"gets {text}, which was a dead letter before it asked")
         queue.seqs[text] = held.seq
         other = queue.leases.get(text)
         if other is not None:
@@ -287,6 +311,9 @@ class Worker(Client):
                 known = set().union(*(reasons for key, reasons in queue.reasons.items() if key[0] == text))
                 if meta["$dead_letter_from"] != queue.name or meta.get("$dead_letter_reason", "") not in known | {""}:
                     raise self._wrong(queue, f"{text} is a dead letter with {meta}, and came back with {known}")
+                if queue.is_apart and text not in queue.dead:
+                    queue.dead[text] = self._now_ns
+                    self.machine.counts["dead letters of queues of another core"] += 1
                 if text not in queue.redriving | queue.doubled | queue.done.keys() | queue.ending:
                     found[text] = record["$seq"]
             chosen = self.rng.sample(sorted(found), min(len(found), self.rng.choice((1, 3))))
@@ -296,7 +323,9 @@ class Worker(Client):
             queue.redrive(set(chosen))
 
             def redriven(status: int, answer: Any) -> None:
-                if self._next("redrives", status, answer):
+                if not self._next("redrives", status, answer):
+                    queue.doubled |= set(chosen)  # R-CORE-15: jobs may be there beside their dead letters
+                else:
                     done = {text for text in chosen if found[text] not in answer["skipped"]}
                     queue.redriving -= set(chosen)
                     queue.moved -= done

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import chain, count
+from itertools import chain
 from typing import Any
 
 from tests.sim import SimRing
@@ -28,7 +28,6 @@ from topics.server.processes import serve_cores
 from topics.store.cores.core_directories import CoreDirectories, core_config
 from topics.store.cores.slot_map import SlotMap
 from topics.store.cores.slot_map_file import read_slot_map
-from topics.store.cores.slots import slot_of
 from topics.store.disk.data_directory import lock_directory
 from topics.store.disk.directory_format import CORES
 
@@ -227,10 +226,8 @@ class CoreMachine(Machine):
         """Return another name in each run, so that other topics are on one core."""
         return f"{topic}-{stream(self.plan.seed, topic).randrange(100)}"
 
-    def name_beside(self, topic: str, name: str) -> str:
-        """R-CORE-4: both have one slot, so no move separates them."""
-        slot = slot_of(topic)
-        return next(found for number in count() if slot_of(found := f"{name}-{number}") == slot)
+    def dead_letters_of(self, queue: str) -> str:
+        return self._course.dead_letters_of(queue)
 
     def is_elsewhere(self, status: int, answer: Any) -> bool:
         """R-CORE-7: after a start, what adds to a limit is refused until all cores have said what they use."""

@@ -6,6 +6,7 @@ import random
 from typing import NamedTuple
 
 from tests.sim.genome import Seed, stream
+from topics.store.cores.slot_map import SlotMap
 
 _SAME = 0.6
 """Share of the lives with as many cores as the one before."""
@@ -23,6 +24,11 @@ _AGAIN = 0.2
 """Share of the kills after which the next start is killed, too."""
 _RESTING = (0.0, 0.0, 0.01, 0.05)
 """Shares of the passes after which a core rests."""
+
+_NAMES = 100
+"""Names of a topic of dead letters that a seed chooses from."""
+_APART = 0.7
+"""Share of the queues whose dead letters are on another core, unless moves of slots change that."""
 
 
 class Bounds(NamedTuple):
@@ -86,6 +92,14 @@ class Course:
             )
             for _ in range(rng.choice((1, 1, 2)))
         ]
+
+    def dead_letters_of(self, queue: str) -> str:
+        """Return a name of a topic, which is on another core than the queue in most lives, or in some."""
+        rng = stream(self._seed, f"0:dead letters of {queue}")
+        maps = [SlotMap.balanced(cores) for cores in range(max(2, self.bounds.fewest), self.bounds.most + 1)]
+        names = [f"{queue}-dead-{number}" for number in range(_NAMES)]
+        apart = [name for name in names if all(slots.core_of(name) != slots.core_of(queue) for slots in maps)]
+        return rng.choice(apart if rng.random() < _APART else names)
 
     def turns(self, life: int, cores: int) -> Turns:
         return Turns(stream(self._seed, f"{life}:turns"), cores)

@@ -1,5 +1,5 @@
-"""R-CORE-1, R-CORE-2, R-CORE-4, R-CORE-5, R-CORE-7 to R-CORE-13: whole lives of servers of several cores from one
-number each, with the clients and the oracle of one core.
+"""R-CORE-1, R-CORE-2, R-CORE-4, R-CORE-5, R-CORE-7 to R-CORE-13, R-CORE-15: whole lives of servers of several cores
+from one number each, with the clients and the oracle of one core.
 
 `make sim ARGS=--cores` runs more.
 """
@@ -10,11 +10,11 @@ from functools import partial
 
 import pytest
 
-from tests.amount import seeds
+from tests.amount import amount, seeds
 from tests.sim.seeds import run_chunk
 from tests.sim.whole.cores.course import Bounds
 from tests.sim.whole.cores.refused_moves import is_right
-from tests.sim.whole.run_seed import replay, run
+from tests.sim.whole.run_seed import make_workers, replay, run
 from tests.sim.whole.seed_plan import SHORT
 from topics.store.cores.slot_map import SlotMap
 
@@ -28,6 +28,13 @@ def test_whole_lives_of_several_cores_from_a_seed() -> None:
     chunk = run_chunk(seeds(12), partial(run, length=SHORT, cores=CORES))
     assert not chunk.failures, "\n".join(f"{replay(seed, SHORT, CORES)}: {text}" for seed, text in chunk.failures)
     assert not [name for name in ALWAYS if not chunk.counts[name]]
+
+
+def test_dead_letters_come_once_to_another_core() -> None:
+    """R-CORE-15: and no worker gets a job that is one."""
+    chunk = run_chunk(range(6, 6 + amount(4)), partial(run, length=SHORT, cores=CORES, cast=make_workers))
+    assert not chunk.failures, "\n".join(f"{seed}: {text}" for seed, text in chunk.failures)
+    assert chunk.counts["dead letters of queues of another core"]
 
 
 @pytest.mark.parametrize(("text", "bounds"), [("2..4", Bounds(2, 4)), ("3", Bounds(3, 3)), ("1..2", Bounds(1, 2))])
