@@ -370,7 +370,8 @@ def queue_count(world: Cores) -> int:
     return found
 
 
-def test_an_order_of_a_queue_that_was_put_back_to_an_earlier_time_is_refused() -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+def test_an_order_of_a_queue_that_was_put_back_to_an_earlier_time_is_refused(restarts: bool) -> None:
     """Its jobs would be deleted without their copies."""
     world = Cores(11, producer_silence_ms=1000)
     assert isinstance(order(world, 1, 5), Executed)
@@ -378,9 +379,11 @@ def test_an_order_of_a_queue_that_was_put_back_to_an_earlier_time_is_refused() -
     assert isinstance(order(world, 1, 6), Superseded), "other jobs"
     assert isinstance(order(world, 3, 5), Executed)
     world.worlds[1].advance_ms(5000)
+    if restarts:
+        world.restart(1)
+    assert isinstance(order(world, 2, 5), Superseded)
     assert isinstance(order(world, 3, 6), Superseded)
     assert isinstance(order(world, 3, 5), Executed)
-    assert isinstance(order(world, 2, 5), Superseded)
     assert world.data(DEAD) == [1, 3]
 
 
