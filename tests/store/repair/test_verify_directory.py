@@ -232,7 +232,7 @@ def test_a_marker_that_stops_the_start_is_found() -> None:
     path = f"{DIRECTORY}/topics.json"
     for name in (b'"format":', b'"cores":'):
         at = ring.file_bytes(path).index(name) + len(name)
-        ring.corrupt_file(path, at, 0x04)
+        ring.corrupt_file(path, at, 0x08)
         assert [finding.path for finding in check(ring).findings] == [path]
-        ring.corrupt_file(path, at, 0x04)
+        ring.corrupt_file(path, at, 0x08)
     assert check(ring).sound
