@@ -182,6 +182,8 @@ class CoreMachine(Machine):
         return self._kills is None or not self._kills.disturbs
 
     def settle(self, actors: list[Actor]) -> None:
+        for actor in actors:  # else topics grow for as long as a core is away
+            actor.pause()
         self._rest_from_kills()
         super().settle(actors)
 
@@ -317,8 +319,8 @@ class CoreMachine(Machine):
             return
         core = self.cores[self._turns.choose(able)]
         rest_ns = self._turns.rest_ns()
-        self.meanwhile_ns += rest_ns
         core.run_pass(rest_ns)
+        self.meanwhile_ns += rest_ns + (self.ring.clock.monotonic_ns() - now_ns if len(able) > 1 else 0)
         if not core.is_alive:
             self._note_exit(core)
 
