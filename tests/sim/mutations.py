@@ -110,7 +110,7 @@ def as_json(frames):
 
 """
 
-MUTANTS = (
+MUTANTS: tuple[Mutant, ...] = (
     _one("an ack before its sync", "store/wal/shard.py", "fsync=batch.wants_sync,", "fsync=False,"),
     _one(
         "the chain's second result ignored",
@@ -3861,4 +3861,16 @@ MUTANTS = (
         "        if True:\n            self._totals",
         _FAR_DEAD_LETTERS,
     ),
+)
+
+_IN_LIVES = {
+    "a relayed answer given to another request": "an answer of another core given to another request",
+    "bytes that came while a connection left dropped": "a connection handed over without its last bytes",
+    "bytes that came while a connection left sent twice": "a connection handed over with its last bytes twice",
+    "a slot owned by two cores": "a slot owned by two cores that serve",
+}
+"""The names of mutants of the tests above that whole lives of several cores have to notice, too."""
+
+MUTANTS += tuple(
+    mutant._replace(name=_IN_LIVES[mutant.name], hunt="cores") for mutant in MUTANTS if mutant.name in _IN_LIVES
 )
