@@ -93,12 +93,14 @@ def create_session_of(call: Call, feeds: Feeds, names: list[str] | None = None) 
         for name in others[max(config.max_watch_topics - len(named), 0) :]:
             del beginnings[name]  # an absent topic that was named takes no place
         cursors: Cursors = {name: beginning.from_seq for name, beginning in beginnings.items()}
-        session = WatchSession(call.principal.key_id, query, heartbeat_ms * 1_000_000, cursors, of_prefixes)
-        call.service.streams.sessions.add(session)
+        sessions, interval_ns = call.service.streams.sessions, heartbeat_ms * 1_000_000
+        wid, key_id = sessions.new_wid(), call.principal.key_id
+        session = WatchSession(wid, key_id, query, interval_ns, cursors, prefixes=of_prefixes)
+        sessions.add(session)
         topics = {name: beginning._asdict() for name, beginning in beginnings.items()}
         shape = b'{"wid":"%b","stream_url":"/v0/watch/%b","session_ttl_ms":%d,"topics":%b,"performance":{%b}}'
-        wid, performance = session.wid.encode(), b'"server_total_ms":' + call.total_ms()
-        call.reply(shape % (wid, wid, SESSION_TTL_MS, msgspec.json.encode(topics), performance))
+        path, performance = wid.encode(), b'"server_total_ms":' + call.total_ms()
+        call.reply(shape % (path, path, SESSION_TTL_MS, msgspec.json.encode(topics), performance))
 
     _look_up(call, feeds, starts, taken_in, found, lenient=lenient)
 

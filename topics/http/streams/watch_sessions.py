@@ -45,7 +45,7 @@ class SessionPrefixes(NamedTuple):
 
 
 class WatchSession:
-    """One session. key_id: the key that created it; None without keys."""
+    """One session. wid: of `Sessions.new_wid`. key_id: of its creator; None without keys."""
 
     __slots__ = (
         "_cursors",
@@ -62,14 +62,15 @@ class WatchSession:
 
     def __init__(
         self,
+        wid: str,
         key_id: int | None,
         query: DiffQuery,
         interval_ns: int,
         cursors: Cursors,
-        prefixes: SessionPrefixes | None = None,
+        *,
+        prefixes: SessionPrefixes | None,
     ) -> None:
-        self.wid = ""
-        """The id, set by `Sessions.add`."""
+        self.wid = wid
         self.key_id = key_id
         self.query = query
         self.interval_ns = interval_ns
@@ -162,7 +163,7 @@ class Sessions:
         return len(self._by_wid)
 
     def add(self, session: WatchSession) -> None:
-        """Add a session and set its wid, after idle ones were collected.
+        """Add a session, after idle ones were collected.
 
         Raises: RequestError throttled, a limit is reached.
         """
@@ -174,13 +175,13 @@ class Sessions:
         if self._most_bytes and self._bytes + session.size > self._most_bytes:
             raise limit_reached("max_client_bytes", self._most_bytes)
         self._bytes += session.size
-        session.wid = self._new_wid()
         session.used_ns = self._clock.monotonic_ns()
         self._by_wid[session.wid] = session
         self._idle[session] = None
         self._of_key[key_id] += 1
 
-    def _new_wid(self) -> str:
+    def new_wid(self) -> str:
+        """Return a new id, whose slot this core has."""
         while True:  # as often as there are cores, on average
             wid = "wid_" + base64.urlsafe_b64encode(self._random_bytes(16)).rstrip(b"=").decode()
             if self._owns is None or self._owns(wid):
