@@ -38,6 +38,12 @@ def start_ack(h: Harness, *seqs: int) -> Answer:
     return answer
 
 
+def one_pass(h: Harness) -> None:
+    h.engine.flush()
+    h.store.log.commit(None)
+    h.loop.advance_ms(0)
+
+
 def counters(h: Harness) -> tuple[int, int, int]:
     state = h.state("q")
     assert state.queue is not None

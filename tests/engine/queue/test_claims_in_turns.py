@@ -12,7 +12,7 @@ import pytest
 
 from tests.amount import seeds
 from tests.engine.harness import Answer, Harness
-from tests.engine.queue.queue_calls import claim, jobs_of, start_ack, start_claim
+from tests.engine.queue.queue_calls import claim, jobs_of, one_pass, start_ack, start_claim
 from topics.engine.index.held_back import HeldBack
 from topics.engine.queue import fetch
 from topics.engine.queue.queue_results import ClaimRequest, ClaimResult
@@ -63,12 +63,6 @@ def passes_until(answers: list[Answer], h: Harness, *units: Units) -> None:
             each.passes.append(0)
         one_pass(h)
     raise AssertionError("a claim that is never answered")
-
-
-def one_pass(h: Harness) -> None:
-    h.engine.flush()
-    h.store.log.commit(None)
-    h.loop.advance_ms(0)
 
 
 def queue_of(

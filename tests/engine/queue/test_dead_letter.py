@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.engine.harness import Answer, Harness
-from tests.engine.queue.queue_calls import claim, counters, jobs_of, start_claim
+from tests.engine.queue.queue_calls import claim, counters, jobs_of, one_pass, start_claim
+from topics.engine.queue import dead_letter
 from topics.engine.queue.dead_letter import DeadLetters, PoisonJobs
 from topics.engine.queue.queue_results import ClaimRequest, HeldJobs
 from topics.engine.state import leases
@@ -244,3 +245,35 @@ def test_a_job_that_cannot_be_read_is_passed_over_and_the_others_are_moved(moves
     h.advance_ms(1001)
     passes_until(h, start_claim(h, 1))
     assert sorted(dead(h)) == [f"job {number}" for number in range(1, 10)], "those of the claim, too"
+
+
+def test_claims_of_several_queues_that_meet_jobs_to_be_moved_decode_some_of_them_a_pass(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All were decoded in the pass of the claims: 256 for each queue."""
+    names = [f"q{number}" for number in range(5)]
+    h = Harness()
+    for name in names:
+        h.put(name, type="queue", max_deliveries=1, dead_letter="dead")
+        h.append(1, 2, name=name)
+        answer = Answer()
+        h.engine.claim(ClaimRequest(name, "w", 2), answer)
+        h.settle()
+        h.engine.nack(HeldJobs(name, "w", [1, 2]), 0, "", Answer())
+        h.settle()
+    decoded = [0]
+    decode = dead_letter.decode_jobs
+
+    def counted(*arguments: Any) -> None:
+        decoded[-1] += len(arguments[2])
+        decode(*arguments)
+
+    monkeypatch.setattr(dead_letter, "decode_jobs", counted)
+    monkeypatch.setattr(dead_letter, "_BYTES_A_MOVE", h.engine._core.config.pass_read_bytes // 2)
+    answers = [Answer() for _ in names]
+    for name, answer in zip(names, answers, strict=True):
+        h.engine.claim(ClaimRequest(name, "w", 2), answer)
+    while not all(answer.given for answer in answers):
+        decoded.append(0)
+        one_pass(h)
+    assert (max(decoded), sum(decoded)) == (2, 10)

@@ -22,6 +22,7 @@ from topics.engine.queue.fetch import decode_jobs
 from topics.engine.queue.job_removal import BeforeRemoval, JobRemoval, JobRemovalCore, stage_job_removal
 from topics.engine.queue.queue_results import AckResult
 from topics.engine.shared.job_counts import JobCounts
+from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.shared.topic_registry import Registry
 from topics.engine.state.leases import Leases
 from topics.engine.state.topic import Life, Topic
@@ -41,9 +42,12 @@ class DeadLetterCore(JobRemovalCore, AlarmCore, Protocol):
     job_counts: JobCounts
     reader: ReaderPort
     registry: Registry
+    turns: ReadTurns
 
 
 Then = Callable[[TopicsError | None], None]
+_BYTES_A_MOVE = 3072
+"""Share of a pass's budget for reads that the copy of a job takes, besides its record."""
 CLAIM_WAIT_NS = 1_000_000_000
 """How long a claim waits for jobs that it has found to be moved to another core."""
 
@@ -95,7 +99,7 @@ class DeadLetters:
         if name is not None and self.core.registry.are_apart(topic.name, name):
             self._begin_far(self, poison)
         else:
-            Move(self, poison).begin()
+            self.core.turns.take(Move(self, poison).begin)
 
 
 class Move:
@@ -114,6 +118,7 @@ class Move:
         if self._jobs and self._topic.life is not Life.GONE:
             most = self._most()
             self._jobs, self._rest = self._jobs[:most], self._jobs[most:]
+            self._core.turns.spend(most * _BYTES_A_MOVE)
             decode_jobs(self._core.reader, self._topic, self._jobs, self._on_read)
         else:
             self._end(None)
