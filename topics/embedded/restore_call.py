@@ -23,7 +23,14 @@ from topics.engine.stored_engine import StoredEngine
 from topics.errors import DiskFullError, TopicsError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import OwnTimeline, name_timeline
-from topics.store.archive.joint_point import Joint, copy_joint, core_of, joint_at, joint_points, joints_of
+from topics.store.archive.joint_point import (
+    check_all_cores,
+    copy_joint,
+    core_of,
+    joint_points,
+    joints_of,
+    time_of_all,
+)
 from topics.store.archive.restore_archive import copy_point, with_ends
 from topics.store.archive.restore_point import END, RestorePoint, point_at
 from topics.store.archive.timelines import (
@@ -54,6 +61,17 @@ _ATTEMPTS = 3
 
 FetchRest = Callable[[str], None]
 """Reads the log of a timeline, given by its path, and its bases."""
+
+
+class _Call(NamedTuple):
+    """The arguments of a restore of an archive, checked."""
+
+    source: str
+    target: str
+    at_ms: int
+    upto: tuple[str, int] | None
+    skipped_seqs: int
+    fetch_rest: FetchRest | None
 
 
 class Restored(NamedTuple):
@@ -139,14 +157,15 @@ def restore_copy(
             raise UsageError(said, "at" if upto is None else "upto")
         return _restore_backup(source, target, skipped_seqs)
     check_no_backups(source, timelines)
+    call = _Call(source, target, at_ms, upto, skipped_seqs, fetch_rest)
     for left in reversed(range(_ATTEMPTS)):
         siblings, findings = _beside(source, timelines)
         try:
             if any(map(core_of, timelines)):
-                _check_joint(source, timelines, upto)
-                made = _restore_cores(_chosen(source, timelines, at_ms), target, siblings, skipped_seqs)
+                check_all_cores(source, timelines)
+                made = _restore_cores(call, timelines, siblings)
             else:
-                made = _restore_archive(source, target, timelines, siblings, at_ms, upto, skipped_seqs, fetch_rest)
+                made = _restore_archive(call, timelines, siblings)
             return made._replace(damage="; ".join(filter(None, [made.damage, *findings])))
         except (TopicsError, OSError):
             with own_loop(Config()) as loop:
@@ -216,16 +235,8 @@ def _restore_backup(source: str, target: str, skipped_seqs: int) -> Restored:
     return Restored(target, found, manifest.taken_ms, topics, records, skipped_seqs)
 
 
-def _restore_archive(  # noqa: PLR0917 - the arguments of one call
-    source: str,
-    target: str,
-    timelines: list[Timeline],
-    siblings: list[Timeline],
-    at_ms: int,
-    upto: tuple[str, int] | None,
-    skipped_seqs: int,
-    fetch_rest: FetchRest | None,
-) -> Restored:
+def _restore_archive(call: _Call, timelines: list[Timeline], siblings: list[Timeline]) -> Restored:
+    source, target, at_ms, upto, skipped_seqs, fetch_rest = call
     check_one_line(source, timelines)
     with own_loop(Config()) as loop:
         if upto is None:
@@ -258,50 +269,15 @@ def _restore_archive(  # noqa: PLR0917 - the arguments of one call
     )
 
 
-def _check_joint(source: str, timelines: list[Timeline], upto: tuple[str, int] | None) -> None:
-    """Check that an archive of several cores is to be restored to a time, with all cores.
-
-    Raises: UsageError.
-    """
-    joints = sorted({core_of(timeline) for timeline in timelines})
-    if source not in {*joints, *map(os.path.dirname, joints)}:
-        raise UsageError(f"is {source!r}, a part of {joints[0]}, which has all cores: name that", "backup")
-    if "" in joints:
-        of_one = [timeline.path for timeline in timelines if not core_of(timeline)]
-        listed = ", ".join([*of_one, *filter(None, joints)])
-        raise UsageError(f"{source} has the logs of one core and of several: name one of them: {listed}")
+def _restore_cores(call: _Call, timelines: list[Timeline], siblings: list[Timeline]) -> Restored:
+    source, target, at_ms, upto, skipped_seqs, fetch_rest = call
     if upto is not None:
         said = f"is {upto!r}, and only a time ends the logs of several cores: name one in its place"
         raise UsageError(said, "upto")
-
-
-class _TimeOfAll(NamedTuple):
-    """A time of all cores, and the newest one that the archive has."""
-
-    joint: Joint
-    at_ms: int
-    end_ms: int
-    left_out: list[str]
-    """A sentence about each later timeline that has no time of all cores, if no time was named."""
-
-
-def _chosen(source: str, timelines: list[Timeline], at_ms: int) -> _TimeOfAll:
     with own_loop(Config()) as loop:
-        joints = loop.run_task(joints_of(loop, timelines))
-    if len({joint.line for joint in joints}) > 1:
-        listed = ", ".join(joint.path for joint in joints)
-        raise UsageError(f"{source} has the logs of several servers: name a timeline of one of them: {listed}")
-    joint, chosen_ms = joint_at(joints, at_ms)
-    later = joints[joints.index(joint) + 1 :] if at_ms == END else []
-    left_out = [f"{each.path} has no time of all its cores yet, so it is left out" for each in later]
-    return _TimeOfAll(joint, chosen_ms, max(each.times[-1][1] for each in joints if each.times), left_out)
-
-
-def _restore_cores(chosen: _TimeOfAll, target: str, siblings: list[Timeline], skipped_seqs: int) -> Restored:
-    joint, at_ms, end_ms, left_out = chosen
-    with own_loop(Config()) as loop:
+        joint, at_ms, end_ms, left_out = time_of_all(source, loop.run_task(joints_of(loop, timelines)), at_ms)
         points = loop.run_task(joint_points(loop, joint, at_ms))
-        known, damage = loop.run_task(known_seqs(loop, siblings, points, _heads))
+        known, damage = loop.run_task(known_seqs(loop, siblings, points, _heads, partial(_whole, loop, fetch_rest)))
     with _making(target) as (loop, made):
         loop.run_task(copy_joint(loop, joint, points, made))
         topics, records = _settle_cores(loop, made, target, skipped_seqs, known)

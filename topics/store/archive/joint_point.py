@@ -16,7 +16,7 @@ import msgspec
 from topics.common.values.time_texts import time_text
 from topics.errors import CorruptError, UsageError
 from topics.loop.loop import Loop
-from topics.store.archive.archive_note import OfCore, read_note
+from topics.store.archive.archive_note import ArchiveNote, OfCore, read_note
 from topics.store.archive.joint_timeline import continue_joint, core_place, read_joint_map
 from topics.store.archive.restore_archive import copy_point, with_ends
 from topics.store.archive.restore_point import END, RestorePoint, point_at
@@ -41,6 +41,18 @@ class Joint(NamedTuple):
     cores: list[list[Timeline]]
     """By core, in the order of their begins."""
 
+    @classmethod
+    def of(cls, path: str, stored: StoredMap, note: ArchiveNote | None, timelines: Iterable[Timeline]) -> Joint:
+        """Return a joint timeline with its map and its note.
+
+        timelines: those that are of no core of it are left out.
+        """
+        cores: list[list[Timeline]] = [[] for _ in range(stored.slots.cores)]
+        places = {f"{path}/{core_name(core)}": found for core, found in enumerate(cores)}
+        for timeline in timelines:
+            places.get(os.path.dirname(timeline.path), []).append(timeline)
+        return cls(path, stored, (note and note.line) or os.path.basename(path), cores)
+
     @property
     def times(self) -> list[Range]:
         """The times that a restore can lead to: those that all cores have, and that came once."""
@@ -58,17 +70,61 @@ async def joints_of(loop: Loop, timelines: Iterable[Timeline]) -> list[Joint]:
 
     Raises: CorruptError, one has no map, or lacks a core; FormatError; OSError.
     """
-    found: dict[str, dict[str, list[Timeline]]] = {}
-    for timeline in timelines:
-        if joint := core_of(timeline):
-            found.setdefault(joint, {}).setdefault(os.path.dirname(timeline.path), []).append(timeline)
-    joints = []
-    for path in sorted(found):
+    timelines, joints = list(timelines), list[Joint]()
+    for path in sorted({*map(core_of, timelines)} - {""}):
         stored = await read_joint_map(loop.files, path)
-        cores = [found[path].get(f"{path}/{core_name(core)}", []) for core in range(stored.slots.cores)]
-        note = await read_note(loop.files, path)
-        joints.append(Joint(path, stored, (note and note.line) or os.path.basename(path), cores))
+        joints.append(Joint.of(path, stored, await read_note(loop.files, path), timelines))
     return joints
+
+
+def check_all_cores(source: str, timelines: list[Timeline]) -> None:
+    """Check that what is to be restored is the archive of several cores, with all of them.
+
+    source: the path of the directory that was named, in which the timelines are.
+    Raises: UsageError.
+    """
+    joints = sorted({core_of(timeline) for timeline in timelines})
+    if source not in {*joints, *map(os.path.dirname, joints)}:
+        raise UsageError(f"is {source!r}, a part of {joints[0]}, which has all cores: name that", "backup")
+    if "" in joints:
+        of_one = [timeline.path for timeline in timelines if not core_of(timeline)]
+        listed = ", ".join([*of_one, *filter(None, joints)])
+        raise UsageError(f"{source} has the logs of one core and of several: name one of them: {listed}")
+
+
+class TimeOfAll(NamedTuple):
+    """A time of all cores, and the newest one that the archive has."""
+
+    joint: Joint
+    at_ms: int
+    end_ms: int
+    left_out: list[str]
+    """A sentence about each later timeline that has no time of all cores, if no time was named."""
+
+
+def time_of_all(source: str, joints: list[Joint], at_ms: int) -> TimeOfAll:
+    """Return the joint timeline for a restore to a time, and that time; END is the newest one.
+
+    source: the path of the archive, for messages.
+    Raises: UsageError, CorruptError, as `joint_at`.
+    """
+    check_one_server(source, joints)
+    joint, chosen_ms = joint_at(joints, at_ms)
+    later = joints[joints.index(joint) + 1 :] if at_ms == END else []
+    left_out = [f"{each.path} has no time of all its cores yet, so it is left out" for each in later]
+    return TimeOfAll(joint, chosen_ms, newest_ms(joints), left_out)
+
+
+def newest_ms(joints: list[Joint]) -> int:
+    """Return the newest time of all cores, Unix ms. There is one."""
+    return max(joint.times[-1][1] for joint in joints if joint.times)
+
+
+def check_one_server(source: str, joints: list[Joint]) -> None:
+    """Check that joint timelines are of one line. Raises: UsageError, with all of them."""
+    if len({joint.line for joint in joints}) > 1:
+        listed = ", ".join(joint.path for joint in joints)
+        raise UsageError(f"{source} has the logs of several servers: name a timeline of one of them: {listed}")
 
 
 def joint_at(joints: list[Joint], at_ms: int) -> tuple[Joint, int]:
@@ -124,8 +180,12 @@ async def joint_points(loop: Loop, joint: Joint, at_ms: int) -> list[RestorePoin
 
     Raises: UsageError; CorruptError, FormatError, OSError.
     """
-    points = [point_at(timelines, at_ms)._replace(is_once=True) for timelines in joint.cores]
-    return [await with_ends(loop, point) for point in points]
+    return [await with_ends(loop, point) for point in points_at(joint, at_ms)]
+
+
+def points_at(joint: Joint, at_ms: int) -> list[RestorePoint]:
+    """Return the points of all cores for one of their times. Raises: UsageError, CorruptError."""
+    return [point_at(timelines, at_ms)._replace(is_once=True) for timelines in joint.cores]
 
 
 async def copy_joint(loop: Loop, joint: Joint, points: list[RestorePoint], target: str) -> None:
