@@ -45,6 +45,7 @@ _TTLS = "tests/contract/records/test_record_ttl.py"
 _BACKUPS = "tests/store/backup/test_write_backup.py"
 _CORES_BACKUPS = "tests/server/service/cores/test_backup_lives.py"
 _CORES_ARCHIVES = "tests/server/service/cores/test_archive_lives.py"
+_CORES_BUCKETS = "tests/embedded/bucket/test_bucket_of_cores.py"
 _RESTORES = "tests/embedded/calls/test_backup_calls.py"
 _ARCHIVES = "tests/store/archive/test_archiver.py"
 _MIRRORS = "tests/store/mirror/test_mirror.py"
@@ -3089,6 +3090,15 @@ MUTANTS: tuple[Mutant, ...] = (
         "0 < note.upto_ms < before_ms",
         "note.upto_ms < before_ms",
         "tests/embedded/calls/test_archived_cores.py",
+    ),
+    _one(
+        "the logs of cores in a bucket before their slot map",
+        "embedded/bucket/copied_tree.py",
+        "    yield Tree([], None, _joint(path, directory))\n    for each in timelines:\n"
+        '        yield _timeline(f"{path}/{each}", f"{directory}/{each}")\n',
+        '    for each in timelines:\n        yield _timeline(f"{path}/{each}", f"{directory}/{each}")\n'
+        "    yield Tree([], None, _joint(path, directory))\n",
+        _CORES_BUCKETS,
     ),
     _one(
         "an archive in a hole that seems up to date",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
+import typer
 
 import topics
 from tests.cli.backups.small_disk import small_disk
@@ -17,8 +18,9 @@ from tests.cli.commands.command_runs import SMALL as SMALL_VARIABLES
 from tests.cli.commands.command_runs import run
 from tests.embedded.bucket.copied_places import OPTIONS, URL, look, send
 from tests.embedded.bucket.memory_bucket import MemoryBucket
+from tests.embedded.calls.archived_cores import NAMES, Cores
 from tests.embedded.conftest import SMALL
-from topics.cli.backups.backup_commands import backup, restore
+from topics.cli.backups.backup_commands import backup, restore, verify
 from topics.cli.backups.bucket_calls import OF_WRITES, with_bucket
 from topics.cli.backups.copy_command import copy_backup
 from topics.embedded import restore_call
@@ -122,6 +124,36 @@ def sent_to(bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch) -> MemoryBuck
     for name, value in SMALL_VARIABLES.items():
         monkeypatch.setenv(name, value)
     return bucket
+
+
+def test_the_archive_of_cores_of_which_one_has_nothing_is_said_to_lead_to_no_time(
+    sent_to: MemoryBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cores = Cores(tmp_path, "data")
+    with cores.started():
+        cores.write(*NAMES)
+        cores.archived()
+    (cores.joint / "core-01").rename(tmp_path / "away")
+    copy_backup(str(cores.archive), URL, **BucketOptions()._asdict())
+    assert capsys.readouterr().out.endswith("sent; it leads to no time yet: not all cores have archived\n")
+
+    async def looked(url: str, options: BucketOptions, **beside: bool) -> BucketCopy:
+        return await look_at_copy(url, OPTIONS, lambda _url, _options: sent_to, **beside)
+
+    for module in ("copy_command", "bucket_calls"):
+        monkeypatch.setattr(f"topics.cli.backups.{module}.look_at_copy", looked)
+    with pytest.raises(typer.Exit) as ended:
+        verify(URL, **TO_READ)
+    assert ended.value.exit_code == 1
+    said = capsys.readouterr().out
+    assert f"damage: {URL}/{cores.joint.name} has no time of all its cores: the copy of a core was cut off, or" in said
+    assert ", no time of all cores, " in said
+    (tmp_path / "away").rename(cores.joint / "core-01")
+    copy_backup(str(cores.archive), URL, **BucketOptions()._asdict())
+    assert "sent; it leads to 2" in capsys.readouterr().out
+    copy_backup(URL, str(tmp_path / "back"), **BucketOptions()._asdict())
+    assert "which leads to 2" in capsys.readouterr().out
+    assert topics.verify_backup(tmp_path / "back").sound
 
 
 def back_up(data: Path) -> None:

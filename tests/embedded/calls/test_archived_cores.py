@@ -13,7 +13,6 @@ import topics
 from tests.embedded.calls.archived_cores import NAMES, SKIPPED, Cores, next_seq
 from tests.embedded.calls.test_stopped_cores import layout_of
 from topics.cli.root_command import app
-from topics.embedded.bucket.copied_tree import copied_trees
 from topics.embedded.own_loop import own_loop
 from topics.embedded.stopped_cores import backed_up_cores
 from topics.engine.moves.set_cores import set_cores
@@ -125,13 +124,6 @@ def test_a_part_of_it_is_refused_and_a_record_as_the_end(cores: Cores, times: li
         topics.restore(cores.archive, tmp_path / "no", upto=("t0", 2))
     assert cores.restored("made", times[1], source=cores.joint).counts() == [2] * len(NAMES)
     assert not [*cores.path.glob("no*")]
-
-
-def test_it_is_sent_to_no_bucket(cores: Cores, times: list[int]) -> None:
-    assert times
-    for part in (cores.archive, cores.joint, cores.joint / "core-00", next(cores.joint.glob("core-00/*Z-*"))):
-        with pytest.raises(topics.UsageError, match="an archive of several cores, and a bucket takes that of one"):
-            list(copied_trees(str(part)))
 
 
 def test_what_it_lacks_is_named(cores: Cores, times: list[int]) -> None:

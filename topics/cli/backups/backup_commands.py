@@ -263,8 +263,9 @@ def _verify_bucket(url: str, options: BucketOptions) -> None:
     verdict = "all sound"
     if found.findings:
         verdict = f"{len(found.findings)} damaged: `topics copy-backup --reread` sends them again from the directory"
+    upto = f"up to {time_text(found.upto_ms)}" if found.upto_ms else "no time of all cores"
     print(
-        f"{url}: {count_text(found.backups, 'backup')}, up to {time_text(found.upto_ms)}, {bytes_text(found.bytes)} in "
+        f"{url}: {count_text(found.backups, 'backup')}, {upto}, {bytes_text(found.bytes)} in "
         f"{count_text(found.objects, 'object')}; {verdict}"
     )
     raise typer.Exit(1 if found.findings else 0)

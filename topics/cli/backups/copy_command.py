@@ -17,9 +17,9 @@ from topics.common.values.time_texts import time_text
 from topics.embedded.bucket.bucket import BucketOptions, is_bucket_url, open_bucket
 from topics.embedded.bucket.bucket_copy import look_at_copy, missing_parts
 from topics.embedded.bucket.bucket_logs import check_may_join
+from topics.embedded.bucket.copied_timelines import end_ms
 from topics.embedded.bucket.fetch_copy import fetch
 from topics.embedded.bucket.send_copy import CopySender, SentCopy
-from topics.embedded.bucket.verify_copy import end_ms
 from topics.errors import CorruptError, TopicsError, UsageError
 from topics.store.backup.free_places import COPY, taken
 from topics.store.disk.disk_space import room_at
@@ -91,15 +91,19 @@ async def _send(source: str, url: str, options: BucketOptions, every_s: float | 
 
 
 def _say(url: str, sent: SentCopy) -> None:
-    if not sent.upto_ms:
+    if not sent.upto_ms and not sent.objects:
         print(f"{url}: nothing is archived yet, so nothing was sent", flush=True)
         return
     what = f"{count_text(sent.backups, 'backup')} new, " if sent.backups else ""
     print(
         f"{url}: {what}{bytes_text(sent.bytes)} in {count_text(sent.objects, 'object')} sent; it leads to "
-        f"{time_text(sent.upto_ms)}",
+        f"{_newest(sent.upto_ms)}",
         flush=True,
     )
+
+
+def _newest(upto_ms: int) -> str:
+    return time_text(upto_ms) if upto_ms else "no time yet: not all cores have archived"
 
 
 async def _fetch(url: str, to: str, options: BucketOptions) -> None:
@@ -110,7 +114,7 @@ async def _fetch(url: str, to: str, options: BucketOptions) -> None:
         os.makedirs(to, exist_ok=True)
         got = await fetch(copy, to.rstrip("/") or "/", options)
     print(
-        f"{to}: {bytes_text(got.bytes)} read from {url}, which leads to {time_text(end_ms(copy))}; "
+        f"{to}: {bytes_text(got.bytes)} read from {url}, which leads to {_newest(end_ms(copy))}; "
         f"`topics verify {to}` compares its records"
     )
     if missing := missing_parts(copy):

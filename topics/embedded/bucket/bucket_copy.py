@@ -17,13 +17,24 @@ from topics.embedded.bucket.bucket_manifest import (
     Known,
     at_once,
     base_timeline,
+    joint_of,
     list_manifests,
     read_bucket_manifest,
 )
-from topics.errors import UsageError
+from topics.errors import CorruptError, UsageError
 from topics.store.archive.archive_note import BASES
 from topics.store.backup.backup_files import is_timeline_name
 from topics.store.backup.backup_manifest import backup_age
+from topics.store.cores.slot_map_file import StoredMap
+from topics.store.disk.directory_format import SLOT_MAP_NAME
+
+
+class BucketJoint(NamedTuple):
+    """A joint timeline: the archived logs of several cores are below its path."""
+
+    manifest: BucketManifest
+    stored: StoredMap | None
+    """The slot map; None: it is damaged or missing."""
 
 
 class BucketCopy(NamedTuple):
@@ -38,10 +49,11 @@ class BucketCopy(NamedTuple):
     """The one that the URL names; "": all of them."""
     unlogged: Sequence[str] = ()
     """The timelines that have bases and no log."""
+    joints: Sequence[BucketJoint] = ()
 
     @property
     def parts(self) -> list[BucketManifest]:
-        return [*self.backups, *self.logs]
+        return [*(joint.manifest for joint in self.joints), *self.backups, *self.logs]
 
 
 async def look_at_copy(
@@ -77,16 +89,27 @@ async def look_at_copy(
         return await read_bucket_manifest(bucket, keys[path][-1])
 
     found = [known.manifest for known in await at_once(options.parallel, keys, read)]
-    logs = [each for each in found if not each.is_backup]
+    logs = [each for each in found if not each.is_backup and not each.is_joint]
     timelines = {log.path for log in logs}
     backups = [each for each in found if each.is_backup and base_timeline(each.path) in {*timelines, ""}]
     if not backups and not logs:
-        raise UsageError(f"{url} has a base of an archive and no log yet: let `topics copy-backup` end first")
+        raise UsageError(f"{url} has a part of an archive and no log yet: let `topics copy-backup` end first")
     unlogged = sorted({base_timeline(each.path) for each in found if each.is_backup} - timelines - {""})
     backups.sort(key=lambda each: backup_age(os.path.basename(each.path)))
     if not only:
         await check_one_log(bucket, backups, logs)
-    return BucketCopy(bucket, backups, logs, only, unlogged)
+    joints = [await _read_joint(bucket, each) for each in found if each.is_joint]
+    return BucketCopy(bucket, backups, logs, only, unlogged, joints)
+
+
+async def _read_joint(bucket: Bucket, manifest: BucketManifest) -> BucketJoint:
+    """Raises: FormatError, StorageError."""
+    keys = [manifest.key(SLOT_MAP_NAME, piece) for piece in manifest.files[SLOT_MAP_NAME]]
+    data = b"".join([await bucket.get(key) or b"" for key in keys])
+    try:
+        return BucketJoint(manifest, StoredMap.unpack(data, f"{bucket.url}/{manifest.path}"))
+    except CorruptError:
+        return BucketJoint(manifest, None)
 
 
 def unlogged_parts(copy: BucketCopy) -> list[str]:
@@ -96,8 +119,21 @@ def unlogged_parts(copy: BucketCopy) -> list[str]:
 
 
 def missing_parts(copy: BucketCopy) -> list[str]:
-    """Return a sentence for each base that should be there and has no manifest."""
-    return [missing for log in copy.logs for missing in missing_bases(copy, log)]
+    """Return a sentence for each base and each slot map whose manifest should be there."""
+    joints = {joint_of(log.path) for log in copy.logs} - {""} - {joint.manifest.path for joint in copy.joints}
+    unmapped = [missing_map(copy, joint) for joint in sorted(joints)]
+    return [*unmapped, *(missing for log in copy.logs for missing in missing_bases(copy, log))]
+
+
+def damaged_maps(copy: BucketCopy) -> list[str]:
+    """Return a sentence for each slot map that is damaged."""
+    damaged = [joint.manifest.path for joint in copy.joints if joint.stored is None]
+    return [f"{copy.bucket.url}/{path} has a damaged slot map: {REMEDY}" for path in damaged]
+
+
+def missing_map(copy: BucketCopy, joint: str) -> str:
+    """Return the sentence for a joint timeline, by its path, whose manifest is there no more."""
+    return f"{copy.bucket.url}/{MANIFESTS}/{joint} has no manifest, which says what each core owns: {REMEDY}"
 
 
 def missing_bases(copy: BucketCopy, log: BucketManifest) -> list[str]:

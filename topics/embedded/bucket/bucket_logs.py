@@ -16,6 +16,7 @@ from topics.embedded.bucket.bucket_manifest import (
     PIECES,
     BucketManifest,
     base_timeline,
+    joint_of,
     list_manifests,
     read_stored_manifest,
 )
@@ -73,7 +74,7 @@ async def check_takes_backup(bucket: Bucket, log_id: str) -> None:
     Raises: UsageError, as `check_may_add`.
     """
     keys = await list_manifests(bucket)
-    if logs := [path for path in keys if is_timeline_name(path) or base_timeline(path)]:
+    if logs := [path for path in keys if is_timeline_name(path) or base_timeline(path) or joint_of(path)]:
         raise _other_log(bucket, base_timeline(logs[-1]) or logs[-1])
     for path in sorted(keys if log_id else (), key=backup_age, reverse=True):
         with suppress(CorruptError):  # the next one is of the same log

@@ -6,6 +6,14 @@
              pieces/<sha256>-<bytes>                        bytes of backups, shared by all of them
              logs/<timeline>/log/shard-00/wal-....log/<sha256>-<bytes>    bytes of one log file
 
+Of several cores each has its timelines below the joint one (joint_timeline.py), which has a
+manifest and a piece of its own:
+
+             manifests/<joint>/000000000001-<sha256>.json                 the slot map
+             manifests/<joint>/core-00/<timeline>/...                     its log, its bases
+             logs/<joint>/slot-map/<sha256>-<bytes>
+             logs/<joint>/core-00/<timeline>/log/...
+
 A file is a list of *pieces*, and a piece is named by its SHA-256. A manifest is named by its own,
 too. It is written after all that it names, under a name that no other one has. So at any moment the
 bucket has the last whole manifest, and all that it names.
@@ -30,10 +38,12 @@ import msgspec
 from topics.embedded.bucket.bucket import Bucket
 from topics.errors import CorruptError, FormatError
 from topics.store.archive.archive_note import BASES, ArchiveNote, unpack_note
+from topics.store.archive.joint_timeline import core_place
 from topics.store.backup.backup_files import NOTE_NAME
 from topics.store.backup.backup_manifest import MANIFEST_NAME, BackupManifest, unpack_manifest
+from topics.store.disk.directory_format import SLOT_MAP_NAME
 
-_VERSION, _ADDITION_VERSION, _BASES_VERSION = 1, 2, 3
+_VERSION, _ADDITION_VERSION, _BASES_VERSION, _CORES_VERSION = 1, 2, 3, 4
 MANIFESTS, PIECES, LOGS = "manifests", "pieces", "logs"
 REMEDY = "`topics copy-backup --reread` sends it again, if the directory that it was copied from is there"
 _NAME = re.compile(r"(\d{12})-([0-9a-f]{64})\.json", re.ASCII)
@@ -44,10 +54,10 @@ R = TypeVar("R")
 
 
 class BucketManifest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """The contents of a manifest: the pieces of a backup, or of the log of a timeline."""
+    """The contents of a manifest: the pieces of a backup, of a log, or of a slot map."""
 
     version: int
-    """The oldest version that has all of its fields."""
+    """The oldest version that has all of its fields. That of cores is refused by older builds."""
     path: str
     """The directory, relative to the one that was copied."""
     kind: str
@@ -74,11 +84,18 @@ class BucketManifest(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=T
     ) -> BucketManifest:
         """Return a manifest of the version that its fields take."""
         version = _BASES_VERSION if bases else _ADDITION_VERSION if adds_to else _VERSION
-        return cls(version, path, kind, description, files, adds_to, list(bases))
+        made = cls(version, path, kind, description, files, adds_to, list(bases))
+        made.version = _CORES_VERSION if made.is_joint or joint_of(path) else version
+        return made
 
     @property
     def is_backup(self) -> bool:
         return self.kind == MANIFEST_NAME
+
+    @property
+    def is_joint(self) -> bool:
+        """Whether it is that of a joint timeline, and has its slot map."""
+        return self.kind == NOTE_NAME and SLOT_MAP_NAME in self.files
 
     def backup(self) -> BackupManifest:
         """Return the description of a backup. Raises: CorruptError, FormatError."""
@@ -134,6 +151,12 @@ class WholeManifest(NamedTuple):
 def base_timeline(path: str) -> str:
     """Return the timeline of a base, by its path; "" for another backup."""
     return path.partition(f"/{BASES}/")[0] if f"/{BASES}/" in path else ""
+
+
+def joint_of(path: str) -> str:
+    """Return the joint timeline that a timeline or a base is in, by its path; "": of one core."""
+    place = core_place("/".join(path.split("/")[:2]))
+    return "" if place is None else place.joint
 
 
 def piece_name(data: bytes | memoryview) -> str:
@@ -210,8 +233,8 @@ async def read_stored_manifest(bucket: Bucket, key: ManifestKey) -> BucketManife
         manifest = msgspec.json.decode(data, type=BucketManifest)
     except msgspec.DecodeError as error:
         raise FormatError(f"{where} is a manifest that this build does not know: {error}") from error
-    if manifest.version not in {_VERSION, _ADDITION_VERSION, _BASES_VERSION}:
-        raise FormatError(f"{where} has version {manifest.version}, and this build knows up to {_BASES_VERSION}")
+    if not _VERSION <= manifest.version <= _CORES_VERSION:
+        raise FormatError(f"{where} has version {manifest.version}, and this build knows up to {_CORES_VERSION}")
     if manifest.kind not in (MANIFEST_NAME, NOTE_NAME) or manifest.path != key.path:
         raise FormatError(f"{where} is the manifest of something else: {manifest.path}/{manifest.kind}")
     for path in (manifest.path, *manifest.files):

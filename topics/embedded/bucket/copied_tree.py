@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple
 
 from topics.errors import CorruptError, StorageError, UsageError
-from topics.store.archive.archive_note import BASES, ArchiveNote, unpack_note
+from topics.store.archive.archive_note import BASES, REMEDY, ArchiveNote, OfCore, unpack_note
 from topics.store.archive.archived_log import archived_directory
 from topics.store.archive.joint_timeline import core_place
 from topics.store.backup.backup_files import NOTE_NAME, is_timeline_name
@@ -21,6 +21,8 @@ from topics.store.backup.backup_manifest import (
     is_backup_name,
     unpack_manifest,
 )
+from topics.store.cores.core_directories import core_name
+from topics.store.cores.slot_map_file import StoredMap
 from topics.store.disk.directory_format import SLOT_MAP_NAME
 from topics.store.format.log_format import BLOCK_BYTES, align_up, wal_file_no
 from topics.store.layouts.directory_names import MARKER_NAME
@@ -73,11 +75,25 @@ class LogPart(NamedTuple):
     files: list[LogFilePart]
 
 
+class JointPart(NamedTuple):
+    """The slot map of a joint timeline, of which each core has timelines of its own."""
+
+    path: str
+    text: str
+    """Its note."""
+    slot_map: bytes
+    cores: int
+
+
 class Tree(NamedTuple):
-    """A part after which the bucket can restore more than before: a backup, or a timeline."""
+    """A part after which the bucket can restore more than before: a backup, or a timeline.
+
+    Of several cores it can once it has a timeline of each. Their slot map comes before them.
+    """
 
     backups: list[BackupPart]
     log: LogPart | None
+    joint: JointPart | None = None
 
 
 def copied_trees(source: str) -> Iterator[Tree]:
@@ -89,15 +105,17 @@ def copied_trees(source: str) -> Iterator[Tree]:
     """
     names = os.listdir(source) if os.path.isdir(source) else []
     own = os.path.basename(os.path.abspath(source))
+    _check_all_cores(source)
     if MANIFEST_NAME in names:
         yield Tree([_backup(own, source)], None)
     elif NOTE_NAME in names:
-        yield _timeline(own, source)
+        yield from _timelines(own, source)
     elif timelines := sorted(filter(is_timeline_name, names)):
         if backups := sorted(filter(is_backup_name, names)):
             mixed = f"{source} has backups, such as {backups[-1]}, and a log, {timelines[-1]}"
             raise UsageError(f"{mixed}: name one of them")
-        yield from (_timeline(name, f"{source}/{name}") for name in timelines)
+        for name in timelines:
+            yield from _timelines(name, f"{source}/{name}")
     elif backups := sorted(filter(is_backup_name, names), key=backup_age, reverse=True):
         _check_one_log(source, backups)
         yield from (Tree([_backup(name, f"{source}/{name}")], None) for name in backups)
@@ -122,19 +140,65 @@ def _backup(path: str, directory: str) -> BackupPart:
     return BackupPart(path, directory, _read(f"{directory}/{MANIFEST_NAME}"))
 
 
+def _check_all_cores(source: str) -> None:
+    """Raises: UsageError, it is of one of several cores."""
+    at = os.path.realpath(source)
+    while at != "/":
+        if core_place(at) is not None:
+            raise _of_one(source, os.path.dirname(at))
+        at = os.path.dirname(at)
+
+
+def _of_one(part: str, whole: str) -> UsageError:
+    return UsageError(f"is {part!r}, a part of {whole}, which has all cores: name that", "source")
+
+
+def _timelines(path: str, directory: str) -> Iterator[Tree]:
+    """Yield a timeline, or of a joint one the slot map, and then the timelines of all its cores."""
+    names = sorted(os.listdir(directory))
+    cores = [name for name in names if core_place(f"{path}/{name}") is not None]
+    if not cores and SLOT_MAP_NAME not in names:
+        yield _timeline(path, directory)
+        return
+    if not is_timeline_name(path):
+        remedy = "give it the name that it had in its archive, such as 2026-11-27T12-13-14Z-5f3a9c01"
+        raise UsageError(f"is {directory!r}, of several cores, which no restore finds by this name: {remedy}", "source")
+    below = [(name, each) for name in cores for each in sorted(os.listdir(f"{directory}/{name}"))]
+    timelines = [f"{name}/{each}" for name, each in below if is_timeline_name(each)]
+    if NOTE_NAME not in names:
+        of_first = [each for each in timelines if each.startswith(f"{core_name(0)}/")]
+        if any(os.path.isdir(f"{directory}/{each}/{BASES}") for each in of_first):
+            path = f"{directory}/{NOTE_NAME}"
+            raise CorruptError(f"{path} is missing, which is there before a base of core 0. {REMEDY}", {"path": path})
+        yield Tree([], None)  # core 0 has just begun it, or will
+        return
+    yield Tree([], None, _joint(path, directory))
+    for each in timelines:
+        yield _timeline(f"{path}/{each}", f"{directory}/{each}")
+
+
+def _joint(path: str, directory: str) -> JointPart:
+    """Raises: CorruptError, it is damaged; FormatError; OSError."""
+    of_map = f"{directory}/{SLOT_MAP_NAME}"
+    try:
+        with opened_file(of_map) as opened:
+            data = opened.read()
+    except FileNotFoundError:
+        raise CorruptError(f"{of_map} is missing, which says what each core owns. {REMEDY}", {"path": of_map}) from None
+    text = _read(f"{directory}/{NOTE_NAME}")
+    unpack_note(text.encode(), f"{directory}/{NOTE_NAME}")
+    return JointPart(path, text, data, StoredMap.unpack(data, of_map).slots.cores)
+
+
 def _timeline(path: str, directory: str) -> Tree:
-    """Raises: UsageError, it is of several cores."""
-    if SLOT_MAP_NAME in os.listdir(directory) or core_place(os.path.dirname(os.path.abspath(directory))):
-        raise UsageError(
-            f"is {directory!r}, an archive of several cores, and a bucket takes that of one: copy backups (`topics "
-            "backup --to s3://...`)",
-            "source",
-        )
+    """Raises: UsageError, it is of one of several cores, and not in the place of that."""
     try:
         text = _read(f"{directory}/{NOTE_NAME}")
     except FileNotFoundError:
         return Tree([], None)  # the server has just begun it
     note = unpack_note(text.encode(), f"{directory}/{NOTE_NAME}")
+    if isinstance(note.of_core, OfCore) and core_place(os.path.dirname(path)) is None:
+        raise _of_one(directory, "the archive that it was copied from")
     files: list[LogFilePart] = []
     for shard, end in note.shards.items():
         of_shard = f"{directory}/{archived_directory(shard)}"

@@ -14,6 +14,7 @@ from topics.common.values.backup_result import SKIPPED_SEQS
 from topics.embedded.bucket.bucket import BucketOptions
 from topics.embedded.bucket.bucket_copy import look_at_copy, missing_parts, unlogged_parts
 from topics.embedded.bucket.fetch_copy import CopyFetch
+from topics.embedded.bucket.needed_cores import is_of_cores, needed_of_cores
 from topics.embedded.bucket.needed_parts import WantedPoint, needed_parts, rest_of
 from topics.embedded.restore_call import FetchRest, Restored, find_record_in, restore_copy
 from topics.errors import DiskFullError, LockedError, StorageError, UsageError
@@ -35,6 +36,9 @@ class FetchedCopy(NamedTuple):
     """The parts that the bucket has not, one sentence each."""
     fetch_rest: FetchRest
     """Reads the log of a timeline, given by its path here, of which only the first base is."""
+    at_ms: int | None
+    """The time that it is restored to; None: its end, or a record."""
+    upto: tuple[str, int] | None
 
     def in_bucket(self, text: str) -> str:
         """Return a text with the places in the bucket for those in the directory."""
@@ -66,6 +70,8 @@ class _BucketReads:
 
     def read(self, at_ms: int | None, upto: tuple[str, int] | None) -> FetchedCopy:
         """Read the parts that a restore needs at first."""
+        if is_of_cores(self.copy):
+            return self._read_cores(at_ms, upto)
         wanted = WantedPoint(at_ms)
         if upto is not None:
             self._make()
@@ -74,8 +80,23 @@ class _BucketReads:
         if upto is None:
             self._make()
         asyncio.run(self._fetch.fetch(needed.parts))
-        damage = "; ".join(missing_parts(self.copy) + unlogged_parts(self.copy))
-        return FetchedCopy(f"{self.root}/{path}".rstrip("/"), self.root, self.copy.bucket.url, damage, self._read_rest)
+        return self._fetched(path, [], at_ms, upto)
+
+    def _read_cores(self, at_ms: int | None, upto: tuple[str, int] | None) -> FetchedCopy:
+        """Read the parts that a restore of several cores needs at first."""
+        if upto is not None:
+            said = f"is {upto!r}, and only a time ends the logs of several cores: name one in its place"
+            raise UsageError(said, "upto")
+        needed = needed_of_cores(self.copy, at_ms)
+        self._make()
+        asyncio.run(self._fetch.fetch(needed.copy.parts))
+        return self._fetched(needed.path, needed.left_out, needed.at_ms, None)
+
+    def _fetched(self, path: str, left_out: list[str], at_ms: int | None, upto: tuple[str, int] | None) -> FetchedCopy:
+        """path: of what is restored, in the copy."""
+        damage = "; ".join(left_out + missing_parts(self.copy) + unlogged_parts(self.copy))
+        place = f"{self.root}/{path}".rstrip("/")
+        return FetchedCopy(place, self.root, self.copy.bucket.url, damage, self._read_rest, at_ms, upto)
 
     def remove(self) -> None:
         """Remove the directory, if this has made it."""
@@ -145,6 +166,7 @@ def restore_bucket(
     Raises: as that; FailedBucketError, SlowBucketError. Nothing is at `to` then.
     """
     with fetched(url, to, options, at_ms=at_ms, upto=upto) as copy:
-        made = restore_copy(copy.path, to, at=at_ms, upto=upto, skipped_seqs=skipped_seqs, fetch_rest=copy.fetch_rest)
+        rest = copy.fetch_rest
+        made = restore_copy(copy.path, to, at=copy.at_ms, upto=copy.upto, skipped_seqs=skipped_seqs, fetch_rest=rest)
     damage = "; ".join(filter(None, [copy.damage, copy.in_bucket(made.damage)]))
     return made._replace(backup=url, damage=damage)

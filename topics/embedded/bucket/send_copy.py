@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import xxhash
@@ -24,6 +24,7 @@ from topics.embedded.bucket.bucket_manifest import (
     WholeManifest,
     at_once,
     base_timeline,
+    joint_of,
     list_manifests,
     pack,
     piece_bytes,
@@ -34,6 +35,7 @@ from topics.embedded.bucket.bucket_manifest import (
 )
 from topics.embedded.bucket.copied_tree import (
     BackupPart,
+    JointPart,
     LogFilePart,
     LogPart,
     Tree,
@@ -45,6 +47,8 @@ from topics.embedded.bucket.seen_bucket import SeenBucket, SendWindow, only_in, 
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.store.backup.backup_files import NOTE_NAME
 from topics.store.backup.backup_manifest import MANIFEST_NAME, BackupFile, backup_age
+from topics.store.cores.core_directories import core_name
+from topics.store.disk.directory_format import SLOT_MAP_NAME
 
 _KEPT = 2
 """Manifests of a log that are kept: another process may be about to continue from the older one."""
@@ -63,7 +67,7 @@ class SentCopy(NamedTuple):
     bytes: int
     """Bytes of these."""
     upto_ms: int
-    """Unix ms of the newest time that the bucket leads to, of all that was looked at."""
+    """Unix ms of the newest time that the bucket leads to, of all that was looked at; 0: none."""
 
 
 @dataclass
@@ -72,6 +76,16 @@ class _Count:
     objects: int = 0
     bytes: int = 0
     upto_ms: int = 0
+    ends: dict[str, dict[str, int]] = field(default_factory=dict)
+    """By joint timeline and by core, Unix ms of its newest time; 0: there is none."""
+
+    def note_end(self, path: str, upto_ms: int) -> None:
+        """Note the newest time of a log, or of backups, by the path of the last of them."""
+        if joint := joint_of(path):
+            ends, core = self.ends[joint], path.split("/")[1]
+            ends[core] = max(ends.get(core, 0), upto_ms)
+            upto_ms = min(ends.values())  # the time that all have
+        self.upto_ms = max(self.upto_ms, upto_ms)
 
 
 class CopySender:
@@ -147,10 +161,13 @@ class CopySender:
 
     async def _copy_tree(self, seen: SeenBucket, tree: Tree) -> None:
         """Send all pieces of a tree, and then its manifests: the log's comes last."""
-        if not tree.backups and tree.log is None:
+        if not tree.backups and tree.log is None and tree.joint is None:
             return
-        marker = tree.backups[0].marker if tree.log is None else None
+        marker = tree.backups[0].marker if tree.log is None and tree.joint is None else None
         await check_may_add(self._bucket, (known.manifest for known in seen.newest.values()), marker)
+        if tree.joint is not None:
+            await self._send_joint(seen, tree.joint)
+            return
         made = [manifest for part in tree.backups if (manifest := await self._send_backup(seen, part)) is not None]
         log = await self._send_log(seen, tree.log, tree.backups) if tree.log is not None else None
         for manifest in made:
@@ -159,10 +176,32 @@ class CopySender:
         if log is not None:
             await self._write_manifest(seen, log)
             await self._remove_before(seen, log.path)
-        upto_ms = (
-            tree.log.note.upto_ms if tree.log is not None else max(part.manifest.taken_ms for part in tree.backups)
-        )
-        self._count.upto_ms = max(self._count.upto_ms, upto_ms)
+        if tree.log is not None:
+            self._count.note_end(tree.log.path, tree.log.note.upto_ms)
+        else:
+            self._count.note_end(tree.backups[-1].path, max(part.manifest.taken_ms for part in tree.backups))
+
+    async def _send_joint(self, seen: SeenBucket, part: JointPart) -> None:
+        """Send the slot map of a joint timeline, which comes before the logs of its cores.
+
+        So all that can be restored has its map, and what has no time of all cores yet is known.
+        """
+        prefix, piece = f"{LOGS}/{part.path}/{SLOT_MAP_NAME}", piece_name(part.slot_map)
+        manifest = BucketManifest.of(part.path, NOTE_NAME, part.text, {SLOT_MAP_NAME: [piece]})
+        known = seen.newest.get(part.path)
+        if known is not None and known.manifest != manifest:
+            raise UsageError(
+                f"{self._bucket.url} has another archive with the name {part.path}: use a prefix for each server"
+            )
+        await self._list(seen, prefix)
+        await self._reread(seen, manifest.piece_keys())
+        sent = SendWindow(1)
+        sent.add(f"{prefix}/{piece}", part.slot_map)
+        await self._put(seen, sent)
+        await self._check_sent(seen, prefix, sent.keys)
+        if known is None:
+            await self._write_manifest(seen, manifest)
+        self._count.ends[part.path] = {core_name(core): 0 for core in range(part.cores)}
 
     # --- backups -----------------------------------------------------------------------------------------------------
     async def _send_backup(self, seen: SeenBucket, part: BackupPart) -> BucketManifest | None:

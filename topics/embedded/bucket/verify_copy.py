@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from topics.embedded.bucket.bucket import BucketOptions
-from topics.embedded.bucket.bucket_copy import BucketCopy, missing_parts, unlogged_parts
+from topics.embedded.bucket.bucket_copy import BucketCopy, damaged_maps, missing_parts, unlogged_parts
 from topics.embedded.bucket.bucket_manifest import BucketManifest, at_once, piece_bytes
+from topics.embedded.bucket.copied_timelines import end_ms, without_times
 from topics.embedded.bucket.fetch_copy import fault_of
 from topics.store.archive.archived_log import archived_name
 
@@ -38,22 +39,20 @@ async def verify_copy(copy: BucketCopy, options: BucketOptions) -> VerifiedCopy:
     for part in copy.parts:
         findings += _missing_files(copy, part)
     findings += missing_parts(copy)
+    findings = findings or damaged_maps(copy)  # one whose bytes are as they were sent
+    upto_ms, waiting = end_ms(copy), without_times(copy)
     if not copy.backups and not findings:
         findings = [f"{copy.bucket.url} has no base yet, so no restore leads there: `topics copy-backup` sends one"]
+    if not upto_ms and not findings:
+        findings, waiting = waiting, []
     return VerifiedCopy(
         len(copy.backups),
-        end_ms(copy),
+        upto_ms,
         len(keys),
         sum(piece_bytes(key.rpartition("/")[2]) for key in keys),
         findings,
-        unlogged_parts(copy),
+        unlogged_parts(copy) + waiting,
     )
-
-
-def end_ms(copy: BucketCopy) -> int:
-    """Return the newest time of a copy (Unix ms)."""
-    ends = [log.note().upto_ms for log in copy.logs]
-    return max(ends or [backup.backup().taken_ms for backup in copy.backups[-1:]])
 
 
 def _missing_files(copy: BucketCopy, part: BucketManifest) -> list[str]:

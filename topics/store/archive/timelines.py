@@ -12,6 +12,7 @@ from topics.store.archive.archive_note import BASES, ArchiveNote, read_note, tim
 from topics.store.archive.joint_timeline import core_places
 from topics.store.backup.backup_files import NOTE_NAME, is_timeline_name
 from topics.store.backup.backup_manifest import BackupManifest, backup_names, read_manifest
+from topics.store.disk.directory_format import SLOT_MAP_NAME
 from topics.store.disk.whole_files import FileCalls, list_if_there
 
 
@@ -74,7 +75,11 @@ def _paths(files: FileCalls, path: str) -> list[str]:
         return [path]
     found = []
     for name in timeline_names(files, path):
-        found += _paths(files, f"{path}/{name}") if core_places(files, f"{path}/{name}") else [f"{path}/{name}"]
+        below = f"{path}/{name}"
+        if core_places(files, below):
+            found += _paths(files, below)
+        elif SLOT_MAP_NAME not in list_if_there(files, below):  # else no core has anything yet
+            found.append(below)
     return found
 
 
