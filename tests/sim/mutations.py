@@ -3101,6 +3101,13 @@ MUTANTS: tuple[Mutant, ...] = (
         _CORES_BUCKETS,
     ),
     _one(
+        "a restore of cores up to a record with more of its millisecond",
+        "engine/recovery/time_of_record.py",
+        "if later.last_seq > seq:",
+        "if False:",
+        "tests/engine/recovery/test_time_of_record.py",
+    ),
+    _one(
         "an archive in a hole that seems up to date",
         "store/archive/archiver.py",
         "return self._equal_ms if hole is None else hole.from_ms",

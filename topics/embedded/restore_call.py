@@ -19,16 +19,20 @@ from topics.embedded.backup_calls import check_no_backups, named_backup
 from topics.embedded.own_loop import own_loop
 from topics.engine.recovery.archived_seqs import known_seqs, point_of_record
 from topics.engine.recovery.known_seqs import IdAndHead, KnownSeqs
+from topics.engine.recovery.time_of_record import time_of_record
 from topics.engine.stored_engine import StoredEngine
 from topics.errors import DiskFullError, TopicsError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import OwnTimeline, name_timeline
 from topics.store.archive.joint_point import (
+    Joint,
     check_all_cores,
+    check_one_server,
     copy_joint,
     core_of,
     joint_points,
     joints_of,
+    newest_ms,
     time_of_all,
 )
 from topics.store.archive.restore_archive import copy_point, with_ends
@@ -118,8 +122,8 @@ def restore(
     backup: the directory of a backup, or that in which they are made, for the newest one; or an
         archive. to: a path where nothing is.
     at: for an archive, the time to restore, Unix ms or a datetime with a zone; None for its end.
-    upto: for an archive of one core, (topic, seq) of the last record to restore, in the place of
-        `at`.
+    upto: for an archive, (topic, seq) of the last record to restore, in the place of `at`. Several
+        cores have what all of them wrote up to its millisecond.
     skipped_seqs: more than were given out since.
     Raises: UsageError, there is no backup, the archive does not have that time, or `to` exists;
         CorruptError, what is needed is damaged; FormatError; StorageError. Nothing is at `to` then.
@@ -191,6 +195,15 @@ def find_record_in(timelines: list[Timeline], upto: tuple[str, int], bring: Call
     """
     with own_loop(Config()) as loop:
         return loop.run_task(point_of_record(loop, timelines, *upto, _heads, bring=bring))
+
+
+def find_time_in(joints: list[Joint], upto: tuple[str, int], bring: Callable[[str], None]) -> tuple[Joint, int]:
+    """Return the time of all cores that a record, (topic, seq), ends, and its joint timeline.
+
+    joints, bring: as of `find_record_in`. Raises: as `restore`, and what `bring` raises.
+    """
+    with own_loop(Config()) as loop:
+        return loop.run_task(time_of_record(loop, joints, *upto, _heads, bring=bring))
 
 
 def _beside(source: str, timelines: list[Timeline]) -> tuple[list[Timeline], list[str]]:
@@ -271,11 +284,14 @@ def _restore_archive(call: _Call, timelines: list[Timeline], siblings: list[Time
 
 def _restore_cores(call: _Call, timelines: list[Timeline], siblings: list[Timeline]) -> Restored:
     source, target, at_ms, upto, skipped_seqs, fetch_rest = call
-    if upto is not None:
-        said = f"is {upto!r}, and only a time ends the logs of several cores: name one in its place"
-        raise UsageError(said, "upto")
     with own_loop(Config()) as loop:
-        joint, at_ms, end_ms, left_out = time_of_all(source, loop.run_task(joints_of(loop, timelines)), at_ms)
+        joints = loop.run_task(joints_of(loop, timelines))
+        if upto is None:
+            joint, at_ms, end_ms, left_out = time_of_all(source, joints, at_ms)
+        else:
+            check_one_server(source, joints)
+            joint, at_ms = loop.run_task(time_of_record(loop, joints, *upto, _heads))
+            end_ms, left_out = newest_ms(joints), []
         points = loop.run_task(joint_points(loop, joint, at_ms))
         known, damage = loop.run_task(known_seqs(loop, siblings, points, _heads, partial(_whole, loop, fetch_rest)))
     with _making(target) as (loop, made):

@@ -79,6 +79,7 @@ def restored(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("topics.embedded.bucket.restore_bucket.look_at_copy", partial(ask, bucket))
         result = restore_bucket(url, made.config.data_dir, OPTIONS, at_ms=at_ms, upto=upto, skipped_seqs=SKIPPED)
+    made.taken_ms = result.taken_ms
     assert at_ms in {None, result.taken_ms}
     assert not [*path.glob("made.*")]
     return made
@@ -417,11 +418,36 @@ def test_archives_of_one_core_and_of_several_are_restored_one_at_a_time(
         assert restore_bucket(f"{URL}/{alone}", str(tmp_path / "one"), OPTIONS).topics == 2
 
 
-def test_a_record_as_the_end_is_refused(stages: list[Stage], bucket: MemoryBucket, tmp_path: Path) -> None:
-    send(bucket, stages[0].archive)
-    with pytest.raises(UsageError, match="only a time ends the logs of several cores"):
-        restored(bucket, tmp_path, upto=("t0", 2))
+def test_a_record_as_the_end_leads_to_the_same_as_in_the_directory(
+    stages: list[Stage], bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    for stage in stages:
+        send(bucket, stage.archive)
+    directory = Cores(tmp_path, "none")
+    for name, seq in ((NAMES[0], 2), (NAMES[1], 3), (NAMES[-1], 6)):
+        made = restored(bucket, tmp_path, upto=(name, seq))
+        same = directory.restored("same", source=stages[-1].archive, upto=(name, seq))
+        assert made.taken_ms == same.taken_ms
+        found = made.counts()
+        assert found == same.counts()
+        assert found[NAMES.index(name)] == 2 * ((seq + 1) // 2)
+        shutil.rmtree(same.config.data_dir)
+    for name, seq in ((NAMES[0], 7), ("none", 1)):
+        with pytest.raises(UsageError, match=f"upto is seq {seq} of topic {name}, whose write is not in the archive"):
+            restored(bucket, tmp_path, upto=(name, seq))
     assert not [*tmp_path.glob("made*")]
+
+
+def test_a_record_of_before_is_found_with_the_bases_of_its_core_alone(
+    stages: list[Stage], bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    for stage in stages:
+        send(bucket, stage.archive)
+    bucket.calls.clear()
+    made = restored(bucket, tmp_path, upto=(NAMES[0], 2), url=f"{URL}/{stages[0].joint}")
+    assert made.counts()[0] == 2
+    read = [key for call, key in bucket.calls if call == "get" and "/log/" in key]
+    assert len(read) == len({*read}), "each once"
 
 
 def test_backups_are_not_added_to_it(stages: list[Stage], backups: list[Path], bucket: MemoryBucket) -> None:

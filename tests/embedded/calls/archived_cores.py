@@ -36,6 +36,8 @@ class Cores:
             data_dir=f"{path}/{name}", archive_dir=str(self.archive), archive_every_ms=10, io="portable"
         )
         self.running: list[tuple[Loop, StoredEngine]] = []
+        self.taken_ms = 0
+        """The time that it was restored to, Unix ms."""
 
     @contextmanager
     def started(self, cores: int = CORES) -> Iterator[None]:
@@ -74,10 +76,13 @@ class Cores:
             loop.run_until(partial(is_archived, stored, now_ms))
         return now_ms
 
-    def restored(self, name: str, at: int | None = None, source: Path | None = None) -> Cores:
+    def restored(
+        self, name: str, at: int | None = None, source: Path | None = None, upto: tuple[str, int] | None = None
+    ) -> Cores:
         made = Cores(self.path, name)
-        result = topics.restore(source or self.archive, made.config.data_dir, at=at, skipped_seqs=SKIPPED)
+        result = topics.restore(source or self.archive, made.config.data_dir, at=at, upto=upto, skipped_seqs=SKIPPED)
         assert at in {None, result.taken_ms}
+        made.taken_ms = result.taken_ms
         return made
 
     def counts(self) -> list[int]:

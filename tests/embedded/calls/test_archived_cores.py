@@ -113,17 +113,60 @@ def test_another_time_is_refused_with_the_nearest_ones(cores: Cores, times: list
     assert not [*cores.path.glob("no*")]
 
 
-def test_a_part_of_it_is_refused_and_a_record_as_the_end(cores: Cores, times: list[int], tmp_path: Path) -> None:
+def test_a_part_of_it_is_refused(cores: Cores, times: list[int]) -> None:
     timeline = next(cores.joint.glob("core-01/*Z-*"))
     for part in (cores.joint / "core-01", timeline):
         with pytest.raises(topics.UsageError, match=f"a part of {cores.joint}, which has all cores: name that"):
             cores.restored("no", source=part)
     with pytest.raises(topics.FormatError, match="holds core 1 of a directory of several cores"):
         cores.restored("no", source=next(timeline.glob("bases/*Z")))
-    with pytest.raises(topics.UsageError, match="only a time ends the logs of several cores"):
-        topics.restore(cores.archive, tmp_path / "no", upto=("t0", 2))
     assert cores.restored("made", times[1], source=cores.joint).counts() == [2] * len(NAMES)
     assert not [*cores.path.glob("no*")]
+
+
+def test_a_record_as_the_end_is_the_last_of_its_topic_and_all_cores_are_of_then(cores: Cores, times: list[int]) -> None:
+    """R-CORE-18: two records are of one commit, and the two after them of another millisecond."""
+    with cores.started(3):
+        cores.archived()
+        cores.write(*NAMES)
+        cores.archived()
+    of_core_1 = next(name for name in NAMES if layout_of(Path(cores.config.data_dir)).slots.core_of(name))
+    for topic, seq, count in (("t0", 1, 2), (of_core_1, 2, 2), ("t0", 3, 4), (of_core_1, 6, 6), ("t0", 8, 8)):
+        made = cores.restored(f"made-{topic}-{seq}", upto=(topic, seq))
+        found = made.counts()
+        assert found[NAMES.index(topic)] == count
+        assert {*found} <= {count - 2, count}, "the others were written in that millisecond, or after it"
+        assert cores.restored(f"same-{topic}-{seq}", made.taken_ms).counts() == found
+        assert count == 2 or next_seq(made) > 8 + SKIPPED, "all topics were there"
+    shown = CliRunner().invoke(
+        app, ["restore", "--from", str(cores.archive), "--to", f"{cores.path}/shown", "--seq", "t0=4"]
+    )
+    assert shown.output.splitlines()[2].startswith("left out: what the archive has from then to ")
+    for topic, seq in (("t0", 9), ("none", 1)):
+        with pytest.raises(topics.UsageError, match=f"upto is seq {seq} of topic {topic}, whose write is not in the"):
+            cores.restored("no", upto=(topic, seq))
+    assert not [*cores.path.glob("no*")]
+
+
+def test_a_record_that_not_all_cores_have_archived_is_refused(cores: Cores) -> None:
+    with cores.started():
+        cores.archived()
+        cores.write(*NAMES)
+        cores.archived()
+    core_1 = cores.path / "core-1"
+    shutil.copytree(cores.joint / "core-01", core_1)
+    with cores.started():
+        cores.archived()
+        cores.write(*NAMES)
+        cores.archived()
+    shutil.rmtree(cores.joint / "core-01")
+    shutil.copytree(core_1, cores.joint / "core-01")
+    of_core_0 = next(name for name in NAMES if not layout_of(Path(cores.config.data_dir)).slots.core_of(name))
+    with pytest.raises(
+        topics.UsageError, match=f"upto is seq 3 of topic {of_core_0}, written at .* not have it of all cores.*: name "
+    ):
+        cores.restored("no", upto=(of_core_0, 3))
+    assert cores.restored("made", upto=(of_core_0, 2)).counts()[NAMES.index(of_core_0)] == 2
 
 
 def test_what_it_lacks_is_named(cores: Cores, times: list[int]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from typing import NamedTuple
 
 from topics.embedded.bucket.bucket_copy import BucketCopy, damaged_maps, missing_map
@@ -9,7 +11,7 @@ from topics.embedded.bucket.bucket_manifest import joint_of
 from topics.embedded.bucket.copied_timelines import joints_below, timeline_of
 from topics.embedded.bucket.needed_parts import parts_around
 from topics.errors import CorruptError
-from topics.store.archive.joint_point import Joint, check_all_cores, points_at, time_of_all
+from topics.store.archive.joint_point import Joint, check_all_cores, check_one_server, joint_at, points_at, time_of_all
 from topics.store.archive.restore_point import END
 from topics.store.archive.timelines import Timeline, line_of
 
@@ -44,6 +46,21 @@ def needed_of_cores(copy: BucketCopy, at_ms: int | None) -> NeededOfCores:
     found = time_of_all(root, joints, END if at_ms is None else at_ms)
     needed = _around(copy, timelines, found.joint, found.at_ms)
     return NeededOfCores(copy.only, needed, found.at_ms, found.left_out)
+
+
+def needed_up_to_record(copy: BucketCopy, root: str, find: Callable[[list[Joint]], tuple[Joint, int]]) -> NeededOfCores:
+    """Return what a restore to the time of a record needs.
+
+    find: returns that time and its joint timeline, among those of the copy as below `root`.
+    Raises: UsageError, CorruptError, as the restore, and what `find` raises.
+    """
+    timelines = {log.path: timeline_of(copy, log, root) for log in copy.logs}
+    joints = _chosen_joints(copy, timelines, root)
+    check_one_server(copy.bucket.url, joints)
+    joint, at_ms = find(joints)
+    is_newest = joint_at(joints, at_ms)[0] == joint  # else a later one has this time, too
+    path = copy.only if is_newest else os.path.basename(joint.path)
+    return NeededOfCores(path, _around(copy, timelines, joint, at_ms), at_ms, [])
 
 
 def _chosen_joints(copy: BucketCopy, timelines: dict[str, Timeline], root: str) -> list[Joint]:

@@ -14,9 +14,9 @@ from topics.common.values.backup_result import SKIPPED_SEQS
 from topics.embedded.bucket.bucket import BucketOptions
 from topics.embedded.bucket.bucket_copy import look_at_copy, missing_parts, unlogged_parts
 from topics.embedded.bucket.fetch_copy import CopyFetch
-from topics.embedded.bucket.needed_cores import is_of_cores, needed_of_cores
+from topics.embedded.bucket.needed_cores import is_of_cores, needed_of_cores, needed_up_to_record
 from topics.embedded.bucket.needed_parts import WantedPoint, needed_parts, rest_of
-from topics.embedded.restore_call import FetchRest, Restored, find_record_in, restore_copy
+from topics.embedded.restore_call import FetchRest, Restored, find_record_in, find_time_in, restore_copy
 from topics.errors import DiskFullError, LockedError, StorageError, UsageError
 from topics.store.disk.disk_space import room_at
 
@@ -84,11 +84,12 @@ class _BucketReads:
 
     def _read_cores(self, at_ms: int | None, upto: tuple[str, int] | None) -> FetchedCopy:
         """Read the parts that a restore of several cores needs at first."""
-        if upto is not None:
-            said = f"is {upto!r}, and only a time ends the logs of several cores: name one in its place"
-            raise UsageError(said, "upto")
-        needed = needed_of_cores(self.copy, at_ms)
-        self._make()
+        if upto is None:
+            needed = needed_of_cores(self.copy, at_ms)
+            self._make()
+        else:
+            self._make()
+            needed = needed_up_to_record(self.copy, self.root, partial(find_time_in, upto=upto, bring=self._bring))
         asyncio.run(self._fetch.fetch(needed.copy.parts))
         return self._fetched(needed.path, needed.left_out, needed.at_ms, None)
 

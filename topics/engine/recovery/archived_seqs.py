@@ -13,7 +13,7 @@ from topics.common.values.time_texts import time_text
 from topics.engine.recovery.known_seqs import IdAndHead, KnownSeqs, copied_seqs
 from topics.errors import CorruptError, UsageError
 from topics.loop.loop import Loop
-from topics.store.archive.find_record import WantedRecord, find_record
+from topics.store.archive.find_record import FoundRecord, WantedRecord, find_record
 from topics.store.archive.restore_archive import scan_after, scan_without_base
 from topics.store.archive.restore_point import RestorePoint
 from topics.store.archive.timelines import Timeline, end_of, line_of, of_other_lines
@@ -49,6 +49,34 @@ async def point_of_record(
     bring: called with the path of a base before that base, and the log after it, are read.
     Raises: UsageError, it is in no timeline; CorruptError, FormatError, OSError.
     """
+    found = await found_record(loop, timelines, topic, seq, heads_of, bring=bring)
+    if found is not None:
+        return found.point
+    raise not_archived(
+        topic,
+        seq,
+        [
+            (part.bases[0].manifest.taken_ms, end_of(timeline) if part.hole is None else part.hole.from_ms)
+            for timeline in timelines
+            for part in unbroken_parts(timeline)
+            if part.bases
+        ],
+    )
+
+
+async def found_record(
+    loop: Loop,
+    timelines: list[Timeline],
+    topic: str,
+    seq: int,
+    heads_of: HeadsOf,
+    *,
+    bring: Callable[[str], None],
+) -> FoundRecord | None:
+    """Return a record in the log of some timelines; None if its write is in none.
+
+    bring: as of `point_of_record`. Raises: as that.
+    """
     for timeline in reversed(timelines):
         for span in reversed(log_spans(timeline)):
             bring(span.base.path)
@@ -56,26 +84,24 @@ async def point_of_record(
             # Above its head, or of a topic that was created again after the base.
             topic_id = head.topic_id if head.head < seq else 0
             wanted = WantedRecord(topic, topic_id, seq)
-            point = await find_record(loop, timeline, span, wanted, copied_seqs)
-            if point is not None:
-                return point
-    raise UsageError(
+            found = await find_record(loop, timeline, span, wanted, copied_seqs)
+            if found is not None:
+                return found
+    return None
+
+
+def not_archived(topic: str, seq: int, times: list[tuple[int, int]]) -> UsageError:
+    """Return the error for a record that is not in the log.
+
+    times: the first and the last of each range that a restore leads to, as the remedy.
+    """
+    spans = [f"{time_text(begin)} to {time_text(end)}" for begin, end in times]
+    remedy = f"name a time in its place: {', or '.join(spans[-_SPANS_SHOWN:]) or 'the archive has none yet'}"
+    return UsageError(
         f"is seq {seq} of topic {topic}, whose write is not in the archive; it is older than the first base, in a "
-        f"hole, or was never made: {_bounds(timelines)}",
+        f"hole, or was never made: {remedy}",
         "upto",
     )
-
-
-def _bounds(timelines: list[Timeline]) -> str:
-    """Return the newest times that a restore leads to, as the remedy where a record is missing."""
-    spans = [
-        f"{time_text(part.bases[0].manifest.taken_ms)} to "
-        f"{time_text(end_of(timeline) if part.hole is None else part.hole.from_ms)}"
-        for timeline in timelines
-        for part in unbroken_parts(timeline)
-        if part.bases
-    ]
-    return f"name a time in its place: {', or '.join(spans[-_SPANS_SHOWN:]) or 'the archive has none yet'}"
 
 
 async def known_seqs(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -10,11 +11,12 @@ import numpy as np
 from topics.errors import CorruptError
 from topics.loop.loop import Loop
 from topics.store.archive.archived_log import batches_in, scan, survey
+from topics.store.archive.restore_archive import with_ends
 from topics.store.archive.restore_point import RestoredEnd, RestorePoint
 from topics.store.archive.timelines import Timeline
-from topics.store.archive.unbroken_log import LogSpan
+from topics.store.archive.unbroken_log import LogSpan, part_of
 from topics.store.disk.whole_files import read_file
-from topics.store.format.log_format import BATCH_HEADER_BYTES, FrameType
+from topics.store.format.log_format import BATCH_HEADER_BYTES, FrameType, wal_file_no
 from topics.store.recovery.missing_batches import LogFile
 from topics.store.recovery.verified_batches import VerifiedBatches, created_topics
 
@@ -26,6 +28,22 @@ class WantedRecord(NamedTuple):
     topic_id: int
     """The id of the topic in the base; 0 if only one that was created later counts."""
     seq: int
+
+
+class FoundRecord(NamedTuple):
+    """A record in the log."""
+
+    point: RestorePoint
+    """Right after the batch with it was written; it has the end of its shard."""
+    topic_id: int
+
+
+class LaterInMs(NamedTuple):
+    """The changes of a topic after a record, in the same millisecond."""
+
+    last_seq: int
+    """The highest seq; 0: there are no records."""
+    is_deleted: bool
 
 
 class _FoundFrame(NamedTuple):
@@ -55,8 +73,8 @@ async def find_record(
     span: LogSpan,
     wanted: WantedRecord,
     copied_seqs: Callable[[VerifiedBatches], Sequence[Copied]],
-) -> RestorePoint | None:
-    """Return the point right after a record was written; None if it was not in a span of the log.
+) -> FoundRecord | None:
+    """Return a record, and the point right after its write; None: a span of the log has it not.
 
     Of a topic that was deleted and created again it is the newest record with this seq. Each file
     is looked through by itself: a start may have joined the last batches of one in the file after
@@ -70,7 +88,7 @@ async def find_record(
     part, base, _later = span
     ids = {wanted.topic_id} - {0}
     found: list[_FoundFrame] = []
-    newest: tuple[int, RestorePoint] | None = None
+    newest: FoundRecord | None = None
     damage: CorruptError | None = None
 
     def take(path: str, batches: VerifiedBatches) -> None:
@@ -100,14 +118,47 @@ async def find_record(
         begin, header = [batch for batch in batches_in(data, file) if batch[0] <= place.offset][-1]
         if part.is_after_hole(shard, file.number, header.batch_no):
             continue
-        if newest is None or place.topic_id > newest[0]:
+        if newest is None or place.topic_id > newest.topic_id:
             end = RestoredEnd(file.number, begin + BATCH_HEADER_BYTES + header.body_bytes, is_record=True)
-            newest = place.topic_id, RestorePoint(timeline, base, header.written_ms, {shard: end})
-    if newest is not None:
-        return newest[1]
-    if damage is not None:
+            newest = FoundRecord(RestorePoint(timeline, base, header.written_ms, {shard: end}), place.topic_id)
+    if newest is None and damage is not None:
         raise damage
-    return None
+    return newest
+
+
+async def later_in_ms(
+    loop: Loop, found: FoundRecord, copied_seqs: Callable[[VerifiedBatches], Sequence[Copied]]
+) -> LaterInMs:
+    """Return what batches after that of a record, of the same millisecond, have of its topic.
+
+    All that a topic has is in one shard. copied_seqs: as of `find_record`.
+    Raises: CorruptError, FormatError, OSError.
+    """
+    point = found.point
+    ((shard, end),) = point.ends.items()
+    last = (await with_ends(loop, point._replace(ends={}))).ends[shard]
+    part = part_of(point.timeline, point.base)
+    used = part.files(shard, await survey(loop, point.timeline.path, shard, end.file_no))
+    last_seq, is_deleted = 0, False
+
+    def take(path: str, batches: VerifiedBatches) -> None:
+        nonlocal last_seq, is_deleted
+        number, frames = wal_file_no(os.path.basename(path)), batches.frames
+        later = np.ones(len(frames), bool)
+        if number == end.file_no:
+            later &= frames["offset"] >= end.offset
+        if number == last.file_no:
+            later &= frames["offset"] < last.offset
+        is_topic = later & (frames["topic_id"] == found.topic_id)
+        seqs = frames["seq"][is_topic & (frames["type"] == FrameType.RECORD)].tolist()
+        seqs += [each.last for each in copied_seqs(batches) if later[each.frame] and each.topic_id == found.topic_id]
+        last_seq = max([last_seq, *seqs])
+        is_deleted |= bool((is_topic & (frames["type"] == FrameType.TOPIC_DELETE)).any())
+
+    for file in used:
+        if file.number <= last.file_no:
+            await scan(loop, [file], take)
+    return LaterInMs(last_seq, is_deleted)
 
 
 async def _scan_each(

@@ -1,4 +1,4 @@
-"""Servers that are the cores of one, and archive what they have while clients write (R-CORE-16).
+"""Servers that are the cores of one, and archive what they have while clients write (R-CORE-16, R-CORE-18).
 
 Goal: a restore to a time has one instant of all cores. What was acknowledged by then is in it; what was written in the
 knowledge of a record is in it with that record; and no copy of a router is there without its original.
@@ -16,6 +16,8 @@ from tests.server.service.cores.test_backup_lives import CORES, Alternating, Res
 from tests.server.service.two_cores import TwoCores, Writer, all_written, request, write
 from tests.sim import SimRing
 from topics.config import tiny_config
+from topics.engine.recovery.known_seqs import IdAndHead
+from topics.engine.recovery.time_of_record import time_of_record
 from topics.errors import UsageError
 from topics.loop.loop import Loop
 from topics.server.app import Server
@@ -110,6 +112,22 @@ class Archived(TwoCores):
         loop.run_task(draw_new_id(loop, "/restored"))
         return Restored(ring.kill())
 
+    def time_of(self, topic: str, seq: int) -> tuple[int, int]:
+        """The time of a record, and the last seq of its topic then. It was written after the bases."""
+        heads = {}
+        for server in self.servers:
+            assert server.engine is not None
+            topics = server.engine._core.registry.all_but_staging()
+            heads |= {each.name: IdAndHead(each.id, 0) for each in topics}
+        loop = Loop(SimRing(3, disk=self.rings[0].disk.copy()), self.rings[0].clock)
+        joints = loop.run_task(joints_of(loop, loop.run_task(find_timelines(loop, ROOT))))
+        try:
+            _joint, at_ms = loop.run_task(time_of_record(loop, joints, topic, seq, lambda _base: heads))
+        except UsageError as error:
+            seq = int(str(error).partition("name seq ")[2].partition(",")[0])
+            _joint, at_ms = loop.run_task(time_of_record(loop, joints, topic, seq, lambda _base: heads))
+        return at_ms, seq
+
     def check(self, at_ms: int) -> None:
         """Restore to a time, and compare it with what was acknowledged by then."""
         moment = [moment for moment in self.moments if moment.at_ms < at_ms][-1]
@@ -128,6 +146,26 @@ def test_a_restore_to_any_time_has_one_instant_of_all_cores(seed: int) -> None:
         world.check(at_ms)
     with pytest.raises(UsageError, match=r"not have it of all cores.*or earlier"):
         world.restored(end_ms + 1)
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+def test_a_restore_up_to_a_record_has_all_cores_of_its_millisecond(seed: int) -> None:
+    """The record is the last of its topic, or the one that is named in its place."""
+    world = Archived(seed)
+    world.archived()
+    begin_ms = world.now_ms
+    world.archived()
+    (joint,) = world.joints()
+    moments = [moment for moment in world.moments if begin_ms < moment.at_ms < joint.times[-1][1]]
+    core = seed % CORES
+    written = [moment.written[core] for moment in moments]
+    seqs = sorted({world.rng.randint(written[0] + 1, written[-1]) for _ in range(5)})
+    for seq in seqs:
+        at_ms, last = world.time_of(world.sources[core], seq)
+        assert begin_ms <= at_ms <= joint.times[-1][1]
+        made = world.restored(at_ms)
+        assert seq <= last == len(made.data(world.sources[core], core)), "or of one commit"
+        world.check(at_ms)
 
 
 def test_an_idle_core_does_not_hold_the_end_of_the_archive_back() -> None:
