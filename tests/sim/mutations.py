@@ -46,6 +46,7 @@ _BACKUPS = "tests/store/backup/test_write_backup.py"
 _CORES_BACKUPS = "tests/server/service/cores/test_backup_lives.py"
 _CORES_ARCHIVES = "tests/server/service/cores/test_archive_lives.py"
 _CORES_BUCKETS = "tests/embedded/bucket/test_bucket_of_cores.py"
+_CORES_CALLS = "tests/embedded/calls/test_archived_cores.py"
 _RESTORES = "tests/embedded/calls/test_backup_calls.py"
 _ARCHIVES = "tests/store/archive/test_archiver.py"
 _MIRRORS = "tests/store/mirror/test_mirror.py"
@@ -3080,16 +3081,37 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "retention that removes the timelines of other servers",
         "store/archive/archive_retention.py",
-        "note.line == line and ",
-        "",
+        " or note.line != line:",
+        ":",
         _ARCHIVES,
     ),
     _one(
         "retention that removes what several cores have archived",
         "store/archive/archive_retention.py",
-        "0 < note.upto_ms < before_ms",
-        "note.upto_ms < before_ms",
-        "tests/embedded/calls/test_archived_cores.py",
+        "    return max(ends)",
+        "    return ends[0] or 1",
+        _CORES_CALLS,
+    ),
+    _one(
+        "retention of cores by what core 0 has",
+        "store/archive/archive_retention.py",
+        "for timelines in found.cores:",
+        "for timelines in found.cores[:1]:",
+        _CORES_CALLS,
+    ),
+    _one(
+        "a joint timeline that ends with its own note",
+        "store/archive/archive_retention.py",
+        "        parts += [",
+        "        [",
+        _CORES_CALLS,
+    ),
+    _one(
+        "a restore of cores up to a record with more of its millisecond",
+        "engine/recovery/time_of_record.py",
+        "if later.last_seq > seq:",
+        "if False:",
+        "tests/engine/recovery/test_time_of_record.py",
     ),
     _one(
         "the logs of cores in a bucket before their slot map",
@@ -3099,13 +3121,6 @@ MUTANTS: tuple[Mutant, ...] = (
         '    for each in timelines:\n        yield _timeline(f"{path}/{each}", f"{directory}/{each}")\n'
         "    yield Tree([], None, _joint(path, directory))\n",
         _CORES_BUCKETS,
-    ),
-    _one(
-        "a restore of cores up to a record with more of its millisecond",
-        "engine/recovery/time_of_record.py",
-        "if later.last_seq > seq:",
-        "if False:",
-        "tests/engine/recovery/test_time_of_record.py",
     ),
     _one(
         "an archive in a hole that seems up to date",

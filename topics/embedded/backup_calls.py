@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import NamedTuple
 
 from topics.common.values import arguments
@@ -11,7 +12,7 @@ from topics.embedded.own_loop import own_loop
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.joint_point import core_of, joints_of
-from topics.store.archive.timelines import Timeline, damaged_timelines, end_of
+from topics.store.archive.timelines import Timeline, damaged_timelines, end_of, is_there
 from topics.store.archive.unbroken_log import restorable_ranges
 from topics.store.archive.verify_archive import verify_timelines
 from topics.store.backup.backup_logs import check_one_log
@@ -90,7 +91,7 @@ async def _verify_archive(loop: Loop, archive: str, timelines: list[Timeline], d
     end_ms, records, findings = end_of((with_bases or timelines)[-1]), 0, damaged + all_of_it.findings
     joints = []
     try:
-        joints = await joints_of(loop, timelines)
+        joints = await joints_of(loop, filter(partial(is_there, loop.files), timelines))
     except CorruptError as error:
         findings.append(str(error))
     newest = with_bases[-1:]

@@ -6,6 +6,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -16,8 +17,14 @@ from topics.cli.root_command import app
 from topics.embedded.own_loop import own_loop
 from topics.embedded.stopped_cores import backed_up_cores
 from topics.engine.moves.set_cores import set_cores
-from topics.store.archive.archive_retention import remove_old_timelines
+from topics.loop.loop import Loop
+from topics.store.archive.archive_note import unpack_note
+from topics.store.archive.archive_retention import remove_old_joints, remove_old_timelines
 from topics.store.archive.joint_timeline import leave_joint
+from topics.store.archive.timelines import Timeline
+from topics.store.archive.verify_archive import VerifiedTimelines, verify_timelines
+from topics.store.backup.backup_files import pack_description
+from topics.store.backup.backup_manifest import backup_age
 
 
 @pytest.fixture
@@ -167,6 +174,139 @@ def test_a_record_that_not_all_cores_have_archived_is_refused(cores: Cores) -> N
     ):
         cores.restored("no", upto=(of_core_0, 3))
     assert cores.restored("made", upto=(of_core_0, 2)).counts()[NAMES.index(of_core_0)] == 2
+
+
+def remove_before(cores: Cores, before_ms: int, core: int = 0, retain_ms: int = 1) -> None:
+    """Have a core remove what no restore to a time from `before_ms` on needs."""
+    line = (Path(cores.config.data_dir) / "archive-of-cores").read_text().split()[1]
+    with own_loop(cores.config) as loop:
+        of_core = f"{cores.joint}/core-{core:02d}"
+        loop.run_task(remove_old_joints(loop, of_core, line, before_ms, retain_ms=retain_ms, apart_ms=0))
+
+
+@pytest.fixture
+def three(cores: Cores, times: list[int]) -> int:
+    """A time of three cores, after that of two. Each has several bases. They are stopped."""
+    assert times
+    every = cores.config
+    cores.config = replace(every, archive_base_every_ms=1)
+    with cores.started(3):
+        for loop, stored in cores.running:
+            loop.run_until(lambda stored=stored: len(stored.engine.archive.state.bases) > 2)
+        cores.archived()
+        cores.write(*NAMES)
+        at_ms = cores.archived()
+    cores.config = every
+    return at_ms
+
+
+def test_what_was_before_is_removed_once_all_cores_lead_back_as_far(cores: Cores, three: int) -> None:
+    ((first, _, _), (last, begin_ms, end_ms)) = topics.verify_backup(cores.archive).ranges
+    assert last == str(cores.joint)
+    remove_before(cores, begin_ms - 1)
+    remove_before(cores, end_ms, core=1)
+    remove_before(cores, end_ms, retain_ms=end_ms)
+    assert Path(first).exists()
+    remove_before(cores, end_ms)
+    assert [*cores.archive.iterdir()] == [cores.joint]
+    assert cores.restored("made", three).counts() == [8] * len(NAMES)
+    assert topics.verify_backup(cores.archive).sound
+    with cores.started(3):
+        cores.write(*NAMES)
+        cores.archived()
+    assert cores.restored("end").counts() == [10] * len(NAMES)
+
+
+def test_nothing_of_before_is_removed_while_one_core_does_not_lead_back_as_far(cores: Cores, three: int) -> None:
+    """R-CORE-18: only the first of its bases is left, which is as old as those after it say."""
+    first, end_ms = min(cores.archive.iterdir()), three
+    (_, *later) = sorted(cores.joint.glob("core-02/*/bases/*"), key=lambda base: backup_age(base.name))
+    for base in later:
+        shutil.move(base, cores.path / base.name)
+    remove_before(cores, end_ms)
+    assert first.exists()
+    for base in later:
+        shutil.move(cores.path / base.name, base)
+    for part in ("core-02", "slot-map", "archive.json", next(cores.joint.glob("core-01/*Z-*/archive.json"))):
+        (cores.joint / part).rename(cores.path / "away")
+        remove_before(cores, end_ms)
+        (cores.path / "away").rename(cores.joint / part)
+        assert first.exists(), part
+    remove_before(cores, end_ms)
+    assert not first.exists()
+
+
+def test_timelines_of_before_that_are_later_damaged_or_of_others_stay(cores: Cores, three: int) -> None:
+    first = min(cores.archive.iterdir())
+    note = next(first.glob("core-01/*Z-*/archive.json"))
+    good = note.read_bytes()
+    found = unpack_note(good, "")
+    for changed in (
+        pack_description(msgspec.structs.replace(found, line="2026-01-01T00-00-00Z-00000000")),
+        pack_description(msgspec.structs.replace(found, upto_ms=three + 1_000_000)),
+        good[:-3],
+        None,
+    ):
+        note.unlink()
+        if changed is not None:
+            note.write_bytes(changed)
+        remove_before(cores, three)
+        assert first.exists()
+        note.touch()
+    note.write_bytes(good)
+    remove_before(cores, three)
+    assert not first.exists()
+
+
+def test_a_removal_that_was_killed_is_taken_for_no_part_and_ended_by_the_next(cores: Cores, three: int) -> None:
+    first = min(cores.archive.iterdir())
+    removed = first.rename(f"{first}.removed")
+    shutil.rmtree(removed / "core-00")
+    assert [path for path, _, _ in topics.verify_backup(cores.archive).ranges] == [str(cores.joint)]
+    assert cores.restored("made").counts() == [8] * len(NAMES)
+    remove_before(cores, three)
+    assert [*cores.archive.iterdir()] == [cores.joint]
+
+
+def test_what_is_removed_while_it_is_verified_is_no_damage(
+    cores: Cores, three: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = min(cores.archive.iterdir())
+
+    async def verify(loop: Loop, timelines: list[Timeline]) -> VerifiedTimelines:
+        first.rename(f"{first}.removed")
+        return await verify_timelines(loop, timelines)
+
+    monkeypatch.setattr("topics.embedded.backup_calls.verify_timelines", verify)
+    found = topics.verify_backup(cores.archive)
+    assert found.findings == []
+    assert [path for path, _, _ in found.ranges] == [str(cores.joint)]
+    assert found.ranges[0][2] > three
+
+
+def test_a_server_of_one_core_removes_a_joint_timeline_by_the_end_of_its_cores(cores: Cores, times: list[int]) -> None:
+    """It took it for one that ends before all times, also while its cores were running."""
+    line = (Path(cores.config.data_dir) / "archive-of-cores").read_text().split()[1]
+    with own_loop(cores.config) as loop:
+        loop.run_task(remove_old_timelines(loop, f"{cores.archive}/another", line, times[-1]))
+        assert cores.restored("made", times[1]).counts() == [2] * len(NAMES)
+        ((_, _, end_ms),) = topics.verify_backup(cores.archive).ranges
+        loop.run_task(remove_old_timelines(loop, f"{cores.archive}/another", line, end_ms + 60_000))
+    assert not [*cores.archive.iterdir()]
+
+
+def test_cores_that_run_remove_what_was_before_them(cores: Cores, times: list[int]) -> None:
+    assert times
+    first = cores.joint
+    cores.config = replace(cores.config, archive_base_every_ms=1, archive_retain_ms=1)
+    with cores.started(3):
+        cores.write(*NAMES)
+        while first.exists():
+            cores.archived()
+        at_ms = cores.archived()
+        assert at_ms
+    assert topics.verify_backup(cores.archive).sound
+    assert cores.restored("end").counts() == [8] * len(NAMES)
 
 
 def test_what_it_lacks_is_named(cores: Cores, times: list[int]) -> None:

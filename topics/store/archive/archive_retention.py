@@ -7,10 +7,13 @@ import os
 from collections.abc import Mapping
 from contextlib import suppress
 
-from topics.errors import CorruptError, FormatError
+from topics.errors import CorruptError, FormatError, StorageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import BASES, read_note, timeline_names
 from topics.store.archive.archived_log import archived_directory
+from topics.store.archive.joint_point import joints_of
+from topics.store.archive.joint_timeline import core_place, core_places
+from topics.store.archive.timelines import find_timelines
 from topics.store.backup.backup_files import remove_durably, remove_leftovers
 from topics.store.backup.backup_manifest import BackupManifest, backup_names, read_manifest
 from topics.store.disk.whole_files import list_if_there, unlink_if_there
@@ -22,22 +25,91 @@ log = logging.getLogger(__name__)
 async def remove_old_timelines(loop: Loop, current: str, line: str, before_ms: int) -> None:
     """Remove timelines of a line that end before a time, except the current one.
 
-    Others are of other servers, which may be down for longer than this one keeps. One without a
-    time stays: it has just begun, or it is a joint one, whose cores have notes of their own.
+    Others are of other servers, which may be down for longer than this one keeps. One that has
+    nothing yet may have been begun just now.
     Raises: StorageError, OSError.
     """
-    archive = os.path.dirname(current)
+    await _remove_ended(loop, await _ends_of_others(loop, current, line), before_ms)
+
+
+async def _remove_ended(loop: Loop, ends: Mapping[str, int], before_ms: int) -> None:
+    """Remove timelines that end before a time. ends: Unix ms, by path."""
+    for timeline, end_ms in ends.items():
+        if end_ms < before_ms:
+            log.info("%s is removed: it ends before what the archive keeps (TOPICS_ARCHIVE_RETAIN_MS)", timeline)
+            await remove_durably(loop.files, timeline)
+
+
+async def _ends_of_others(loop: Loop, current: str, line: str) -> dict[str, int]:
+    """Return the newest times (Unix ms) of the other timelines of a line, by path."""
+    archive, found = os.path.dirname(current), dict[str, int]()
     await remove_leftovers(loop.files, archive)
     for name in await loop.files.to_thread(timeline_names, loop.files, archive):
         timeline = f"{archive}/{name}"
-        if timeline == current:
-            continue
         # A damaged one is reported by a restore, and may be of another server.
         with suppress(CorruptError, FormatError):
-            note = await read_note(loop.files, timeline)
-            if note is not None and note.line == line and 0 < note.upto_ms < before_ms:
-                log.info("%s is removed: it ends before what the archive keeps (TOPICS_ARCHIVE_RETAIN_MS)", timeline)
-                await remove_durably(loop.files, timeline)
+            if timeline != current and (end_ms := await _end_of(loop, timeline, line)):
+                found[timeline] = end_ms
+    return found
+
+
+async def _end_of(loop: Loop, timeline: str, line: str) -> int:
+    """Return the newest time (Unix ms) of a timeline of a line, or of any core of a joint one.
+
+    0: it has none, or it is not known that it is of this line as a whole.
+    Raises: CorruptError, FormatError, OSError.
+    """
+    files, ends = loop.files, list[int]()
+    parts = [timeline]
+    for core in await files.to_thread(core_places, files, timeline):
+        parts += [f"{core}/{name}" for name in await files.to_thread(timeline_names, files, core)]
+    for part in parts:
+        note = await read_note(files, part)
+        if note is None or note.line != line:
+            return 0
+        ends.append(note.upto_ms)
+    return max(ends)
+
+
+async def remove_old_joints(
+    loop: Loop, of_core: str, line: str, before_ms: int, *, retain_ms: int, apart_ms: int
+) -> None:
+    """Remove timelines of before the joint one that cores have, once all of them lead back as far.
+
+    Only core 0 does, by what all cores have in the archive.
+    of_core: the archive of a core. before_ms, retain_ms, apart_ms: as of `remove_old`.
+    Raises: StorageError, OSError.
+    """
+    place = core_place(of_core)
+    if place is None or place.core:
+        return
+    joint = f"{place.archive}/{place.joint}"
+    ends = await _ends_of_others(loop, joint, line)
+    kept_ms = await _kept_by_all(loop, joint, before_ms, retain_ms, apart_ms) if ends else None
+    if kept_ms is not None:
+        await _remove_ended(loop, ends, kept_ms)
+
+
+async def _kept_by_all(loop: Loop, joint: str, before_ms: int, retain_ms: int, apart_ms: int) -> int | None:
+    """Return the earliest time (Unix ms) of the bases that are the first ones the cores keep.
+
+    None: a core has none that is old enough, no time of all is, or not all can be read.
+    """
+    try:
+        note = await read_note(loop.files, joint)
+        (found,) = await joints_of(loop, await find_timelines(loop, joint))
+    except (StorageError, ValueError):  # a restore says what is missing or damaged
+        return None
+    if note is None or not any(begin_ms <= before_ms for begin_ms, _end_ms in found.times):
+        return None
+    kept = list[int]()
+    for timelines in found.cores:
+        bases = {os.path.basename(base.path): base.manifest for base in timelines[-1].bases}
+        name = _first_kept(bases, before_ms, retain_ms, apart_ms)
+        if name is None:
+            return None
+        kept.append(bases[name].taken_ms)
+    return min(kept)
 
 
 async def remove_old(loop: Loop, timeline: str, before_ms: int, retain_ms: int = 0, apart_ms: int = 0) -> int | None:

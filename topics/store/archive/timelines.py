@@ -118,11 +118,16 @@ async def damaged_timelines(loop: Loop, path: str) -> tuple[list[Timeline], list
 
 def lacks_bases(files: FileCalls, timelines: list[Timeline]) -> bool:
     """Return whether a base was removed since the timelines were looked at, as retention does."""
-    return any(not _is_there(files, base.path) for timeline in timelines for base in timeline.bases)
+    return any(not is_there(files, base) for timeline in timelines for base in timeline.bases)
 
 
-def _is_there(files: FileCalls, base: str) -> bool:
-    return os.path.basename(base) in list_if_there(files, os.path.dirname(base))
+def is_there(files: FileCalls, part: Timeline | Base) -> bool:
+    """Return whether a timeline or a base was not removed since it was looked at."""
+    return _is_there(files, part.path)
+
+
+def _is_there(files: FileCalls, path: str) -> bool:
+    return os.path.basename(path) in list_if_there(files, os.path.dirname(path))
 
 
 async def _read_bases(files: FileCalls, timeline: str) -> tuple[list[Base], list[str]]:

@@ -52,7 +52,6 @@ async def verify_timelines(loop: Loop, timelines: list[Timeline]) -> VerifiedTim
 
 async def _verify_part(loop: Loop, timeline: Timeline, part: Unbroken) -> VerifiedTimelines:
     """Verify the log of a part from its first base on, or from the first that is still there."""
-    all_of_it = VerifiedTimelines(0, 0, 0, [])
     for base in part.bases:
         found = [
             await _verify_log(loop, timeline, part, shard, number) for shard, number in base.first_log_files.items()
@@ -64,8 +63,8 @@ async def _verify_part(loop: Loop, timeline: Timeline, part: Unbroken) -> Verifi
             [finding for one in found for finding in one.findings],
         )
         if not (all_of_it.findings and lacks_bases(loop.files, [timeline._replace(bases=[base])])):
-            break
-    return all_of_it
+            return all_of_it
+    return VerifiedTimelines(0, 0, 0, [])  # the server has removed all of it
 
 
 async def _verify_log(loop: Loop, timeline: Timeline, part: Unbroken, shard: int, first_no: int) -> VerifiedTimelines:

@@ -22,10 +22,11 @@ from topics.errors import UsageError
 from topics.loop.loop import Loop
 from topics.server.app import Server
 from topics.store.archive.joint_point import Joint, copy_joint, joint_at, joint_points, joints_of
-from topics.store.archive.joint_timeline import choose_joint, named_joint
+from topics.store.archive.joint_timeline import JOINT_NAME, choose_joint, named_joint
 from topics.store.archive.timelines import find_timelines
 from topics.store.cores.core_directories import core_config, read_cores
 from topics.store.cores.new_id import draw_new_id
+from topics.store.disk.whole_files import list_if_there, read_file, replace_file
 
 # The coroutines of a process that was killed never end, and say so when they are collected.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -62,6 +63,23 @@ class Archived(TwoCores):
         self.writers = [Writer(self, source, 200) for source in self.sources]
         self.paces[seed % CORES] = 5
         self.moments: list[Moment] = []
+
+    def begin_anew(self) -> None:
+        """Start both with another joint timeline, as with another number of cores, of which nothing is here."""
+        for core, ring in enumerate(self.rings):
+            self.rings[core] = ring.next_life(power_cut=False)
+        ring = SimRing(0, disk=self.rings[0].disk)
+        loop = Loop(ring, ring.clock)
+        layout = loop.run_task(read_cores(loop.files, "/data"))
+        assert layout is not None
+        path = f"/data/{JOINT_NAME}"
+        words = loop.run_task(read_file(loop.files, path)).split()
+        loop.run_task(replace_file(loop.files, path, b" ".join([*words[:2], b"another"])))
+        loop.run_task(choose_joint(loop, layout))
+        self.joint = loop.run_task(named_joint(loop.files, layout))
+        for core in range(CORES):
+            self._start(core)
+        self.run(lambda: self.is_ready)
 
     def settings_of(self, core: int) -> dict[str, Any]:
         config = core_config(replace(tiny_config("/data"), archive_dir=ROOT), core, self.joint)
@@ -240,3 +258,36 @@ def test_a_core_may_end_at_any_time_and_what_was_archived_can_be_restored(seed: 
         for begin_ms, end_ms in world.joints()[0].times:
             world.check(world.rng.randint(begin_ms + 1, end_ms))
             world.check(end_ms)
+
+
+def removed_by_now(seed: int, effects: int) -> tuple[Archived, int]:
+    """Cores that have removed the joint timeline of before. Core 0 ends after so many effects, unless that is 0.
+
+    Return also how many effects it took, of one that does not end.
+    """
+    world = Archived(seed, archive_base_every_ms=5, archive_retain_ms=5)
+    world.archived()
+    world.begin_anew()
+    ring = world.rings[0]
+    before = ring.effects
+    if effects:
+        ring.stop_at(before + effects)
+
+    def is_gone() -> bool:
+        world.act()
+        return list_if_there(world.servers[1].loop.files, ROOT) == [world.joint]
+
+    world.run(is_gone, dies=0)
+    return world, ring.effects - before
+
+
+@pytest.mark.parametrize("seed", seeds(2))
+def test_core_0_may_end_while_what_was_before_is_removed(seed: int) -> None:
+    """It is removed in the end, and all cores lead back as far by then."""
+    _, last = removed_by_now(seed, 0)
+    for effects in range(last, max(0, last - 120), -stride(20)):
+        world, _ = removed_by_now(seed, effects)
+        assert world.killed == [0]
+        (joint,) = world.joints()
+        assert joint.times[0][0] <= world.now_ms - 5
+        world.check(world.rng.randint(*joint.times[-1]))
