@@ -287,7 +287,8 @@ def _restore_cores(call: _Call, timelines: list[Timeline], siblings: list[Timeli
     with own_loop(Config()) as loop:
         joints = loop.run_task(joints_of(loop, timelines))
         if upto is None:
-            joint, at_ms, end_ms, left_out = time_of_all(source, joints, at_ms)
+            begun = {*map(core_of, timelines)} - {joint.path for joint in joints}
+            joint, at_ms, end_ms, left_out = time_of_all(source, joints, at_ms, begun)
         else:
             check_one_server(source, joints)
             joint, at_ms = loop.run_task(time_of_record(loop, joints, *upto, _heads))

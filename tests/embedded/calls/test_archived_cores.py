@@ -367,6 +367,29 @@ def test_a_later_timeline_without_a_time_of_all_is_named(cores: Cores, times: li
         topics.restore(cores.joint, cores.path / "no")
 
 
+def test_one_that_has_just_been_begun_does_not_keep_earlier_times_from_being_restored(
+    cores: Cores, times: list[int]
+) -> None:
+    """Its slot map was missed, which core 0 writes once it archives. The others may do so before."""
+    first, end_ms = cores.joint, topics.verify_backup(cores.archive).ranges[0][2]
+    with cores.started(3):
+        cores.write(*NAMES)
+        cores.archived()
+    for gone in ("archive.json", "slot-map"):
+        (cores.joint / gone).unlink()
+    assert not topics.verify_backup(cores.archive).sound, "core 0 has a base, so it is damaged"
+    (timeline,) = cores.joint.glob("core-00/*")
+    shutil.rmtree(timeline / "bases")
+    found = unpack_note((timeline / "archive.json").read_bytes(), "")
+    fresh = msgspec.structs.replace(found, upto_ms=0, shards={})
+    (timeline / "archive.json").write_bytes(pack_description(fresh))
+    assert topics.verify_backup(cores.archive).sound
+    result = topics.restore(cores.archive, cores.path / "made")
+    assert (result.backup, result.taken_ms) == (str(first), end_ms)
+    assert f"{cores.joint} has no time of all its cores yet, so it is left out" in result.damage
+    assert cores.restored("earlier", times[1]).counts() == [2] * len(NAMES)
+
+
 def test_one_core_before_and_after_is_of_the_same_line(tmp_path: Path) -> None:
     cores = Cores(tmp_path, "data")
     one = {"archive_dir": str(cores.archive), "archive_every_ms": 10, "io": "portable"}

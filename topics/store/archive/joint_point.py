@@ -22,10 +22,11 @@ from topics.store.archive.restore_archive import copy_point, with_ends
 from topics.store.archive.restore_point import END, RestorePoint, point_at
 from topics.store.archive.timelines import Timeline
 from topics.store.archive.unbroken_log import restorable_ranges
+from topics.store.backup.backup_files import NOTE_NAME
 from topics.store.cores.core_directories import CoreDirectories, core_directory, core_marker, core_name
 from topics.store.cores.slot_map_file import StoredMap, write_slot_map
 from topics.store.disk.directory_format import Marker
-from topics.store.disk.whole_files import replace_file
+from topics.store.disk.whole_files import list_if_there, replace_file
 from topics.store.layouts.directory_names import DIRECTORY_FORMAT, MARKER_NAME
 
 Range = tuple[int, int]
@@ -68,10 +69,15 @@ def core_of(timeline: Timeline) -> str:
 async def joints_of(loop: Loop, timelines: Iterable[Timeline]) -> list[Joint]:
     """Return the joint timelines that some timelines are in, in the order of their begins.
 
-    Raises: CorruptError, one has no map, or lacks a core; FormatError; OSError.
+    One that has just been begun is left out: core 0 writes its map and its note before a base.
+    Raises: CorruptError, one has no map; FormatError; OSError.
     """
     timelines, joints = list(timelines), list[Joint]()
     for path in sorted({*map(core_of, timelines)} - {""}):
+        of_first = [each for each in timelines if os.path.dirname(each.path) == f"{path}/{core_name(0)}"]
+        has_base = any(each.bases or each.findings for each in of_first)
+        if not has_base and NOTE_NAME not in list_if_there(loop.files, path):
+            continue
         stored = await read_joint_map(loop.files, path)
         joints.append(Joint.of(path, stored, await read_note(loop.files, path), timelines))
     return joints
@@ -102,16 +108,16 @@ class TimeOfAll(NamedTuple):
     """A sentence about each later timeline that has no time of all cores, if no time was named."""
 
 
-def time_of_all(source: str, joints: list[Joint], at_ms: int) -> TimeOfAll:
+def time_of_all(source: str, joints: list[Joint], at_ms: int, begun: Iterable[str] = ()) -> TimeOfAll:
     """Return the joint timeline for a restore to a time, and that time; END is the newest one.
 
-    source: the path of the archive, for messages.
+    source: the path of the archive, for messages. begun: paths of others that have nothing yet.
     Raises: UsageError, CorruptError, as `joint_at`.
     """
     check_one_server(source, joints)
     joint, chosen_ms = joint_at(joints, at_ms)
-    later = joints[joints.index(joint) + 1 :] if at_ms == END else []
-    left_out = [f"{each.path} has no time of all its cores yet, so it is left out" for each in later]
+    later = {*begun, *(each.path for each in joints[joints.index(joint) + 1 :])} if at_ms == END else set()
+    left_out = [f"{path} has no time of all its cores yet, so it is left out" for path in sorted(later)]
     return TimeOfAll(joint, chosen_ms, newest_ms(joints), left_out)
 
 
