@@ -3093,10 +3093,17 @@ MUTANTS: tuple[Mutant, ...] = (
         _CORES_CALLS,
     ),
     _one(
+        "retention of a core that knows of no others",
+        "store/archive/archive_retention.py",
+        "    return None if found is None else min(before_ms, found.times[-1][1])",
+        "    return before_ms",
+        _CORES_CALLS,
+    ),
+    _one(
         "retention of cores by what core 0 has",
         "store/archive/archive_retention.py",
-        "for timelines in found.cores:",
-        "for timelines in found.cores[:1]:",
+        "for of_core in found.bases:",
+        "for of_core in found.bases[:1]:",
         _CORES_CALLS,
     ),
     _one(

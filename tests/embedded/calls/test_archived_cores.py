@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,7 +15,7 @@ from typer.testing import CliRunner
 
 import topics
 from tests.embedded.calls.archived_cores import NAMES, SKIPPED, Cores, next_seq
-from tests.embedded.calls.test_stopped_cores import layout_of
+from tests.embedded.calls.test_stopped_cores import layout_of, write_two
 from topics.cli.root_command import app
 from topics.embedded.own_loop import own_loop
 from topics.embedded.stopped_cores import backed_up_cores
@@ -25,6 +28,7 @@ from topics.store.archive.timelines import Timeline
 from topics.store.archive.verify_archive import VerifiedTimelines, verify_timelines
 from topics.store.backup.backup_files import pack_description
 from topics.store.backup.backup_manifest import backup_age
+from topics.uring.blocking import BlockingCalls
 
 
 @pytest.fixture
@@ -307,6 +311,50 @@ def test_cores_that_run_remove_what_was_before_them(cores: Cores, times: list[in
         assert at_ms
     assert topics.verify_backup(cores.archive).sound
     assert cores.restored("end").counts() == [8] * len(NAMES)
+
+
+def test_a_core_keeps_what_the_newest_time_of_all_needs_while_another_one_archives_nothing(cores: Cores) -> None:
+    """R-CORE-18: that time ends where the slower one ends, which is before all that is to be kept."""
+    cores.config = replace(cores.config, archive_base_every_ms=1, archive_retain_ms=1)
+    with cores.started():
+        cores.write(*NAMES)
+        cores.archived()
+        cores.archived()  # the base of the second one is older than the end of the first one
+        (loop, stored), (_, slower) = cores.running
+        name = next(name for name in NAMES if layout_of(Path(cores.config.data_dir)).slots.core_of(name) == 0)
+        end_ms = slower.engine.archive.state.upto_ms
+        loop.run_until(lambda: loop.clock.now_ms() > end_ms)
+        for _ in range(4):
+            made = stored.engine.archive.state.bases
+            write_two(loop, stored, name)
+            loop.run_until(lambda made=made: stored.engine.archive.state.bases != made)
+        ((_, _, found_ms),) = topics.verify_backup(cores.archive).ranges
+        assert found_ms == end_ms
+        assert cores.restored("made").counts() == [2] * len(NAMES)
+        kept = [*cores.joint.glob("core-00/*/bases/*")]
+        while any(base.exists() for base in kept):
+            cores.archived()
+    assert topics.verify_backup(cores.archive).sound
+
+
+def test_retention_asks_the_disk_of_the_archive_in_threads_alone(
+    cores: Cores, three: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may not answer, and the loop serves clients."""
+    first, here = min(cores.archive.iterdir()), threading.get_ident()
+
+    def in_threads(call: Callable[..., Any]) -> Callable[..., Any]:
+        def checked(self: object, *arguments: Any) -> Any:
+            assert threading.get_ident() != here, arguments
+            return call(self, *arguments)
+
+        return checked
+
+    with monkeypatch.context() as patched:
+        for name in ("list_directory", "file_size", "lstat"):
+            patched.setattr(BlockingCalls, name, in_threads(getattr(BlockingCalls, name)))
+        remove_before(cores, three)
+    assert not first.exists()
 
 
 def test_what_it_lacks_is_named(cores: Cores, times: list[int]) -> None:

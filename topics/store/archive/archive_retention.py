@@ -6,14 +6,15 @@ import logging
 import os
 from collections.abc import Mapping
 from contextlib import suppress
+from typing import NamedTuple
 
 from topics.errors import CorruptError, FormatError, StorageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import BASES, read_note, timeline_names
 from topics.store.archive.archived_log import archived_directory
-from topics.store.archive.joint_point import joints_of
+from topics.store.archive.joint_point import Range, joints_of
 from topics.store.archive.joint_timeline import core_place, core_places
-from topics.store.archive.timelines import find_timelines
+from topics.store.archive.timelines import Base, find_timelines
 from topics.store.backup.backup_files import remove_durably, remove_leftovers
 from topics.store.backup.backup_manifest import BackupManifest, backup_names, read_manifest
 from topics.store.disk.whole_files import list_if_there, unlink_if_there
@@ -71,6 +72,44 @@ async def _end_of(loop: Loop, timeline: str, line: str) -> int:
     return max(ends)
 
 
+async def kept_from(loop: Loop, archive_dir: str, before_ms: int) -> int | None:
+    """Return the time (Unix ms) from which on restores are to be possible; None: remove nothing.
+
+    Of several cores it is not after the newest time that all have. While one is down, or does not
+    reach the archive, that time needs a base and the log of each.
+    archive_dir: of the server, or of a core. before_ms: the oldest time to be kept, by the clock.
+    Raises: OSError.
+    """
+    place = core_place(archive_dir)
+    if place is None:
+        return before_ms
+    found = await _read_joint(loop, f"{place.archive}/{place.joint}")
+    return None if found is None else min(before_ms, found.times[-1][1])
+
+
+class _JointTimes(NamedTuple):
+    """The bases and times of a joint timeline."""
+
+    bases: list[list[Base]]
+    """By core, those of its present timeline; their manifests have no files."""
+    times: list[Range]
+    """The times of all cores. There is one."""
+
+
+async def _read_joint(loop: Loop, path: str) -> _JointTimes | None:
+    """Return what a joint timeline has; None: not all can be read, or it has no time of all."""
+    try:
+        note = await read_note(loop.files, path)
+        joints = await joints_of(loop, await find_timelines(loop, path, has_files=False))
+    except StorageError:  # a restore says what is missing or damaged
+        return None
+    if note is None or not joints:
+        return None
+    # By all holes and bases of all cores, which may take longer than a pass of the loop.
+    times = await loop.files.to_thread(getattr, joints[0], "times")
+    return _JointTimes([timelines[-1].bases for timelines in joints[0].cores], times) if times else None
+
+
 async def remove_old_joints(
     loop: Loop, of_core: str, line: str, before_ms: int, *, retain_ms: int, apart_ms: int
 ) -> None:
@@ -95,16 +134,12 @@ async def _kept_by_all(loop: Loop, joint: str, before_ms: int, retain_ms: int, a
 
     None: a core has none that is old enough, no time of all is, or not all can be read.
     """
-    try:
-        note = await read_note(loop.files, joint)
-        (found,) = await joints_of(loop, await find_timelines(loop, joint))
-    except (StorageError, ValueError):  # a restore says what is missing or damaged
-        return None
-    if note is None or not any(begin_ms <= before_ms for begin_ms, _end_ms in found.times):
+    found = await _read_joint(loop, joint)
+    if found is None or found.times[0][0] > before_ms:
         return None
     kept = list[int]()
-    for timelines in found.cores:
-        bases = {os.path.basename(base.path): base.manifest for base in timelines[-1].bases}
+    for of_core in found.bases:
+        bases = {os.path.basename(base.path): base.manifest for base in of_core}
         name = _first_kept(bases, before_ms, retain_ms, apart_ms)
         if name is None:
             return None

@@ -39,7 +39,7 @@ from topics.store.archive.archive_note import (
     write_note,
 )
 from topics.store.archive.archive_place import ArchivePlace
-from topics.store.archive.archive_retention import remove_old, remove_old_joints, remove_old_timelines
+from topics.store.archive.archive_retention import kept_from, remove_old, remove_old_joints, remove_old_timelines
 from topics.store.archive.archived_log import archived_directory
 from topics.store.archive.joint_timeline import CoreTimes, write_joint_map
 from topics.store.archive.log_copy import LogCopy, MissingLogError, OtherLogError
@@ -286,11 +286,14 @@ class Archiver:
 
     async def _remove_old(self, timeline: str, now_ms: int) -> None:
         """Remove what is too old. Timelines of before stay until this one has all that is kept."""
-        loop, retain_ms, apart_ms = self._loop, self._config.archive_retain_ms, self._config.archive_base_every_ms
-        kept_ms = await remove_old(loop, timeline, now_ms - retain_ms, retain_ms, apart_ms)
+        loop, of_core = self._loop, self._config.archive_dir
+        retain_ms, apart_ms = self._config.archive_retain_ms, self._config.archive_base_every_ms
+        before_ms = await kept_from(loop, of_core, now_ms - retain_ms)
+        if before_ms is None:
+            return
+        kept_ms = await remove_old(loop, timeline, before_ms, retain_ms, apart_ms)
         if kept_ms is not None:
             await remove_old_timelines(loop, timeline, self._line, kept_ms)
-            before_ms, of_core = now_ms - retain_ms, self._config.archive_dir
             await remove_old_joints(loop, of_core, self._line, before_ms, retain_ms=retain_ms, apart_ms=apart_ms)
 
     async def _is_as_noted(self, timeline: str) -> bool:

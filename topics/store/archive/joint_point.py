@@ -76,7 +76,7 @@ async def joints_of(loop: Loop, timelines: Iterable[Timeline]) -> list[Joint]:
     for path in sorted({*map(core_of, timelines)} - {""}):
         of_first = [each for each in timelines if os.path.dirname(each.path) == f"{path}/{core_name(0)}"]
         has_base = any(each.bases or each.findings for each in of_first)
-        if not has_base and NOTE_NAME not in list_if_there(loop.files, path):
+        if not has_base and NOTE_NAME not in await loop.files.to_thread(list_if_there, loop.files, path):
             continue
         stored = await read_joint_map(loop.files, path)
         joints.append(Joint.of(path, stored, await read_note(loop.files, path), timelines))

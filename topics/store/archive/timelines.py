@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+import msgspec
+
 from topics.common.values.time_texts import time_text
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.loop.loop import Loop
@@ -36,17 +38,18 @@ class Timeline(NamedTuple):
     """Backups that are damaged, one sentence each. An older one, with more of the log, is used."""
 
 
-async def find_timelines(loop: Loop, path: str) -> list[Timeline]:
+async def find_timelines(loop: Loop, path: str, *, has_files: bool = True) -> list[Timeline]:
     """Return the timelines of an archive in the order of their begins, or the one that `path` is.
 
     In any other directory there are none.
 
+    has_files: whether the manifests of bases have their files, which take much memory.
     Raises: CorruptError, FormatError, OSError.
     """
     files, found = loop.files, []
-    for timeline in _paths(files, path):
+    for timeline in await files.to_thread(_paths, files, path):
         note = await read_note(files, timeline)
-        bases, findings = await _read_bases(files, timeline)
+        bases, findings = await _read_bases(files, timeline, has_files=has_files)
         if note is None and bases:
             raise StorageError(
                 f"{timeline}/{NOTE_NAME} is missing: name another timeline, or restore one of {timeline}/{BASES}, as "
@@ -100,7 +103,7 @@ async def damaged_timelines(loop: Loop, path: str) -> tuple[list[Timeline], list
     """
     files = loop.files
     found, damaged = list[Timeline](), list[str]()
-    for timeline in _paths(files, path):
+    for timeline in await files.to_thread(_paths, files, path):
         note, flaw = None, ""
         try:
             note = await read_note(files, timeline)
@@ -130,17 +133,24 @@ def _is_there(files: FileCalls, path: str) -> bool:
     return os.path.basename(path) in list_if_there(files, os.path.dirname(path))
 
 
-async def _read_bases(files: FileCalls, timeline: str) -> tuple[list[Base], list[str]]:
-    """Return the backups of a timeline, oldest first, and what is damaged of them."""
+async def _read_bases(files: FileCalls, timeline: str, *, has_files: bool = True) -> tuple[list[Base], list[str]]:
+    """Return the backups of a timeline, oldest first, and what is damaged of them.
+
+    has_files: as of `find_timelines`.
+    """
     root, bases, findings = f"{timeline}/{BASES}", list[Base](), list[str]()
-    for name in backup_names(files, root):
+    for name in await files.to_thread(backup_names, files, root):
         try:
             manifest = await read_manifest(files, f"{root}/{name}")
-            bases.append(Base(f"{root}/{name}", manifest, manifest.first_log_files))
+            first_files = manifest.first_log_files
+            if not has_files:
+                manifest = msgspec.structs.replace(manifest, files=[])
+            bases.append(Base(f"{root}/{name}", manifest, first_files))
         except CorruptError as error:
             findings.append(str(error))
         except FileNotFoundError as error:
-            if _is_there(files, f"{root}/{name}"):  # else it was removed just now
+            is_damaged = await files.to_thread(_is_there, files, f"{root}/{name}")
+            if is_damaged:  # else it was removed just now
                 findings.append(f"{error.filename} is missing: its backup cannot be used")
     return bases, findings
 
