@@ -67,7 +67,7 @@ FetchRest = Callable[[str], None]
 """Reads the log of a timeline, given by its path, and its bases."""
 
 
-class _Call(NamedTuple):
+class _RestoreCall(NamedTuple):
     """The arguments of a restore of an archive, checked."""
 
     source: str
@@ -161,7 +161,7 @@ def restore_copy(
             raise UsageError(said, "at" if upto is None else "upto")
         return _restore_backup(source, target, skipped_seqs)
     check_no_backups(source, timelines)
-    call = _Call(source, target, at_ms, upto, skipped_seqs, fetch_rest)
+    call = _RestoreCall(source, target, at_ms, upto, skipped_seqs, fetch_rest)
     for left in reversed(range(_ATTEMPTS)):
         siblings, findings = _beside(source, timelines)
         try:
@@ -248,7 +248,7 @@ def _restore_backup(source: str, target: str, skipped_seqs: int) -> Restored:
     return Restored(target, found, manifest.taken_ms, topics, records, skipped_seqs)
 
 
-def _restore_archive(call: _Call, timelines: list[Timeline], siblings: list[Timeline]) -> Restored:
+def _restore_archive(call: _RestoreCall, timelines: list[Timeline], siblings: list[Timeline]) -> Restored:
     source, target, at_ms, upto, skipped_seqs, fetch_rest = call
     check_one_line(source, timelines)
     with own_loop(Config()) as loop:
@@ -282,7 +282,7 @@ def _restore_archive(call: _Call, timelines: list[Timeline], siblings: list[Time
     )
 
 
-def _restore_cores(call: _Call, timelines: list[Timeline], siblings: list[Timeline]) -> Restored:
+def _restore_cores(call: _RestoreCall, timelines: list[Timeline], siblings: list[Timeline]) -> Restored:
     source, target, at_ms, upto, skipped_seqs, fetch_rest = call
     with own_loop(Config()) as loop:
         joints = loop.run_task(joints_of(loop, timelines))

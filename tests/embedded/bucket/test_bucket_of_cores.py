@@ -24,6 +24,8 @@ from topics.embedded.bucket.copied_tree import Tree, copied_trees
 from topics.embedded.bucket.needed_cores import needed_of_cores
 from topics.embedded.bucket.restore_bucket import restore_bucket
 from topics.errors import CorruptError, StorageError, UsageError
+from topics.store.archive.archive_note import unpack_note
+from topics.store.backup.backup_files import pack_description
 
 MANIFESTS = "manifests/"
 
@@ -448,6 +450,42 @@ def test_a_record_of_before_is_found_with_the_bases_of_its_core_alone(
     assert made.counts()[0] == 2
     read = [key for call, key in bucket.calls if call == "get" and "/log/" in key]
     assert len(read) == len({*read}), "each once"
+
+
+def test_a_joint_timeline_of_which_only_the_map_was_sent_is_named(
+    stages: list[Stage], bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    last = stages[-1]
+    shutil.copytree(last.archive, tmp_path / "archive")
+    for core in (tmp_path / "archive" / last.joint).glob("core-*"):
+        shutil.rmtree(core)
+    send(bucket, tmp_path / "archive")
+    copy = look(bucket)
+    assert needed_of_cores(copy, None).left_out == [
+        f"{URL}/{last.joint} has no time of all its cores yet, so it is left out"
+    ]
+    assert needed_of_cores(copy, stages[0].at_ms).left_out == []
+    send(bucket, last.archive)
+    assert needed_of_cores(look(bucket), None).left_out == []
+
+
+@pytest.mark.parametrize("lacks", ["bases", "times"])
+def test_a_copy_says_that_it_leads_to_what_a_restore_leads_to(
+    stages: list[Stage], bucket: MemoryBucket, tmp_path: Path, lacks: str
+) -> None:
+    """A core has no base yet, or its clock was set back."""
+    shutil.copytree(stages[0].archive, tmp_path / "archive")
+    (timeline,) = (tmp_path / "archive").glob("*/core-01/*Z-*")
+    if lacks == "bases":
+        shutil.rmtree(timeline / "bases")
+    else:
+        note = unpack_note((timeline / "archive.json").read_bytes(), "")
+        back = msgspec.structs.replace(note.of_core, set_back=((note.upto_ms - 10, note.upto_ms + 1000),))
+        (timeline / "archive.json").write_bytes(pack_description(msgspec.structs.replace(note, of_core=back)))
+    sent, found = send(bucket, tmp_path / "archive"), verify(bucket)
+    assert sent.upto_ms == found.upto_ms
+    assert send(bucket, tmp_path / "archive").upto_ms == found.upto_ms
+    assert bool(found.upto_ms) == (lacks == "times")
 
 
 def test_backups_are_not_added_to_it(stages: list[Stage], backups: list[Path], bucket: MemoryBucket) -> None:

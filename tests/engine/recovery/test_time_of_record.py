@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple, cast
 
+import msgspec
+import numpy as np
 import pytest
 
 from tests.store.archive.archive_world import ARCHIVE, archived, filled, held, restored, wait
 from tests.store.store_world import StoreWorld
 from topics.engine.recovery.known_seqs import IdAndHead
-from topics.engine.recovery.time_of_record import time_of_record
+from topics.engine.recovery.time_of_record import removing_frames, time_of_record
+from topics.engine.state.control_frames import RemovalPayload
 from topics.errors import UsageError
 from topics.store.archive.joint_point import Joint
 from topics.store.archive.timelines import find_timelines
 from topics.store.cores.slot_map import SlotMap
 from topics.store.cores.slot_map_file import MapState, StoredMap
+from topics.store.format.log_format import FrameType
+from topics.store.recovery.verified_batches import VerifiedBatches
 
 ONE = StoredMap(bytes(16), 1, MapState.WHOLE, SlotMap.of_first(1), (1,), 2, 1)
 BASE_HEAD = 10
@@ -84,6 +90,52 @@ def test_a_topic_that_ends_in_the_millisecond_of_its_record_is_refused(world: St
         if not refused:
             world = restored(world, at_ms)
             assert held(world)[topic] == [1]
+
+
+def test_a_record_that_was_removed_in_its_millisecond_is_refused(world: StoreWorld) -> None:
+    seqs = []
+    for number in range(20):
+        world.append(1, 1, fsync=False)
+        seqs.append(world.catalog.topics[1].head)
+        if number % 2:
+            world.delete(1, seqs[-1:])
+        wait(world, 1 + number % 3)
+    archived(world)
+    found = {seq: outcome(world, "t1", seq) for seq in seqs}
+    removed = [said for _at_ms, said in found.values() if "may have been removed in the same millisecond" in said]
+    assert len(removed) == 10
+    for seq, (at_ms, refused) in found.items():
+        if not refused:
+            world = restored(world, at_ms)
+            assert held(world)[1][-1] == seq
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "is_removed"),
+    [
+        (FrameType.DELETE_RECORDS, RemovalPayload(12, before=11), False),
+        (FrameType.DELETE_RECORDS, RemovalPayload(12, before=12, match=(True, "a")), True),
+        (FrameType.DELETE_RECORDS, RemovalPayload(10), False),
+        (FrameType.CONSUME, RemovalPayload(12, seqs=[1, 10, 12, 12]), False),
+        (FrameType.CONSUME, RemovalPayload(12, seqs=[1, 2, 10, 12]), True),
+        (FrameType.FLOORS, RemovalPayload(12, cap=(1, 0), ttl=10, evicted=10), False),
+        (FrameType.FLOORS, RemovalPayload(12, ttl=11), True),
+        (FrameType.FLOORS, RemovalPayload(12, evicted=11), True),
+        (FrameType.FLOORS, RemovalPayload(12, seqs=[11, 11]), True),
+    ],
+)
+def test_a_frame_that_removes_other_records_does_not_count(
+    kind: FrameType, payload: RemovalPayload, is_removed: bool
+) -> None:
+    class Batches(NamedTuple):
+        frames: np.ndarray = np.array([(kind, 1)], [("type", np.uint8), ("topic_id", np.uint64)])
+
+        def payload(self, at: int) -> bytes:
+            return msgspec.json.encode((payload,)[at])
+
+    batches = cast("VerifiedBatches", Batches())
+    assert removing_frames(batches, 1, 11) == [0] * is_removed
+    assert removing_frames(batches, 2, 11) == []
 
 
 def refusal(call: Callable[[], object]) -> str:

@@ -82,7 +82,8 @@ class JointPart(NamedTuple):
     text: str
     """Its note."""
     slot_map: bytes
-    cores: int
+    stored: StoredMap
+    """The slot map, decoded."""
 
 
 class Tree(NamedTuple):
@@ -187,7 +188,7 @@ def _joint(path: str, directory: str) -> JointPart:
         raise CorruptError(f"{of_map} is missing, which says what each core owns. {REMEDY}", {"path": of_map}) from None
     text = _read(f"{directory}/{NOTE_NAME}")
     unpack_note(text.encode(), f"{directory}/{NOTE_NAME}")
-    return JointPart(path, text, data, StoredMap.unpack(data, of_map).slots.cores)
+    return JointPart(path, text, data, StoredMap.unpack(data, of_map))
 
 
 def _timeline(path: str, directory: str) -> Tree:

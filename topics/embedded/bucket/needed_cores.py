@@ -43,7 +43,8 @@ def needed_of_cores(copy: BucketCopy, at_ms: int | None) -> NeededOfCores:
     root = copy.bucket.url
     timelines = {log.path: timeline_of(copy, log, root) for log in copy.logs}
     joints = _chosen_joints(copy, timelines, root)
-    found = time_of_all(root, joints, END if at_ms is None else at_ms)
+    begun = {f"{root}/{joint.manifest.path}" for joint in copy.joints if copy.only in ("", joint.manifest.path)}
+    found = time_of_all(root, joints, END if at_ms is None else at_ms, begun)
     needed = _around(copy, timelines, found.joint, found.at_ms)
     return NeededOfCores(copy.only, needed, found.at_ms, found.left_out)
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import xxhash
 
 from topics.embedded.bucket.bucket import Bucket, BucketOptions
+from topics.embedded.bucket.bucket_copy import BucketCopy, BucketJoint
 from topics.embedded.bucket.bucket_logs import check_may_add
 from topics.embedded.bucket.bucket_manifest import (
     LOGS,
@@ -33,6 +34,7 @@ from topics.embedded.bucket.bucket_manifest import (
     read_stored_manifest,
     to_store,
 )
+from topics.embedded.bucket.copied_timelines import end_ms
 from topics.embedded.bucket.copied_tree import (
     BackupPart,
     JointPart,
@@ -47,7 +49,6 @@ from topics.embedded.bucket.seen_bucket import SeenBucket, SendWindow, only_in, 
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.store.backup.backup_files import NOTE_NAME
 from topics.store.backup.backup_manifest import MANIFEST_NAME, BackupFile, backup_age
-from topics.store.cores.core_directories import core_name
 from topics.store.disk.directory_format import SLOT_MAP_NAME
 
 _KEPT = 2
@@ -76,16 +77,8 @@ class _Count:
     objects: int = 0
     bytes: int = 0
     upto_ms: int = 0
-    ends: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By joint timeline and by core, Unix ms of its newest time; 0: there is none."""
-
-    def note_end(self, path: str, upto_ms: int) -> None:
-        """Note the newest time of a log, or of backups, by the path of the last of them."""
-        if joint := joint_of(path):
-            ends, core = self.ends[joint], path.split("/")[1]
-            ends[core] = max(ends.get(core, 0), upto_ms)
-            upto_ms = min(ends.values())  # the time that all have
-        self.upto_ms = max(self.upto_ms, upto_ms)
+    joints: list[BucketJoint] = field(default_factory=list)
+    """The joint timelines that were looked at."""
 
 
 class CopySender:
@@ -143,6 +136,17 @@ class CopySender:
         await self._copy_tree(seen, first)
         for tree in trees:
             await self._copy_tree(seen, tree)
+        if self._count.joints:
+            self._count.upto_ms = max(self._count.upto_ms, self._end_of_cores(seen))
+
+    def _end_of_cores(self, seen: SeenBucket) -> int:
+        """Return the newest time of all cores that the bucket leads to, Unix ms; 0: none."""
+        manifests = [known.manifest for known in seen.newest.values() if joint_of(known.manifest.path)]
+        backups = sorted(
+            (each for each in manifests if each.is_backup), key=lambda each: backup_age(os.path.basename(each.path))
+        )
+        logs = [each for each in manifests if not each.is_backup]
+        return end_ms(BucketCopy(self._bucket, backups, logs, "", joints=self._count.joints))
 
     async def _look(self) -> SeenBucket:
         """Return what the bucket has."""
@@ -176,10 +180,11 @@ class CopySender:
         if log is not None:
             await self._write_manifest(seen, log)
             await self._remove_before(seen, log.path)
-        if tree.log is not None:
-            self._count.note_end(tree.log.path, tree.log.note.upto_ms)
-        else:
-            self._count.note_end(tree.backups[-1].path, max(part.manifest.taken_ms for part in tree.backups))
+        if tree.log is None:
+            upto_ms = max(part.manifest.taken_ms for part in tree.backups)
+        else:  # of cores it is known in the end
+            upto_ms = 0 if joint_of(tree.log.path) else tree.log.note.upto_ms
+        self._count.upto_ms = max(self._count.upto_ms, upto_ms)
 
     async def _send_joint(self, seen: SeenBucket, part: JointPart) -> None:
         """Send the slot map of a joint timeline, which comes before the logs of its cores.
@@ -201,7 +206,7 @@ class CopySender:
         await self._check_sent(seen, prefix, sent.keys)
         if known is None:
             await self._write_manifest(seen, manifest)
-        self._count.ends[part.path] = {core_name(core): 0 for core in range(part.cores)}
+        self._count.joints.append(BucketJoint(manifest, part.stored))
 
     # --- backups -----------------------------------------------------------------------------------------------------
     async def _send_backup(self, seen: SeenBucket, part: BackupPart) -> BucketManifest | None:

@@ -44,6 +44,9 @@ class LaterInMs(NamedTuple):
     last_seq: int
     """The highest seq; 0: there are no records."""
     is_deleted: bool
+    """Whether the topic was."""
+    may_be_removed: bool
+    """Whether a frame may have removed the record."""
 
 
 class _FoundFrame(NamedTuple):
@@ -127,11 +130,15 @@ async def find_record(
 
 
 async def later_in_ms(
-    loop: Loop, found: FoundRecord, copied_seqs: Callable[[VerifiedBatches], Sequence[Copied]]
+    loop: Loop,
+    found: FoundRecord,
+    copied_seqs: Callable[[VerifiedBatches], Sequence[Copied]],
+    removing_frames: Callable[[VerifiedBatches], Sequence[int]],
 ) -> LaterInMs:
     """Return what batches after that of a record, of the same millisecond, have of its topic.
 
-    All that a topic has is in one shard. copied_seqs: as of `find_record`.
+    All that a topic has is in one shard. copied_seqs: as of `find_record`. removing_frames: returns
+    the indexes of frames that may have removed the record; one in its own batch counts, too.
     Raises: CorruptError, FormatError, OSError.
     """
     point = found.point
@@ -139,16 +146,16 @@ async def later_in_ms(
     last = (await with_ends(loop, point._replace(ends={}))).ends[shard]
     part = part_of(point.timeline, point.base)
     used = part.files(shard, await survey(loop, point.timeline.path, shard, end.file_no))
-    last_seq, is_deleted = 0, False
+    last_seq, is_deleted, may_be_removed = 0, False, False
 
     def take(path: str, batches: VerifiedBatches) -> None:
-        nonlocal last_seq, is_deleted
+        nonlocal last_seq, is_deleted, may_be_removed
         number, frames = wal_file_no(os.path.basename(path)), batches.frames
-        later = np.ones(len(frames), bool)
-        if number == end.file_no:
-            later &= frames["offset"] >= end.offset
+        within = np.ones(len(frames), bool)
         if number == last.file_no:
-            later &= frames["offset"] < last.offset
+            within &= frames["offset"] < last.offset
+        may_be_removed |= any(within[at] for at in removing_frames(batches))
+        later = within & (frames["offset"] >= end.offset) if number == end.file_no else within
         is_topic = later & (frames["topic_id"] == found.topic_id)
         seqs = frames["seq"][is_topic & (frames["type"] == FrameType.RECORD)].tolist()
         seqs += [each.last for each in copied_seqs(batches) if later[each.frame] and each.topic_id == found.topic_id]
@@ -158,7 +165,7 @@ async def later_in_ms(
     for file in used:
         if file.number <= last.file_no:
             await scan(loop, [file], take)
-    return LaterInMs(last_seq, is_deleted)
+    return LaterInMs(last_seq, is_deleted, may_be_removed)
 
 
 async def _scan_each(

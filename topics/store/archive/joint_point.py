@@ -116,8 +116,8 @@ def time_of_all(source: str, joints: list[Joint], at_ms: int, begun: Iterable[st
     """
     check_one_server(source, joints)
     joint, chosen_ms = joint_at(joints, at_ms)
-    later = {*begun, *(each.path for each in joints[joints.index(joint) + 1 :])} if at_ms == END else set()
-    left_out = [f"{path} has no time of all its cores yet, so it is left out" for path in sorted(later)]
+    later = sorted({*begun, *(each.path for each in joints)}) if at_ms == END else []
+    left_out = [f"{path} has no time of all its cores yet, so it is left out" for path in later if path > joint.path]
     return TimeOfAll(joint, chosen_ms, newest_ms(joints), left_out)
 
 
