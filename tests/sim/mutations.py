@@ -3125,8 +3125,8 @@ MUTANTS: tuple[Mutant, ...] = (
         "embedded/bucket/copied_tree.py",
         "    yield Tree([], None, _joint(path, directory))\n    for each in timelines:\n"
         '        yield _timeline(f"{path}/{each}", f"{directory}/{each}")\n',
-        '    for each in timelines:\n        yield _timeline(f"{path}/{each}", f"{directory}/{each}")\n'
-        "    yield Tree([], None, _joint(path, directory))\n",
+        '    yield from (_timeline(f"{path}/{each}", f"{directory}/{each}") for each in timelines)\n'
+        "    yield Tree([], None, _joint(path, directory))\n    for each in []:\n",
         _CORES_BUCKETS,
     ),
     _one(

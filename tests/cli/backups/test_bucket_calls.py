@@ -146,7 +146,7 @@ def test_the_archive_of_cores_of_which_one_has_nothing_is_said_to_lead_to_no_tim
         verify(URL, **TO_READ)
     assert ended.value.exit_code == 1
     said = capsys.readouterr().out
-    assert f"damage: {URL}/{cores.joint.name} has no time of all its cores: the copy of a core was cut off, or" in said
+    assert f"damage: {URL}/{cores.joint.name} has no time of all its cores: the copy of a core was cut off, a" in said
     assert ", no time of all cores, " in said
     (tmp_path / "away").rename(cores.joint / "core-01")
     copy_backup(str(cores.archive), URL, **BucketOptions()._asdict())

@@ -263,7 +263,7 @@ def test_a_core_that_has_sent_nothing_yet_holds_its_times_back(
     sent = send(bucket, tmp_path / "archive")
     assert stages[1].at_ms < sent.upto_ms < last.at_ms
     found = verify(bucket)
-    waits = f"{URL}/{last.joint} has no time of all its cores: the copy of a core was cut off, or a core has no base"
+    waits = f"{URL}/{last.joint} has no time of all its cores: the copy of a core was cut off, a core has no base"
     assert (found.findings, [each.startswith(waits) for each in found.incomplete]) == ([], [True])
     assert found.upto_ms == sent.upto_ms
     with pytest.MonkeyPatch.context() as patched:
@@ -467,6 +467,21 @@ def test_a_joint_timeline_of_which_only_the_map_was_sent_is_named(
     assert needed_of_cores(copy, stages[0].at_ms).left_out == []
     send(bucket, last.archive)
     assert needed_of_cores(look(bucket), None).left_out == []
+
+
+def test_a_joint_timeline_that_is_removed_while_it_is_copied_is_no_whole_one(
+    stages: list[Stage], bucket: MemoryBucket, tmp_path: Path
+) -> None:
+    last = stages[-1]
+    shutil.copytree(last.archive, tmp_path / "archive")
+    first, trees = tmp_path / "archive" / stages[0].joint, copied_trees(str(tmp_path / "archive"))
+    assert [next(trees).joint is None for _ in range(2)] == [False, True]
+    first.rename(f"{first}.removed")
+    with pytest.raises(FileNotFoundError, match=first.name):
+        list(trees)
+    send(bucket, tmp_path / "archive")
+    assert counts(bucket, tmp_path) == [last.count] * len(NAMES)
+    assert verify(bucket).incomplete == []
 
 
 @pytest.mark.parametrize("lacks", ["bases", "times"])

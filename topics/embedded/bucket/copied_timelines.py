@@ -48,7 +48,10 @@ def without_times(copy: BucketCopy) -> list[str]:
     root = copy.bucket.url
     timelines = [timeline_of(copy, log, root) for log in copy.logs if joint_of(log.path)]
     found = {joint.path: bool(joint.times) for joint in joints_below(copy, timelines, root)}
-    why = "the copy of a core was cut off, or a core has no base yet: `topics copy-backup` sends them"
+    why = (
+        "the copy of a core was cut off, a core has no base yet, or the archive has removed it meanwhile: "
+        "`topics copy-backup` sends what is there"
+    )
     return [
         f"{root}/{joint.manifest.path} has no time of all its cores: {why}"
         for joint in copy.joints

@@ -102,7 +102,8 @@ def copied_trees(source: str) -> Iterator[Tree]:
 
     Each is looked at when its turn comes. The note of a timeline is read before its bases are
     listed: a base that a note relies on is there before the note.
-    Raises: UsageError, there is nothing to copy; CorruptError; FormatError; OSError.
+    Raises: UsageError, there is nothing to copy; CorruptError; FormatError; FileNotFoundError, a
+        part was removed meanwhile; OSError.
     """
     names = os.listdir(source) if os.path.isdir(source) else []
     own = os.path.basename(os.path.abspath(source))
@@ -176,6 +177,8 @@ def _timelines(path: str, directory: str) -> Iterator[Tree]:
     yield Tree([], None, _joint(path, directory))
     for each in timelines:
         yield _timeline(f"{path}/{each}", f"{directory}/{each}")
+        # Else retention has removed it meanwhile, and a log that is missing is not a new one.
+        os.stat(f"{directory}/{NOTE_NAME}")
 
 
 def _joint(path: str, directory: str) -> JointPart:
