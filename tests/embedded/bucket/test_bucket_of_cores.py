@@ -401,6 +401,7 @@ def test_one_whose_slot_map_is_missing_is_named(stages: list[Stage], bucket: Mem
     for bases in archive.glob(f"{last.joint}/core-00/*/bases"):
         shutil.rmtree(bases)
     assert [*copied_trees(str(archive))][-1] == Tree([], None)
+    assert [*copied_trees(str(archive / last.joint))] == [Tree([], None)]
     assert counts(bucket, tmp_path) == [stages[1].count] * len(NAMES)
 
 

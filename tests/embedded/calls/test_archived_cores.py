@@ -180,12 +180,12 @@ def test_a_record_that_not_all_cores_have_archived_is_refused(cores: Cores) -> N
     assert cores.restored("made", upto=(of_core_0, 2)).counts()[NAMES.index(of_core_0)] == 2
 
 
-def remove_before(cores: Cores, before_ms: int, core: int = 0, retain_ms: int = 1) -> None:
+def remove_before(cores: Cores, before_ms: int, core: int = 0, retain_ms: int = 1, apart_ms: int = 1) -> None:
     """Have a core remove what no restore to a time from `before_ms` on needs."""
     line = (Path(cores.config.data_dir) / "archive-of-cores").read_text().split()[1]
     with own_loop(cores.config) as loop:
         of_core = f"{cores.joint}/core-{core:02d}"
-        loop.run_task(remove_old_joints(loop, of_core, line, before_ms, retain_ms=retain_ms, apart_ms=0))
+        loop.run_task(remove_old_joints(loop, of_core, line, before_ms, retain_ms=retain_ms, apart_ms=apart_ms))
 
 
 @pytest.fixture
@@ -210,6 +210,7 @@ def test_what_was_before_is_removed_once_all_cores_lead_back_as_far(cores: Cores
     remove_before(cores, begin_ms - 1)
     remove_before(cores, end_ms, core=1)
     remove_before(cores, end_ms, retain_ms=end_ms)
+    remove_before(cores, end_ms, apart_ms=0)
     assert Path(first).exists()
     remove_before(cores, end_ms)
     assert [*cores.archive.iterdir()] == [cores.joint]
@@ -295,7 +296,10 @@ def test_a_server_of_one_core_removes_a_joint_timeline_by_the_end_of_its_cores(c
         loop.run_task(remove_old_timelines(loop, f"{cores.archive}/another", line, times[-1]))
         assert cores.restored("made", times[1]).counts() == [2] * len(NAMES)
         ((_, _, end_ms),) = topics.verify_backup(cores.archive).ranges
-        loop.run_task(remove_old_timelines(loop, f"{cores.archive}/another", line, end_ms + 60_000))
+        another, later_ms = f"{cores.archive}/another", end_ms + 60_000
+        loop.run_task(remove_old_timelines(loop, another, line, later_ms, has_joints=False))
+        assert cores.joint.exists(), "bases have no distance, by which a clock that is ahead is noticed"
+        loop.run_task(remove_old_timelines(loop, another, line, later_ms))
     assert not [*cores.archive.iterdir()]
 
 

@@ -263,7 +263,7 @@ def _verify_bucket(url: str, options: BucketOptions) -> None:
     verdict = "all sound"
     if found.findings:
         verdict = f"{len(found.findings)} damaged: `topics copy-backup --reread` sends them again from the directory"
-    upto = f"up to {time_text(found.upto_ms)}" if found.upto_ms else "no time of all cores"
+    upto = f"up to {time_text(found.upto_ms)}" if found.upto_ms else "no time yet"
     print(
         f"{url}: {count_text(found.backups, 'backup')}, {upto}, {bytes_text(found.bytes)} in "
         f"{count_text(found.objects, 'object')}; {verdict}"

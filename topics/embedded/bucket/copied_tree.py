@@ -89,7 +89,7 @@ class JointPart(NamedTuple):
 class Tree(NamedTuple):
     """A part after which the bucket can restore more than before: a backup, or a timeline.
 
-    Of several cores it can once it has a timeline of each. Their slot map comes before them.
+    If it is of several cores, the bucket needs a timeline of each. Their slot map comes first.
     """
 
     backups: list[BackupPart]
@@ -110,7 +110,7 @@ def copied_trees(source: str) -> Iterator[Tree]:
     _check_all_cores(source)
     if MANIFEST_NAME in names:
         yield Tree([_backup(own, source)], None)
-    elif NOTE_NAME in names:
+    elif NOTE_NAME in names or any(core_place(f"{own}/{name}") is not None for name in names):
         yield from _timelines(own, source)
     elif timelines := sorted(filter(is_timeline_name, names)):
         if backups := sorted(filter(is_backup_name, names)):

@@ -23,14 +23,19 @@ from topics.store.format.log_format import wal_file_no
 log = logging.getLogger(__name__)
 
 
-async def remove_old_timelines(loop: Loop, current: str, line: str, before_ms: int) -> None:
+async def remove_old_timelines(loop: Loop, current: str, line: str, before_ms: int, *, has_joints: bool = True) -> None:
     """Remove timelines of a line that end before a time, except the current one.
+
+    has_joints: whether joint ones, too.
 
     Others are of other servers, which may be down for longer than this one keeps. One that has
     nothing yet may have been begun just now.
     Raises: StorageError, OSError.
     """
-    await _remove_ended(loop, await _ends_of_others(loop, current, line), before_ms)
+    ends = await _ends_of_others(loop, current, line)
+    if not has_joints:
+        ends = {path: end_ms for path, end_ms in ends.items() if not await _cores_of(loop, path)}
+    await _remove_ended(loop, ends, before_ms)
 
 
 async def _remove_ended(loop: Loop, ends: Mapping[str, int], before_ms: int) -> None:
@@ -62,7 +67,7 @@ async def _end_of(loop: Loop, timeline: str, line: str) -> int:
     """
     files, ends = loop.files, list[int]()
     parts = [timeline]
-    for core in await files.to_thread(core_places, files, timeline):
+    for core in await _cores_of(loop, timeline):
         parts += [f"{core}/{name}" for name in await files.to_thread(timeline_names, files, core)]
     for part in parts:
         note = await read_note(files, part)
@@ -70,6 +75,11 @@ async def _end_of(loop: Loop, timeline: str, line: str) -> int:
             return 0
         ends.append(note.upto_ms)
     return max(ends)
+
+
+async def _cores_of(loop: Loop, timeline: str) -> list[str]:
+    """Return the directories of the cores of a joint timeline; []: it is none."""
+    return await loop.files.to_thread(core_places, loop.files, timeline)
 
 
 async def kept_from(loop: Loop, archive_dir: str, before_ms: int) -> int | None:
@@ -116,11 +126,12 @@ async def remove_old_joints(
     """Remove timelines of before the joint one that cores have, once all of them lead back as far.
 
     Only core 0 does, by what all cores have in the archive.
-    of_core: the archive of a core. before_ms, retain_ms, apart_ms: as of `remove_old`.
+    of_core: the archive of a core. before_ms, retain_ms, apart_ms: as of `remove_old`. Without a
+        distance of bases nothing is removed: one base of a clock that is ahead made all look old.
     Raises: StorageError, OSError.
     """
     place = core_place(of_core)
-    if place is None or place.core:
+    if place is None or place.core or not apart_ms:
         return
     joint = f"{place.archive}/{place.joint}"
     ends = await _ends_of_others(loop, joint, line)

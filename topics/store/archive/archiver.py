@@ -293,7 +293,7 @@ class Archiver:
             return
         kept_ms = await remove_old(loop, timeline, before_ms, retain_ms, apart_ms)
         if kept_ms is not None:
-            await remove_old_timelines(loop, timeline, self._line, kept_ms)
+            await remove_old_timelines(loop, timeline, self._line, kept_ms, has_joints=bool(apart_ms))
             await remove_old_joints(loop, of_core, self._line, before_ms, retain_ms=retain_ms, apart_ms=apart_ms)
 
     async def _is_as_noted(self, timeline: str) -> bool:
