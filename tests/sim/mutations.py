@@ -3121,6 +3121,13 @@ MUTANTS: tuple[Mutant, ...] = (
         "tests/engine/recovery/test_time_of_record.py",
     ),
     _one(
+        "a restore of cores up to a record that its millisecond removed",
+        "engine/recovery/time_of_record.py",
+        "if later.may_be_removed:",
+        "if False:",
+        "tests/engine/recovery/test_time_of_record.py",
+    ),
+    _one(
         "the logs of cores in a bucket before their slot map",
         "embedded/bucket/copied_tree.py",
         "    yield Tree([], None, _joint(path, directory))\n    for each in timelines:\n"
