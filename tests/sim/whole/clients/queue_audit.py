@@ -67,14 +67,21 @@ def _ask_leases(machine: Machine, queue: Queue, here: set[str]) -> Audit:
             continue
         left_ms = max(100, held.deadline - now_ms)
         body = {"node": held.node, "seqs": [held.seq], "lease_ids": [held.lease_id], "lease_ms": left_ms}
-        _status, answer = yield "POST", f"{queue.path}/extend", body
+        status, answer = yield "POST", f"{queue.path}/extend", body
         machine.counts["leases asked for after a crash"] += 1
         if answer.get("extended") == 1:
             held.deadline = answer["deadlines"][str(held.seq)]
+        elif _is_excused(machine, status):
+            held.ending, held.deliveries = True, 0
         elif must:
             raise machine.wrong(f"{queue.name}: the lease {held.lease_id} on {held.text} was forgotten: {answer}")
         else:
             del queue.leases[held.text]
+
+
+def _is_excused(machine: Machine, status: int) -> bool:
+    """Return whether an extension had to fail: audits of one core come amid the faults of a life."""
+    return status == 500 and machine.disk_failed
 
 
 def _ask_ended(machine: Machine, queue: Queue, here: set[str]) -> Audit:
@@ -85,7 +92,7 @@ def _ask_ended(machine: Machine, queue: Queue, here: set[str]) -> Audit:
             del queue.ended[held.text]
             continue
         body = {"node": held.node, "seqs": [held.seq], "lease_ids": [held.lease_id], "lease_ms": 100}
-        _status, answer = yield "POST", f"{queue.path}/extend", body
+        status, answer = yield "POST", f"{queue.path}/extend", body
         machine.counts["leases handed back asked for after a crash"] += 1
-        if answer.get("extended") != 0:
+        if answer.get("extended") != 0 and not _is_excused(machine, status):
             raise machine.wrong(f"{queue.name}: {held.lease_id} on {held.text}, which was handed back, is back")

@@ -146,6 +146,7 @@ class CoreMachine(Machine):
     def kill_core(self, core: Core) -> None:
         """Kill one process; the others run on."""
         self._look_at(core)
+        self._check_noted(core, power_cut=False)
         self.say(f"KILL of core {core.core} after {core.ring.effects} operations of it")
         self.counts["cores killed"] += 1
         core.kill()
@@ -153,6 +154,7 @@ class CoreMachine(Machine):
     def start_core(self, core: Core) -> None:
         """Start a core again, as the supervisor does."""
         assert self._layout is not None
+        self.may_skip |= self._is_noted(core.config.data_dir)  # that a sync of its log has failed
         core.starts += 1
         core.ring = self.ring.beside(f".{core.core}.{core.starts}")
         self.arm_ring(core.ring)
