@@ -216,7 +216,7 @@ def test_what_is_no_data_directory_is_refused(world: FilesWorld, path: str, mess
 def test_so_is_one_of_another_format_or_of_many_cores(world: FilesWorld) -> None:
     rewritten(f"{HOT}/topics.json", b'"format":1', b'"format":9')(world)
     with pytest.raises(
-        FormatError, match="has format 9, and this build knows 1 to 4: use the version of topics that made"
+        FormatError, match=r"has format 9, and this build knows 1 to \d+: use the version of topics that made"
     ):
         world.directory()
     rewritten(f"{HOT}/topics.json", b'"format":9', b'"format":1')(world)
