@@ -243,3 +243,20 @@ def test_what_was_prefetched_of_a_cold_segment_is_not_read_from_it_on_either_pat
         reported.append(answer["performance"].get("cold_segments_read", 0))
     assert reported == [1, 1, 0, 0, 0, 0, 0, 0]
     assert server.lane.single.reads_taken == 3
+
+
+@pytest.mark.parametrize("durability", ["disk", "ephemeral"])
+def test_no_read_of_the_lane_has_a_record_that_is_expired(durability: str) -> None:
+    """R-TTL-1. The general path removes it when asked, so a later comparison with that shows nothing."""
+    reads = Reads(0, durability, ttl_ms=2500)
+    request = plain_read("t", b'{"from_seq":0}')
+    for _ in range(40):
+        reads.world.write_records("t", [{"data": {"n": 1}}])
+        reads.world.advance_ms(7)
+    for _ in range(400):
+        reads.world.advance_ms(7)
+        now_ms = reads.world.ring.clock.now_ms()
+        answer = reads.conn.send(request).answer("POST").json
+        assert [record["$ts"] for record in answer["records"] if now_ms - record["$ts"] > 2500] == []
+    assert answer["head_seq"] >= 40
+    assert answer["records"] == []
