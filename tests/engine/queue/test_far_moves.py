@@ -179,14 +179,9 @@ def lives(queue: Queue, *, cuts_power: bool) -> None:
         happens = world.rng.randrange(6)
         core = world.rng.randrange(len(world.worlds))
         if happens == 0:
-            ring = world.worlds[core].ring
-            ring.stop_at(ring.effects + world.rng.randint(1, 12))
+            world.end_soon(core)
         elif happens in {1, 2}:
-            for _ in range(world.rng.randint(0, 60)):
-                world.step()
-                if any(not each.is_begun for each in world.asked):
-                    break
-            world.cut(0, 1)
+            world.cut_amid_steps(0, 1)
         elif happens == 3:
             world.checkpoint(core)
         beside, ends = Answer(), world.killed

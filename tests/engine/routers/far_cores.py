@@ -148,6 +148,19 @@ class Cores:
                 self.asked.remove(asked)
             asked.end(RequestError("not_ready", "the core has ended"))
 
+    def cut_amid_steps(self, core: int, other: int) -> None:
+        """Let some time pass, mostly until something is asked, and cut."""
+        for _ in range(self.rng.randint(0, 60)):
+            self.step()
+            if any(not each.is_begun for each in self.asked):
+                break
+        self.cut(core, other)
+
+    def end_soon(self, core: int) -> None:
+        """Let a core end after some of its next operations."""
+        ring = self.worlds[core].ring
+        ring.stop_at(ring.effects + self.rng.randint(1, 12))
+
     def restart(self, core: int, *, power_lost: bool = False) -> None:
         """Kill a core, and start it again."""
         self.killed += 1

@@ -126,14 +126,9 @@ def ends_of_cores(life: Life) -> None:
         happens = world.rng.randrange(8)
         core, other = world.rng.sample(range(len(world.worlds)), 2)
         if happens == 0:
-            ring = world.worlds[core].ring
-            ring.stop_at(ring.effects + world.rng.randint(1, 12))
+            world.end_soon(core)
         elif happens in {1, 2}:
-            for _ in range(world.rng.randint(0, 60)):
-                world.step()
-                if any(not each.is_begun for each in world.asked):
-                    break  # mostly a step
-            world.cut(core, other)
+            world.cut_amid_steps(core, other)
         elif happens == 3:
             world.checkpoint(core)
         elif happens >= 4:
