@@ -58,7 +58,7 @@ class PoisonJobs(NamedTuple):
     topic: Topic
     leases: Leases
     jobs: list[LeasedJob]
-    """At most `MOST_POISON`, in state MOVING; ascending, once `DeadLetters.move` has sorted them."""
+    """At most `MOST_POISON`, in state MOVING. `DeadLetters.move` sorts them."""
     then: Then
     """Called at the end, with the error that prevented it."""
     until_ns: int = 0
