@@ -154,7 +154,7 @@ class Echo:
         """A stream with a slot, or a refusal if the name says so."""
         if call.name.endswith("refused"):
             raise RequestError("topic_not_found", "there is none")
-        slot = call.take_slot(call.principal.key_id)
+        slot = call.take_slot(call.principal)
         slot.on_key_gone, slot.on_shutdown = lambda: self.told.append("key"), lambda: self.told.append("stop")
         self.slots.append(slot)
         self.stream(call)

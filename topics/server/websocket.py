@@ -42,7 +42,7 @@ class WebSockets:
         """Upgrade a request. Raises: RequestError, a wrong handshake or too many connections."""
         service, request, principal, cores = call.service, call.plan.request, call.principal, self._cores
         accept = accept_key(request.headers, request.framing.version_minor)
-        slot = service.streams.slots.take(principal.key_id)
+        slot = service.streams.slots.take(principal)
         scopes = (principal.may(Scope.READ), principal.may(Scope.WRITE), principal.may(Scope.ADMIN))
         rights = Rights(*scopes, principal.allows, principal.prefixes)
 

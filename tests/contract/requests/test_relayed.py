@@ -76,7 +76,6 @@ LATER = frozenset(module.__name__ for module in MODULES if module not in {test_l
 LEFT_OUT = {
     "test_checks_come_before_the_stream": "the one core counts each of its streams twice",
     "test_streams_are_capped_and_give_their_place_back": "likewise",
-    "test_streams_per_key_are_capped_by_the_sessions_key": "likewise",
     "test_replies_come_in_the_order_of_the_commands": "it counts deliveries before an unsubscribe, which may be none",
     "test_a_topic_made_again_is_whole_for_a_client_that_did_not_read": "the one core has the prefix, not the other one",
     "test_no_seq_names_two_records_of_one_incarnation": "it cuts the power in a pass that is another one here",

@@ -56,7 +56,7 @@ class LinkedCores:
         self._due: dict[Callable[[], None], None] = {}
         cores = FakeCores(self._ask)
         cores.gives = False
-        self.service = make_service(self.echo.routes(), keyring=keyring, loop=self.loop, cores=cores)
+        self.service = make_service(self.echo.routes(), keyring=keyring, loop=self.loop, cores=cores, **settings)
         self._owners_loop = FakeLoop()
         there = Keyring([*keyring._entries])
         self.owner = make_service(self.echo.routes(), keyring=there, loop=self._owners_loop, **settings)

@@ -140,8 +140,7 @@ def test_streams_are_counted_by_both_cores_and_limited_where_the_connection_is()
 
 
 def test_a_key_has_its_limit_where_the_connection_is() -> None:
-    cores = LinkedCores(parse_keys("secret-secret-secret"))
-    cores.service.streams.slots._most_per_key = 1
+    cores = LinkedCores(parse_keys("secret-secret-secret"), max_sse_connections_per_key=1)
     key = "Authorization: Bearer secret-secret-secret"
     opened(cores, key)
     refused = cores.http1()

@@ -39,10 +39,10 @@ class ShareSpentError(RequestError):
 class Limit:
     """One limit. name: of its setting. whole: as configured, 0 = none. used(): what is in use.
 
-    most: how much may be in use here.
+    of: what it is a limit of, where the setting has many. most: how much may be in use here.
     """
 
-    __slots__ = ("_ask", "_refuse", "most", "name", "used", "waits_for", "whole")
+    __slots__ = ("_ask", "_refuse", "_setting", "most", "name", "used", "waits_for", "whole")
 
     def __init__(
         self,
@@ -50,9 +50,11 @@ class Limit:
         whole: int,
         used: Callable[[], int],
         refuse: Callable[[str, int], RequestError] = refusals.limit_reached,
+        of: str = "",
     ) -> None:
-        """refuse(name, whole): returns the refusal of what is beyond the whole."""
-        self.name = name
+        """refuse(setting, whole): returns the refusal of what is beyond the whole."""
+        self._setting = name
+        self.name = f"{name} {of}" if of else name
         self.whole = whole
         self.most = whole or NO_LIMIT
         self.used = used
@@ -83,9 +85,9 @@ class Limit:
     def refusal(self, more: int = 1) -> RequestError:
         """Return the refusal of a request that adds this, for which there is no room."""
         if self.waits_for is not None:
-            refusal = refusals.limit_unknown(self.name, self.waits_for)
+            refusal = refusals.limit_unknown(self._setting, self.waits_for)
         else:
-            refusal = self._refuse(self.name, self.whole)
+            refusal = self._refuse(self._setting, self.whole)
         return refusal if self._ask is None else ShareSpentError(refusal, self.name, more, partial(self.lacks, more))
 
 

@@ -94,8 +94,8 @@ def create_session_of(call: Call, feeds: Feeds, names: list[str] | None = None) 
             del beginnings[name]  # an absent topic that was named takes no place
         cursors: Cursors = {name: beginning.from_seq for name, beginning in beginnings.items()}
         sessions, interval_ns = call.service.streams.sessions, heartbeat_ms * 1_000_000
-        wid, key_id = sessions.new_wid(), call.principal.key_id
-        session = WatchSession(wid, key_id, query, interval_ns, cursors, prefixes=of_prefixes)
+        wid, key = sessions.new_wid(), call.principal if call.principal.mark else None
+        session = WatchSession(wid, key, query, interval_ns, cursors, prefixes=of_prefixes)
         sessions.add(session)
         topics = {name: beginning._asdict() for name, beginning in beginnings.items()}
         shape = b'{"wid":"%b","stream_url":"/v0/watch/%b","session_ttl_ms":%d,"topics":%b,"performance":{%b}}'
@@ -192,9 +192,9 @@ def open_stream_of(call: Call, feeds_of: Callable[[WatchSession], Feeds]) -> Non
     session = streams.sessions.find(call.name)
     if session is None:
         raise RequestError("not_found", "there is no such watch session, or it was idle for too long: create a new one")
-    if session.key_id is not None and session.key_id != call.principal.key_id:
+    if session.key is not None and session.key.key_id != call.principal.key_id:
         raise RequestError("unauthorized", "this watch session belongs to the key that created it: send that key")
-    slot = call.take_slot(session.key_id)
+    slot = call.take_slot(session.key)
     last_event_id = call.plan.request.headers.get(b"last-event-id", b"")
     if last_event_id:
         session.rewind(read_cursor_id(last_event_id))

@@ -26,7 +26,7 @@ def open_stream(call: Call) -> None:
     )
     work = WorkStream(call.plan.name_json, service.streams.heartbeats, service.now_ns)
     push = service.engine.open_push(request, work)
-    slot = call.take_slot(call.principal.key_id)
+    slot = call.take_slot(call.principal)
     slot.on_key_gone, slot.on_shutdown = work.on_key_gone, work.on_shutdown
     stream = call.open_stream(sse.CONTENT_TYPE, sse.HEADERS, work.on_drained, work.on_disconnect)
     work.open(push, stream, slot.release)

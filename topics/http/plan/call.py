@@ -20,6 +20,7 @@ from topics.http.plan.body import Unpacking
 from topics.http.plan.gatekeeping import check_type
 from topics.http.plan.plan import Plan
 from topics.http.plan.service import Service
+from topics.http.streams.key_limits import CountedKey
 from topics.http.streams.stream_slots import Slot
 from topics.http.wire.error_answers import envelope, extra_headers, status_of
 from topics.http.wire.response import JSON
@@ -309,12 +310,12 @@ class Call:
         self._head_ready(status, len(body))
         exchange.respond(status, body, content_type, headers)
 
-    def take_slot(self, key_id: int | None) -> Slot:
-        """Take the slot of a stream that is about to open.
+    def take_slot(self, key: CountedKey | None) -> Slot:
+        """Take the slot of a stream that is about to open, for a key.
 
         Raises: RequestError throttled, too many are open, in all or of this key.
         """
-        return self.service.streams.slots.take(key_id)
+        return self.service.streams.slots.take(key)
 
     def open_stream(
         self,

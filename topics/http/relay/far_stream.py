@@ -64,7 +64,7 @@ class FarStream:
         self.without_slot = b""
         """Why it has no slot."""
         try:
-            self._slot = call.take_slot(call.principal.key_id)
+            self._slot = call.take_slot(call.principal)
             self._slot.on_key_gone = self._on_key_gone
         except RequestError as error:
             self.without_slot = error.message.encode()

@@ -39,6 +39,7 @@ from topics.http.relay.relay_message import (
 from topics.http.relay.relayed_head import RelayedPlan, RelayedPlans
 from topics.http.relay.relayed_stream import RelayedStream
 from topics.http.relay.relayed_writes import RelayedWrites, Waiting
+from topics.http.streams.key_limits import CountedKey
 from topics.http.streams.stream_slots import Slot
 from topics.http.wire.error_answers import ElsewhereError, envelope, extra_headers, status_of
 from topics.http.wire.response import JSON
@@ -76,10 +77,10 @@ class RelayedCall(Call):
         super().__init__(*values)
         self._slot: Slot | None = None
 
-    def take_slot(self, key_id: int | None) -> Slot:
+    def take_slot(self, key: CountedKey | None) -> Slot:
         if self.body:  # why the core of its client has none
             raise RequestError("throttled", bytes(self.body).decode())
-        slot = self._slot = self.service.streams.slots.take(key_id, is_of_client=False)
+        slot = self._slot = self.service.streams.slots.take(key, is_of_client=False)
         return slot
 
     def open_stream(self, *values: Any, **named: Any) -> Stream:

@@ -40,6 +40,7 @@ from topics.http.spanning.feed_messages import (
 )
 from topics.http.spanning.portion_answers import PortionAnswer
 from topics.http.spanning.portions import Destination, Portion
+from topics.http.streams.key_limits import CountedKey
 from topics.http.streams.stream_slots import Slot
 from topics.http.wire.stream import Block, Stream
 
@@ -96,8 +97,8 @@ class FeedCall(Portion):
 
     __slots__ = ()
 
-    def take_slot(self, key_id: int | None) -> Slot:
-        return Slot(_keep_slot, key_id, is_of_client=False)
+    def take_slot(self, key: CountedKey | None) -> Slot:
+        return Slot(_keep_slot, key, is_of_client=False)
 
 
 def _keep_slot(_slot: Slot) -> None:

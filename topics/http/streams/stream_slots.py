@@ -7,22 +7,32 @@ from collections.abc import Callable, Container, Iterator
 from topics.engine.shared.limits import Limit
 from topics.engine.values.ports import TimersPort
 from topics.errors import RequestError
+from topics.http.streams.key_limits import CountedKey, KeyLimit, KeyLimits
 
 KEYS_GONE_A_PASS = 64
 """Streams of keys that are gone that a pass ends, for which the kernel has work, too."""
 
 
 class Slot:
-    """The slot of one open stream. key_id: the key that it counts for; None without keys.
+    """The slot of one open stream. key: the one that it is open for; None without keys.
 
-    is_of_client: whether its client is connected to this core, and not to another one.
+    of_key: the limit of the key for which it counts. is_of_client: whether its client is connected
+    to this core, and not to another one.
     """
 
-    __slots__ = ("_give_back", "is_of_client", "key_id", "on_key_gone", "on_shutdown")
+    __slots__ = ("_give_back", "is_of_client", "key_id", "of_key", "on_key_gone", "on_shutdown")
 
-    def __init__(self, give_back: Callable[[Slot], None], key_id: int | None, *, is_of_client: bool) -> None:
+    def __init__(
+        self,
+        give_back: Callable[[Slot], None],
+        key: CountedKey | None,
+        of_key: KeyLimit | None = None,
+        *,
+        is_of_client: bool,
+    ) -> None:
         self._give_back = give_back
-        self.key_id = key_id
+        self.key_id = None if key is None else key.key_id
+        self.of_key = of_key
         self.is_of_client = is_of_client
         self.on_key_gone: Callable[[], None] = _nothing
         """Ends the stream, and so releases the slot, when its key is not valid any more.
@@ -47,13 +57,12 @@ def _nothing() -> None:
 class StreamSlots:
     """Counts of open streams, in all and per key. most, most_per_key: 0 for no limit.
 
-    The first limit is for those whose clients are connected to this core.
+    Those whose clients are connected to this core count; of the others, their own core counts them.
     """
 
     def __init__(self, most: int, most_per_key: int) -> None:
         self.limit = Limit("max_sse_connections", most, lambda: self.of_clients, _too_many)
-        self._most_per_key = most_per_key
-        self._by_key: dict[int, int] = {}
+        self.of_keys = KeyLimits("max_sse_connections_per_key", most_per_key, _too_many_of_key)
         self._taken: dict[Slot, None] = {}
         self.of_clients = 0
         """The open streams whose clients are connected to this core."""
@@ -62,23 +71,31 @@ class StreamSlots:
     def open(self) -> int:
         return len(self._taken)
 
-    def take(self, key_id: int | None, *, is_of_client: bool = True) -> Slot:
-        """Take a slot for a stream that is about to open.
+    def take(self, key: CountedKey | None, *, is_of_client: bool = True) -> Slot:
+        """Take a slot for a stream that is about to open. key: see `Slot`.
 
         Raises: RequestError throttled; nothing is taken.
         """
-        held = self._by_key.get(key_id, 0) if key_id is not None else 0
+        of_key = None
         if is_of_client:
-            self.limit.check()
-        if self._most_per_key and held >= self._most_per_key:
-            message = f"this key has {held} streams open (TOPICS_MAX_SSE_CONNECTIONS_PER_KEY)"
-            raise RequestError("throttled", message)
-        if key_id is not None:
-            self._by_key[key_id] = held + 1
-        slot = Slot(self._give_back, key_id, is_of_client=is_of_client)
+            of_key = self.check(key)
+            self.of_clients += 1
+            if of_key is not None:
+                of_key.count += 1
+        slot = Slot(self._give_back, key, of_key, is_of_client=is_of_client)
         self._taken[slot] = None
-        self.of_clients += is_of_client
         return slot
+
+    def check(self, key: CountedKey | None) -> KeyLimit | None:
+        """Check that a stream of a client may open for a key. Return the limit of the key.
+
+        Raises: RequestError throttled.
+        """
+        self.limit.check()
+        of_key = self.of_keys.of(key)
+        if of_key is not None:
+            of_key.check()
+        return of_key
 
     def _give_back(self, slot: Slot) -> None:
         if slot not in self._taken:
@@ -86,12 +103,8 @@ class StreamSlots:
         del self._taken[slot]
         self.of_clients -= slot.is_of_client
         slot.on_key_gone = slot.on_shutdown = _nothing
-        if slot.key_id is not None:
-            left = self._by_key[slot.key_id] - 1
-            if left:
-                self._by_key[slot.key_id] = left
-            else:
-                del self._by_key[slot.key_id]
+        if slot.of_key is not None:
+            slot.of_key.count -= 1
 
     def end_others(self, key_ids: Container[int], timers: TimersPort) -> int:
         """End the streams of keys other than these, some at once and the others in later passes.
@@ -105,6 +118,10 @@ class StreamSlots:
 
 def _too_many(_name: str, most: int) -> RequestError:
     return RequestError("throttled", f"{most} streams are open (TOPICS_MAX_SSE_CONNECTIONS)")
+
+
+def _too_many_of_key(_name: str, most: int) -> RequestError:
+    return RequestError("throttled", f"this key has {most} streams open (TOPICS_MAX_SSE_CONNECTIONS_PER_KEY)")
 
 
 def _end_some(gone: Iterator[Slot], timers: TimersPort) -> None:

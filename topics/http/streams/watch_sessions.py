@@ -6,7 +6,6 @@ Source: wire contract, 10.2, R-WATCH-1.
 from __future__ import annotations
 
 import base64
-from collections import Counter
 from collections.abc import Callable, Container
 from typing import NamedTuple, Protocol
 
@@ -15,6 +14,7 @@ from topics.engine.shared.limits import Limit
 from topics.engine.state.refusals import limit_reached
 from topics.engine.values.name_rules import Prefixes, is_topic_name
 from topics.engine.values.results import DiffQuery
+from topics.http.streams.key_limits import CountedKey, KeyLimits
 from topics.http.streams.watch_cursors import Cursors
 
 SESSION_TTL_MS = 300_000
@@ -45,13 +45,13 @@ class SessionPrefixes(NamedTuple):
 
 
 class WatchSession:
-    """One session. wid: of `Sessions.new_wid`. key_id: of its creator; None without keys."""
+    """One session. wid: of `Sessions.new_wid`. key: of its creator; None without keys."""
 
     __slots__ = (
         "_cursors",
         "_open",
         "interval_ns",
-        "key_id",
+        "key",
         "prefixes",
         "query",
         "size",
@@ -63,7 +63,7 @@ class WatchSession:
     def __init__(
         self,
         wid: str,
-        key_id: int | None,
+        key: CountedKey | None,
         query: DiffQuery,
         interval_ns: int,
         cursors: Cursors,
@@ -71,7 +71,7 @@ class WatchSession:
         prefixes: SessionPrefixes | None,
     ) -> None:
         self.wid = wid
-        self.key_id = key_id
+        self.key = key
         self.query = query
         self.interval_ns = interval_ns
         """Time between heartbeats."""
@@ -150,10 +150,8 @@ class Sessions:
         self._random_bytes = random_bytes
         self._owns = owns
         self.limit = Limit("max_watch_sessions", most, self.__len__)
-        self._most_of_key = most_of_key
+        self.of_keys = KeyLimits("max_watch_sessions_per_key", most_of_key)
         self._most_bytes = most_bytes
-        self._of_key: Counter[int | None] = Counter()
-        """Sessions by `key_id`."""
         self._bytes = 0
         self._by_wid: dict[str, WatchSession] = {}
         self._idle: dict[WatchSession, None] = {}
@@ -168,17 +166,18 @@ class Sessions:
         Raises: RequestError throttled, a limit is reached.
         """
         self.collect()
-        key_id, most_of_key = session.key_id, self._most_of_key
         self.limit.check()
-        if most_of_key and key_id is not None and self._of_key[key_id] >= most_of_key:
-            raise limit_reached("max_watch_sessions_per_key", most_of_key)
+        of_key = self.of_keys.of(session.key)
+        if of_key is not None:
+            of_key.check()
         if self._most_bytes and self._bytes + session.size > self._most_bytes:
             raise limit_reached("max_client_bytes", self._most_bytes)
         self._bytes += session.size
         session.used_ns = self._clock.monotonic_ns()
         self._by_wid[session.wid] = session
         self._idle[session] = None
-        self._of_key[key_id] += 1
+        if of_key is not None:
+            of_key.count += 1
 
     def new_wid(self) -> str:
         """Return a new id, whose slot this core has."""
@@ -191,9 +190,9 @@ class Sessions:
         for session in gone:
             del self._idle[session], self._by_wid[session.wid]
             self._bytes -= session.size
-            self._of_key[session.key_id] -= 1
-            if not self._of_key[session.key_id]:
-                del self._of_key[session.key_id]
+            of_key = self.of_keys.of(session.key)
+            if of_key is not None:
+                of_key.count -= 1
 
     def find(self, wid: str) -> WatchSession | None:
         """Return a session; None for one that never existed, or was idle for too long."""
@@ -215,7 +214,7 @@ class Sessions:
 
         Their streams have ended before.
         """
-        gone = [each for each in self._idle if each.key_id is not None and each.key_id not in key_ids]
+        gone = [each for each in self._idle if each.key is not None and each.key.key_id not in key_ids]
         self._forget(gone)
 
     def collect(self) -> None:

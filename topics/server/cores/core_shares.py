@@ -13,8 +13,6 @@ SHARED = (
     "max_client_bytes",
     "hot_tail_bytes",
     "prefetch_bytes",
-    "max_watch_sessions_per_key",
-    "max_sse_connections_per_key",
     "max_inflight_per_key",
 )
 """Limits of the whole server, and memory of its process, of which each core has the same share.

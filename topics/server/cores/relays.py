@@ -92,9 +92,11 @@ class Relays:
 
     def _waits_for_slot(self, call: Call) -> bool:
         """Return whether a stream waits until other cores were asked for the room for it."""
-        limit = self._service.streams.slots.limit
-        refusal = limit.refusal() if limit.left < 1 else None
-        return isinstance(refusal, ShareSpentError) and call.asks_others(refusal)
+        try:
+            self._service.streams.slots.check(call.principal)
+        except ShareSpentError as refusal:
+            return call.asks_others(refusal)
+        return False
 
     def _end_streams(self) -> Iterator[None]:
         for asked in self.asked:

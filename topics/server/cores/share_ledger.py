@@ -10,6 +10,7 @@ so all cores together never may use more. Nothing here waits or sends.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 
 import msgspec
 
@@ -53,6 +54,14 @@ class _Other:
         """Room that it ever gave to this core."""
 
 
+class LimitsOfKeys(Protocol):
+    """The part of `topics.http.streams.key_limits.KeyLimits` that a ledger shares."""
+
+    def divide(self, divide: Callable[[Limit], None]) -> None: ...
+
+    def named(self, name: str) -> Limit | None: ...
+
+
 def _nothing(_limit: str, _more: int) -> None:
     """Ask no core."""
 
@@ -68,6 +77,7 @@ class ShareLedger:
         self._life = life
         self._others = {core: _Other() for core in range(cores) if core != own}
         self._limits: dict[str, Limit] = {}
+        self._of_keys: list[LimitsOfKeys] = []
         self._stored: set[str] = set()
         """Limits of what a start finds again. Another core may begin with more than its share."""
         self._has_counted = False
@@ -79,6 +89,11 @@ class ShareLedger:
                 self._limits[limit.name] = limit
                 limit.divide(self._ask)
                 self._settle(limit)
+
+    def add_of_keys(self, limits: LimitsOfKeys) -> None:
+        """Share the limits of keys, of which others may ask for one before this core uses it."""
+        self._of_keys.append(limits)
+        limits.divide(lambda limit: self.add((limit,)))
 
     def add_stored(self, limits: Iterable[Limit]) -> None:
         """Share the limits of what a start has found."""
@@ -163,7 +178,7 @@ class ShareLedger:
 
         shares: at least half of what is left. What it was given and has not heard of counts.
         """
-        limit = self._limits.get(name)
+        limit = self._limits.get(name) or next(filter(None, (each.named(name) for each in self._of_keys)), None)
         if limit is None:
             return
         before = other.given.get(name, 0)

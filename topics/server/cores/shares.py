@@ -97,7 +97,10 @@ class CoreShares:
     def join(self, service: Service) -> None:
         """Share the limits of streams and sessions, and ask what others gave to this core."""
         self._service = service
-        self._ledger.add((service.streams.slots.limit, service.streams.sessions.limit))
+        slots, sessions = service.streams.slots, service.streams.sessions
+        self._ledger.add((slots.limit, sessions.limit))
+        self._ledger.add_of_keys(slots.of_keys)
+        self._ledger.add_of_keys(sessions.of_keys)
         self._report()
 
     def serve(self, limits: Limits) -> None:

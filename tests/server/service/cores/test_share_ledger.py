@@ -14,9 +14,12 @@ import pytest
 
 from tests.amount import seeds
 from topics.engine.shared.limits import Limit
+from topics.http.access.principal import ALL_SCOPES, Principal
+from topics.http.streams.key_limits import KeyLimits
 from topics.server.cores.share_ledger import ShareLedger, ShareReport
 
-STORED, PASSING = "max_topics", "max_waits"
+STORED, PASSING, OF_KEY = "max_topics", "max_waits", "max_of_a_key"
+KEY = Principal(0, ALL_SCOPES, mark=b"\x0a")
 
 
 class Core:
@@ -26,30 +29,48 @@ class Core:
         self.number = number
         self._cores = cores
         self._whole = whole
-        self.used = {STORED: stored, PASSING: 0}
+        self.used = {STORED: stored, PASSING: 0, OF_KEY: 0}
         self.life = 0
         self.begin(1)
 
     def begin(self, life: int) -> None:
         self.life = life
-        self.used[PASSING] = 0
+        self.used[PASSING] = self.used[OF_KEY] = 0
         self.has_recovered = False
-        used = self.used.__getitem__
-        self.limits = {name: Limit(name, whole, partial(used, name)) for name, whole in self._whole.items()}
+        used, whole = self.used.__getitem__, self._whole
+        self._limits = {name: Limit(name, whole[name], partial(used, name)) for name in (STORED, PASSING)}
+        self._of_keys = KeyLimits(OF_KEY, whole[OF_KEY])
         self.ledger = ShareLedger(self.number, self._cores, life)
-        self.ledger.add([self.limits[PASSING]])
+        self.ledger.add([self._limits[PASSING]])
+        self.ledger.add_of_keys(self._of_keys)
 
     def recover(self) -> None:
         if not self.has_recovered:
             self.has_recovered = True
-            self.ledger.add_stored([self.limits[STORED]])
+            self.ledger.add_stored([self._limits[STORED]])
+
+    def limit(self, name: str) -> Limit:
+        """Return a limit. That of the key is made when it is first used here, or by another core."""
+        if name != OF_KEY:
+            return self._limits[name]
+        of_key = self._of_keys.of(KEY)
+        assert of_key is not None
+        of_key.count = self.used[OF_KEY]
+        return of_key
 
     def adds(self, name: str, more: int) -> bool:
         """Add something, as a request does, if there is room."""
-        if (name == STORED and not self.has_recovered) or self.limits[name].left < more:
+        if (name == STORED and not self.has_recovered) or self.limit(name).left < more:
             return False
-        self.used[name] += more
+        self.uses(name, more)
         return True
+
+    def uses(self, name: str, more: int) -> None:
+        self.used[name] += more
+        self.limit(name)
+
+    def wanted(self, name: str, more: int) -> dict[str, int]:
+        return self.ledger.wanted({self.limit(name).name: more})
 
 
 class Message:
@@ -66,7 +87,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.rng = rng = random.Random(seed)
         count = rng.randint(2, 4)
-        self.whole = {STORED: rng.randint(1, 40), PASSING: rng.randint(1, 40)}
+        self.whole = {name: rng.randint(1, 40) for name in (STORED, PASSING, OF_KEY)}
         found = rng.randint(0, self.whole[STORED])
         parts = [rng.randint(0, count - 1) for _ in range(found)]
         self.cores = [Core(number, count, self.whole, parts.count(number)) for number in range(count)]
@@ -99,12 +120,12 @@ class World:
             if fate > 0.75 and not message.is_question:
                 self.under_way.append(message)  # late, or once more
         elif what < 0.75:
-            name, more = rng.choice([STORED, PASSING]), rng.randint(1, 4)
+            name, more = rng.choice([STORED, PASSING, OF_KEY]), rng.randint(1, 4)
             if not core.adds(name, more):
-                self.ask(core, core.ledger.wanted({name: more}))
+                self.ask(core, core.wanted(name, more))
         elif what < 0.85:
-            name = rng.choice([STORED, PASSING])
-            core.used[name] -= rng.randint(0, core.used[name])
+            name = rng.choice([STORED, PASSING, OF_KEY])
+            core.uses(name, -rng.randint(0, core.used[name]))
         elif what < 0.95:
             core.recover()
             self.ask(core, {})
@@ -144,10 +165,10 @@ def test_a_core_that_has_asked_all_others_gets_everything_that_is_left(seed: int
     for name, whole in world.whole.items():
         core = world.rng.choice(world.cores)
         left = whole - sum(each.used[name] for each in world.cores)
-        world.ask(core, core.ledger.wanted({name: left}))
+        world.ask(core, core.wanted(name, left))
         while world.under_way:
             world.deliver(world.under_way.pop())
-        assert core.limits[name].waits_for is None
+        assert core.limit(name).waits_for is None
         assert core.adds(name, left)
         world.check()
 
@@ -155,19 +176,20 @@ def test_a_core_that_has_asked_all_others_gets_everything_that_is_left(seed: int
 def test_base_shares_add_up_to_the_limit() -> None:
     """Where it is not divisible, the first cores have one more."""
     world = World(0)
-    world.whole = {STORED: 11, PASSING: 2}
+    world.whole = {STORED: 11, PASSING: 2, OF_KEY: 5}
     world.cores = [Core(number, 3, world.whole, 0) for number in range(3)]
     world.settle()
-    assert [[core.limits[name].most for core in world.cores] for name in (STORED, PASSING)] == [[4, 4, 3], [1, 1, 0]]
+    shares = [[core.limit(name).most for core in world.cores] for name in (STORED, PASSING, OF_KEY)]
+    assert shares == [[4, 4, 3], [1, 1, 0], [2, 2, 1]]
 
 
 def test_a_core_gives_half_of_what_it_has_left_or_what_is_asked_for() -> None:
     world = World(0)
-    world.whole = {STORED: 40, PASSING: 40}
+    world.whole = {STORED: 40, PASSING: 40, OF_KEY: 40}
     world.cores = [Core(number, 2, world.whole, 0) for number in range(2)]
     world.settle()
     for wanted, most in ((1, 30), (7, 37), (9, 40)):
         world.ask(world.cores[0], {PASSING: wanted})
         world.deliver(world.under_way.pop())
         world.deliver(world.under_way.pop())
-        assert world.cores[0].limits[PASSING].most == most
+        assert world.cores[0].limit(PASSING).most == most

@@ -20,6 +20,8 @@ from topics.server.cores import shares
 # The coroutines of a process that was killed never end, and say so when they are collected.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
+SECRET = "0123456789-secret"
+
 
 def names(world: TwoCores, core: int, count: int) -> list[str]:
     return [world.topic_of(core, f"n{number}") for number in range(count)]
@@ -107,8 +109,42 @@ def test_sessions_and_streams_are_limited_over_all_cores() -> None:
     assert read_head(world, world.connect(1), wids[0]).startswith(b"HTTP/1.1 200")
 
 
-def read_head(world: TwoCores, tcp: SimClient, wid: str) -> bytes:
-    tcp.send(f"GET /v0/watch/{wid} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+def test_a_key_has_its_limits_over_all_cores() -> None:
+    """R-CORE-7, R-SSE-5: one core may use what others have left, and another key has limits of its own."""
+    limits = {"max_watch_sessions_per_key": 5, "max_sse_connections_per_key": 5}
+    world = TwoCores(8, cores=3, api_keys=f"{SECRET},{SECRET}-of-others", **limits)
+    mine, others = (f"Authorization: Bearer {secret}" for secret in (SECRET, f"{SECRET}-of-others"))
+    topics = [world.topic_of(core, "t") for core in range(3)]
+
+    def watch(core: int, key: str = mine) -> Response:
+        return world.ask(world.connect(core), request("POST", "/v0/watch", {"topics": {topics[core]: {}}}, key))
+
+    def streams(core: int, wid: str, key: str = mine) -> bool:
+        opened.append(world.connect(core))
+        head = read_head(world, opened[-1], wid, key)
+        assert head.startswith(b"HTTP/1.1 200") or b"this key has 5 streams open" in head
+        return head.startswith(b"HTTP/1.1 200")
+
+    opened: list[SimClient] = []
+    for core, topic in enumerate(topics):
+        assert world.ask(world.connect(core), request("PUT", f"/v0/topics/{topic}", {}, mine)).status == 201
+    answers = [watch(core) for core in (0, 0, 0, 1, 2)]
+    assert [answer.status for answer in answers] == [200] * 5
+    wids = [answer.json["wid"] for answer in answers]
+    for core in range(3):
+        refused(watch(core), "max_watch_sessions_per_key", 5)
+    assert [streams(0, wid) for wid in (*wids[:3], wids[0])] == [True] * 4
+    assert streams(1, wids[3])
+    assert [streams(core, wid) for core, wid in enumerate(wids[2:])] == [False] * 3
+    assert streams(2, watch(2, others).json["wid"], others)
+    opened[0].close()
+    world.run(lambda: sum(server.service.streams.slots.of_clients for server in world.servers) == 5)
+    assert streams(2, wids[4])
+    assert [server.service.streams.slots.of_clients for server in world.servers] == [3, 1, 2]
+
+
+def read_head(world: TwoCores, tcp: SimClient, wid: str, *lines: str) -> bytes:
+    tcp.send("\r\n".join((f"GET /v0/watch/{wid} HTTP/1.1", "Host: localhost", *lines, "\r\n")).encode())
     got = b""
 
     def came() -> bool:
