@@ -56,7 +56,7 @@ class TwoCores:
         self.codes: list[int] = []
         self.killed: list[int] = []
         self.cuts_power = False
-        """Whether the disk of a core that is killed loses what was not synced."""
+        """Whether the disk of a core that is killed loses what was not synced. If it is that of all, all end."""
         for core in range(cores):
             self._start(core)
         self.run(lambda: self.is_ready)
@@ -98,9 +98,16 @@ class TwoCores:
                 self.next_server().loop.run_pass(20 * US)
             except SimStoppedError:
                 self.killed.append(dies)
+                ended = range(len(self.rings)) if self.cuts_power and self.data_dir else [dies]
+                for core in ended:
+                    if core != dies:
+                        self.rings[core].kill()
                 self.rings[dies] = self.rings[dies].next_life(power_cut=self.cuts_power)
                 self.rings[dies].clock.advance_ns(1)  # a process begins later than the one before it
-                self._start(dies)
+                for core in ended:
+                    if core != dies:
+                        self.rings[core] = self.rings[dies].beside(f"core {core}")
+                    self._start(core)
         raise AssertionError("it never came to an end")
 
     def next_server(self) -> Server:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.amount import seeds, stride
-from tests.server.service.cores.test_backup_lives import CORES, Alternating, Restored, check_restored, made_disk
+from tests.server.service.cores.test_backup_lives import CORES, Alternating, Restored, check_restored, made_disk, routed
 from tests.server.service.two_cores import TwoCores, Writer, all_written, request, write
 from tests.sim import SimRing
 from topics.config import tiny_config
@@ -54,11 +54,7 @@ class Archived(TwoCores):
         loop.run_task(choose_joint(loop, layout))
         self.joint = loop.run_task(named_joint(loop.files, layout))
         super().__init__(seed, data=(ring.kill(), "/data"), archive_every_ms=10, durability="fsync", **settings)
-        self.sources = [self.topic_of(core, "s") for core in range(CORES)]
-        self.dests = [self.topic_of(1 - core, "d") for core in range(CORES)]
-        for number, (source, dest) in enumerate(zip(self.sources, self.dests, strict=True)):
-            router = {"source": source, "dest": dest, "create_source": True, "create_dest": True}
-            assert self.ask(self.connect(0), request("PUT", f"/v0/routers/r{number}", router)).status == 201
+        self.sources, self.dests = routed(self)
         self.chain = Alternating(self)
         self.writers = [Writer(self, source, 200) for source in self.sources]
         self.paces[seed % CORES] = 5
@@ -114,7 +110,9 @@ class Archived(TwoCores):
         """Whether a core can be restored to a time, as far as it knows."""
         engine = self.servers[core].engine
         state = None if engine is None else engine.archive.state
-        return state is not None and bool(state.bases) and state.upto_ms > ms and not state.holes
+        if state is None or (state.holes and not self.cuts_power):
+            return False
+        return bool(state.bases) and state.upto_ms > ms and all(end_ms for _begin_ms, end_ms in state.holes)
 
     def joints(self) -> list[Joint]:
         loop = Loop(SimRing(3, disk=self.rings[0].disk.copy()), self.rings[0].clock)
@@ -192,10 +190,11 @@ def test_an_idle_core_does_not_hold_the_end_of_the_archive_back() -> None:
     world.run(lambda: all_written(world.writers))
     topic = world.topic_of(0, "busy")
     for number in range(3):
-        assert world.ask(world.connect(0), write(topic, number)).status in {200, 201}
+        tcp, begin_ms = world.connect(0), world.now_ms
+        assert world.ask(tcp, write(topic, number)).status in {200, 201}
         now_ms = world.now_ms
         world.run(lambda now_ms=now_ms: world.now_ms > now_ms + 60)
-        assert world.joints()[0].times[-1][1] >= now_ms
+        assert world.joints()[0].times[-1][1] >= begin_ms
 
 
 def test_a_time_that_came_twice_is_refused() -> None:
@@ -243,11 +242,15 @@ def test_a_backup_of_all_is_made_beside_it(seed: int) -> None:
     world.check(joint.times[-1][1])
 
 
+@pytest.mark.parametrize("cuts_power", [False, True])
 @pytest.mark.parametrize("dies", range(CORES))
 @pytest.mark.parametrize("seed", seeds(2))
-def test_a_core_may_end_at_any_time_and_what_was_archived_can_be_restored(seed: int, dies: int) -> None:
+def test_a_core_may_end_at_any_time_and_what_was_archived_can_be_restored(
+    seed: int, dies: int, cuts_power: bool
+) -> None:
     for effects in range(100, 2100, stride(400)):
         world = Archived(seed)
+        world.cuts_power = cuts_power
         ring = world.rings[dies]
         ring.stop_at(ring.effects + effects)
         world.archived(dies=dies)
