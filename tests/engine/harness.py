@@ -12,6 +12,7 @@ from topics.common.bounded_steps import result_of
 from topics.config import Config
 from topics.engine.engine import Engine
 from topics.engine.recovery.engine_catalog import EngineCatalog
+from topics.engine.shared.outside import NOTHING_OUTSIDE, Outside
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.idempotency import Key
@@ -75,7 +76,8 @@ def records(*values: Any, tag: str | None = None, node: str | None = None, meta:
 
 
 class Harness:
-    def __init__(self, **config: Any) -> None:
+    def __init__(self, outside: Outside = NOTHING_OUTSIDE, **config: Any) -> None:
+        self.outside = outside
         self.config: Config = small_config(**config)
         self.loop = FakeLoop()
         self.cut = 0
@@ -86,7 +88,7 @@ class Harness:
         result_of(self.catalog.recovered(power_lost=False))
         self.snapshot = b"".join(self.catalog.checkpoints.snapshot())
         """The newest; a directory has one from its beginning."""
-        self.engine = Engine(self.loop, self.config, self.stored, self.store)
+        self.engine = Engine(self.loop, self.config, self.stored, self.store, self.outside)
 
     # --- passes ------------------------------------------------------------------------------------------------------
     def settle(self, error: Any = None) -> None:
@@ -254,5 +256,5 @@ class Harness:
                 catalog.add_rows(int(frames["topic_id"][0]), columns_of(frames, content, file.file_id))
         replay(catalog, kept, self.store.log.file)
         result_of(catalog.recovered(power_lost=power_lost))
-        self.engine = Engine(self.loop, self.config, self.stored, self.store)
+        self.engine = Engine(self.loop, self.config, self.stored, self.store, self.outside)
         self.snapshot = b"".join(catalog.checkpoints.snapshot())

@@ -11,6 +11,7 @@ from tests.sim import SimRing
 from topics.config import Config, tiny_config
 from topics.engine.engine import Engine
 from topics.engine.recovery.engine_catalog import EngineCatalog
+from topics.engine.shared.outside import JoinedCores, Outside
 from topics.engine.shared.stored_state import StoredState
 from topics.loop import Loop, PassEnd
 from topics.store.disk.data_directory import lock_directory
@@ -22,9 +23,17 @@ class RealWorld(Harness):
     """One life after another of one data directory."""
 
     def __init__(
-        self, seed: int = 0, *, ring: SimRing | None = None, core: int = NO_CORE, number: int = 0, **config: Any
+        self,
+        seed: int = 0,
+        *,
+        ring: SimRing | None = None,
+        core: int = NO_CORE,
+        number: int = 0,
+        joined: JoinedCores | None = None,
+        **config: Any,
     ) -> None:
-        """ring: of a disk that is there already. core, number: as in `lock_directory`."""
+        """ring: of a disk that is there already. core, number: as in `lock_directory`. joined: see `Outside`."""
+        self.outside = Outside(joined)
         self.core = core
         self.number = number
         base = replace(
@@ -37,12 +46,14 @@ class RealWorld(Harness):
     def _open(self, ring: SimRing) -> None:
         self.ring = ring
         self.real_loop = self.loop = Loop(ring, ring.clock)  # type: ignore[assignment]
-        self.stored = StoredState(self.loop, self.config, self.number)
+        cores = self.outside.cores
+        owners = () if cores is None else (cores.core_of, cores.own)
+        self.stored = StoredState(self.loop, self.config, self.number, *owners)
         directory = lock_directory(ring, self.config, core=self.core, number=self.number)
         self.catalog = EngineCatalog(self.loop, self.stored)
         opening = Store.open(self.real_loop, self.config, self.catalog, directory=directory)
         self.store = self.real_loop.run_task(opening)  # type: ignore[assignment]
-        self.engine = Engine(self.loop, self.config, self.stored, self.store)
+        self.engine = Engine(self.loop, self.config, self.stored, self.store, self.outside)
         self.real_loop.on_pass_end(self.engine.flush, PassEnd.WAITERS)
         self.real_loop.on_pass_end(self.engine.look_again, PassEnd.LOOK)
 

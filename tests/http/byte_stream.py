@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from tests.engine.fake_store import FakeLoop
 from topics.config import Config, tiny_config
+from topics.engine.shared.limits import ShareSpentError
 from topics.engine.values.name_rules import Prefixes
 from topics.errors import RequestError
 from topics.http.access.keyring import NO_KEYS, Keyring
@@ -16,7 +17,7 @@ from topics.http.access.scope import Scope
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.plan.call import Call
 from topics.http.plan.plan import Plan
-from topics.http.plan.service import Service
+from topics.http.plan.service import Service, Waiting
 from topics.http.relay.relayed_head import relayed_route
 from topics.http.streams.stream_slots import Slot
 from topics.http.wire.stream import Stream
@@ -191,6 +192,15 @@ class Given(NamedTuple):
     stayed: Callable[[int], None]
 
 
+class FakeShares:
+    """Shares of limits of which no other core has any left."""
+
+    def ask(self, _error: ShareSpentError, _call: Waiting) -> bool:
+        return False
+
+    def ask_for_room(self, limit: str, more: int) -> None: ...
+
+
 class FakeCores:
     """Core 1 has the topics whose names begin with "far". The test decides whether it gets their connections.
 
@@ -201,6 +211,7 @@ class FakeCores:
         self.given: list[Given] = []
         self.gives = True
         self._relay = relay
+        self.shares = FakeShares()
 
     def elsewhere(self, topic: str) -> int | None:
         return 1 if topic.startswith("far") else None

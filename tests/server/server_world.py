@@ -12,6 +12,7 @@ from tests.sim import SimClient, SimRing
 from topics.clock import ManualClock
 from topics.config import Config, tiny_config
 from topics.engine.scheduling.scheduler import LoadStats
+from topics.engine.shared.outside import Outside
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import EngineStats, TopicState
 from topics.engine.values.topic_config import DURABILITIES
@@ -37,9 +38,6 @@ class ServedFakeEngine(FakeEngine):
         super().__init__()
         self.states = []
         self.shutting_down = False
-
-    def hold_reads_while(self, is_memory_short: Callable[[], bool]) -> None:
-        self.is_memory_short = is_memory_short
 
     def begin_shutdown(self) -> None:
         self.shutting_down = True
@@ -104,7 +102,10 @@ class World:
         self.codes: list[int] = []
         self.server = Server(self.config, self.loop, self._open, on_end=self.codes.append)
 
-    async def _open(self, loop: Loop, config: Config, on_progress: Callable[[float], None]) -> FakeBackend:
+    async def _open(
+        self, loop: Loop, config: Config, on_progress: Callable[[float], None], outside: Outside
+    ) -> FakeBackend:
+        self.is_memory_short = outside.is_memory_short
         self.progress = on_progress
         while not self.recovered:
             await loop.sleep(MS)

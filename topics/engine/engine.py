@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
 from topics.common.histograms import Histogram
 from topics.common.values.answers import News
@@ -56,6 +56,7 @@ from topics.engine.routers.router_results import RouterDeleted, RouterPage, Rout
 from topics.engine.scheduling.scheduler import LoadStats, Scheduler
 from topics.engine.shared.core import Core
 from topics.engine.shared.limits import Limits
+from topics.engine.shared.outside import NOTHING_OUTSIDE, Outside
 from topics.engine.shared.read_turns import BYTES_TO_MAKE
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.state import refusals
@@ -101,23 +102,20 @@ from topics.store.read.lender import Lender
 _QUEUES_A_STEP = 1000
 
 
-class JoinedCores(Protocol):
-    """The other cores of the server: `OtherHalves` and `OtherQueues`."""
-
-    def ask(self, topic: str, order: Order | DeadOrder, done: Callable[[Any], None]) -> None: ...
-
-
 class Engine:
     """The operations on topics, from the end of recovery on.
 
-    stored: what recovery has found. `flush` and `look_again` belong to the loop's hooks at the end
-    of a pass (stored_engine.py).
+    stored: what recovery has found, of topics that the same cores own. `flush` and `look_again`
+    belong to the loop's hooks at the end of a pass (stored_engine.py).
     """
 
-    def __init__(self, loop: LoopPort, config: Config, stored: StoredState, store: StorePort) -> None:
-        self._core = core = Core(loop, config, stored, store)
+    def __init__(
+        self, loop: LoopPort, config: Config, stored: StoredState, store: StorePort, outside: Outside = NOTHING_OUTSIDE
+    ) -> None:
+        cores = outside.cores
+        self._core = core = Core(loop, config, stored, store, outside)
         self._scheduler = Scheduler(core)
-        self._forwarding = forwarding = Forwarding(core, self._scheduler)
+        self._forwarding = forwarding = Forwarding(core, self._scheduler, cores)
         self._carrier = StepCarrier(core, self._scheduler, forwarding.step_owner)
         self._plain_reader = PlainReader(core)
         self._reads = SharedReads(core, self._plain_reader.read_one)
@@ -133,7 +131,7 @@ class Engine:
         self._before_acks = partial(forwarding.before_consumption, bounded=True)
         before_moves = partial(forwarding.before_consumption, bounded=False)
         dead_topics = DeadTopics(core, forwarding.catch_up, self._before_acks)
-        self._dead_orders = DeadOrders(dead_topics, self._appender.append_copies, core.format)
+        self._dead_orders = DeadOrders(dead_topics, self._appender.append_copies, core.format, cores)
         self._far_moves = FarMoves(core, self._dead_orders)
         dead_letters = DeadLetters(core, self._appender.append_copies, before_moves, self._far_moves.begin)
         self._claims = Claims(core, forwarding.catch_up, dead_letters)
@@ -144,9 +142,8 @@ class Engine:
         """The backups of the data directory."""
         self.archive = store.archive
         """The archive of the log."""
-        self._routers = RouterManager(core, self._lifecycle, forwarding)
+        self._routers = RouterManager(core, self._lifecycle, forwarding, cores)
         self._verifier = StateVerifier(core.registry, core.usage, core.files) if config.verify else None
-        self._resume_moves = partial(self._far_moves.resume, dead_letters, stored.moving)
         self._has_asked = False
         """Whether the end of this pass has asked for another one."""
         self._ends = StepQueue(loop, STEPS_A_PASS)
@@ -155,8 +152,8 @@ class Engine:
         for router in core.routers.by_name.values():
             forwarding.note(router)
         sweeper.start()
-        if stored.moving and not stored.registry.directory_number:  # else once cores join
-            loop.call_later(0, self._resume_moves)
+        if stored.moving and (cores is not None or not stored.registry.directory_number):
+            loop.call_later(0, partial(self._far_moves.resume, dead_letters, stored.moving))
 
     # --- topics ------------------------------------------------------------------------------------------------------
     def put_topic(self, name: str, config: TopicConfig, done: Done[PutResult]) -> None:
@@ -637,20 +634,6 @@ class Engine:
         return self._core.limits
 
     # --- load --------------------------------------------------------------------------------------------------------
-    def share_names(self, core_of: Callable[[str], int], own: int) -> None:
-        """Refuse what would tie topics of two cores. own: the number of this one."""
-        self._core.registry.share_names(core_of, own)
-
-    def join_cores(self, others: JoinedCores) -> None:
-        """Have routers lead to topics of other cores, and from them, and dead letters go there."""
-        self._dead_orders.others = others
-        self._routers.join(others)
-        self._resume_moves()
-
-    def hold_reads_while(self, is_memory_short: Callable[[], bool]) -> None:
-        """Begin no read in a pass at whose beginning the memory for clients is used up."""
-        self._core.turns.hold_while(is_memory_short)
-
     def spend_reading(self, size: int) -> None:
         """Count bytes towards those that the reads of this pass may render."""
         self._core.turns.spend(size)

@@ -10,6 +10,7 @@ from topics.config import Config
 from topics.engine.engine import Engine
 from topics.engine.recovery.engine_catalog import EngineCatalog
 from topics.engine.recovery.known_seqs import IdAndHead
+from topics.engine.shared.outside import NOTHING_OUTSIDE, Outside
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.shared.topic_registry import Registry
 from topics.loop.loop import Loop, PassEnd
@@ -91,6 +92,7 @@ class StoredEngine:
         loop: Loop,
         config: Config,
         on_progress: Callable[[float], None] = lambda _share: None,
+        outside: Outside = NOTHING_OUTSIDE,
         *,
         directory: LockedDirectory | None = None,
         skipped_seqs: int = 0,
@@ -98,13 +100,15 @@ class StoredEngine:
     ) -> StoredEngine:
         """Recover the data directory; return an engine that accepts requests, with its hooks set.
 
-        directory, on_progress: as in `Store.open`. skipped_seqs, known_seq: for a restored backup,
-        see `EngineCatalog`. Raises: as `Store.open`.
+        directory, on_progress: as in `Store.open`. outside: see `Engine`. skipped_seqs,
+        known_seq: for a restored backup, see `EngineCatalog`. Raises: as `Store.open`.
         """
-        stored = StoredState(loop, config, 0 if directory is None else directory.number)
+        cores, number = outside.cores, 0 if directory is None else directory.number
+        owners = () if cores is None else (cores.core_of, cores.own)
+        stored = StoredState(loop, config, number, *owners)
         catalog = EngineCatalog(loop, stored, skipped_seqs=skipped_seqs, known_seq=known_seq)
-        store = await Store.open(loop, config, catalog, directory=directory, on_progress=on_progress)
-        engine = Engine(loop, config, stored, store)
+        store = await Store.open(loop, config, catalog, directory=directory, on_progress=on_progress, cores=cores)
+        engine = Engine(loop, config, stored, store, outside)
         if store.log.is_frozen:
             engine.freeze()
         loop.on_pass_end(engine.flush, PassEnd.WAITERS)

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from topics.config import Config
 from topics.engine.delivery.audience import Audience
+from topics.engine.shared.outside import Outside
 from topics.errors import RequestError, TopicsError, UsageError, without_paths
 from topics.http.access.keyring import parse_keys
 from topics.http.lane.lane import Lane
@@ -16,7 +17,7 @@ from topics.http.plan.access_log import AccessLog
 from topics.http.plan.service import Service
 from topics.http.plan.shared_pages import SharedPages
 from topics.http.route_table import route_table
-from topics.http.spanning.inner_orders import BackupCores, RouterHalves
+from topics.http.spanning.inner_orders import JoinedByRelays
 from topics.http.spanning.spanning_table import spanning_table
 from topics.http.streams import watch_stream
 from topics.http.wire.error_answers import envelope
@@ -213,7 +214,7 @@ class Server:
 
     async def _recover(self) -> None:
         try:
-            backend = await self._open_backend(self.loop, self.config, self._on_progress)
+            backend = await self._open_backend(self.loop, self.config, self._on_progress, self._outside())
         except Exception as error:
             expected = isinstance(error, TopicsError | OSError)
             _log.error(
@@ -224,12 +225,8 @@ class Server:
                 self._end(1)
             return
         self._backend = backend
-        backend.engine.hold_reads_while(self._sweep.is_memory_short)
         if self._neighbours is not None:
-            backend.engine.share_names(self._neighbours.core_of, self._neighbours.own)
             self._neighbours.shares.serve(backend.engine.limits)
-            backend.engine.join_cores(RouterHalves(self._neighbours, self.service))
-            backend.engine.backups.join(BackupCores(self._neighbours, self.service))
         if self._stopping:
             return
         self.service.serve(backend.engine)
@@ -237,6 +234,10 @@ class Server:
         self._on_ready()
         took_ms = (self.loop.clock.monotonic_ns() - self._started_ns) // 1_000_000
         _log.info("ready after %d ms: %d topics", took_ms, self.topic_count())
+
+    def _outside(self) -> Outside:
+        cores = None if self._neighbours is None else JoinedByRelays(self._neighbours, self.service)
+        return Outside(cores, self._sweep.is_memory_short)
 
     def _on_progress(self, share: float) -> None:
         self.gate.progress = min(max(share, 0.0), 1.0)

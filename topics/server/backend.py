@@ -6,9 +6,9 @@ from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Protocol
 
 from topics.config import Config
-from topics.engine.engine import JoinedCores
 from topics.engine.scheduling.scheduler import LoadStats
 from topics.engine.shared.limits import Limits
+from topics.engine.shared.outside import Outside
 from topics.engine.values.name_rules import Prefixes
 from topics.engine.values.results import EngineStats, TopicState
 from topics.http.plan.engine_api import EngineApi
@@ -26,12 +26,6 @@ class ServedEngine(EngineApi, Protocol):
 
     @property
     def limits(self) -> Limits: ...
-
-    def share_names(self, core_of: Callable[[str], int], own: int) -> None: ...
-
-    def join_cores(self, others: JoinedCores) -> None: ...
-
-    def hold_reads_while(self, is_memory_short: Callable[[], bool]) -> None: ...
 
     def begin_shutdown(self) -> None:
         """Answer long polls with the records that they have."""
@@ -97,5 +91,5 @@ class Backend(Protocol):
         """Make everything durable, write a checkpoint, and close."""
 
 
-OpenBackend = Callable[[Loop, Config, Callable[[float], None]], Coroutine[Any, Any, Backend]]
+OpenBackend = Callable[[Loop, Config, Callable[[float], None], Outside], Coroutine[Any, Any, Backend]]
 """Recovers a data directory; the callback gets the share done, 0..1."""

@@ -10,6 +10,7 @@ from topics.loop.loop import Loop
 from topics.store.archive.archiver import Archiver
 from topics.store.archive.served_archive import ServedArchive
 from topics.store.backup.backups import Backups
+from topics.store.backup.core_orders import CoresToCopy
 from topics.store.disk.data_directory import LockedDirectory, check_marker, lock_directory
 from topics.store.disk.directory_format import DirectoryFormat
 from topics.store.format.catalog import Catalog
@@ -35,6 +36,8 @@ class Store:
         directory: LockedDirectory,
         directory_format: DirectoryFormat,
         parts: StoreParts,
+        *,
+        cores: CoresToCopy | None,
     ) -> None:
         self._loop = loop
         self._config = config
@@ -44,7 +47,7 @@ class Store:
         self.log = parts.log
         self.reader = parts.reader
         self.checkpointer = parts.checkpointer
-        self.backups = Backups(loop, config, parts.checkpointer, directory_format)
+        self.backups = Backups(loop, config, parts.checkpointer, directory_format, cores)
         self.archiver: Archiver | None = None
         """The archive of the log; None: there is none."""
         if config.archive_dir and not directory.is_frozen:
@@ -68,6 +71,7 @@ class Store:
         *,
         directory: LockedDirectory | None = None,
         on_progress: Progress = lambda share: None,
+        cores: CoresToCopy | None = None,
     ) -> Store:
         """Recover config.data_dir and fill the catalog.
 
@@ -75,6 +79,7 @@ class Store:
 
         directory: locked already, by `lock_directory` or `lock_to_read`; None: it is locked
             here.
+        cores: see `Backups`.
         Raises: LockedError, CorruptError, FormatError, StorageError or OSError; the lock is
             released then.
         """
@@ -82,7 +87,8 @@ class Store:
         start = StoreStart(loop, config, catalog, is_frozen=locked.is_frozen)
         try:
             directory_format = DirectoryFormat(loop, locked.path, await check_marker(loop, locked))
-            return cls(loop, config, locked, directory_format, await start.run(on_progress, directory_format))
+            parts = await start.run(on_progress, directory_format)
+            return cls(loop, config, locked, directory_format, parts, cores=cores)
         except Exception as error:
             # the error that stopped the start is the one to report
             with contextlib.suppress(OSError):

@@ -14,7 +14,7 @@ import pytest
 from tests.engine.harness import Answer
 from tests.engine.queue.test_far_moves import CONFIG, DEAD, QUEUE, Queue, end_move
 from tests.engine.real_world import RealWorld
-from tests.engine.routers.far_cores import Asked, Cores
+from tests.engine.routers.far_cores import Asked, Cores, LinkedCores
 from topics.engine.queue import move_turns
 from topics.engine.queue.claim import Pass
 from topics.engine.queue.far_moves import FarMove
@@ -190,15 +190,16 @@ def test_a_start_continues_moves_of_some_queues_a_pass() -> None:
         world.append("a job", name=name)
         world.stored.registry.by_name[name].queue.move = JobsMove(f"{number:016}", 1, 1, DEAD, [1, 1])
     world.checkpoint()
-    world.restart()
-    lines = world.engine._far_moves._lines
 
-    class Away:
+    class Away(LinkedCores):
+        def core_of(self, topic: str) -> int:  # type: ignore[override]
+            return 1 if topic == DEAD else 0
+
         def ask(self, _topic: str, _order: Any, done: Any) -> None:
             done(RequestError("not_ready", "the core has ended"))
 
-    world.engine.share_names(lambda name: 1 if name == DEAD else 0, 0)
-    world.engine.join_cores(Away())
+    world = RealWorld(ring=world.ring.next_life(power_cut=False), router_retry_ms=1000, number=1, joined=Away(0))
+    lines = world.engine._far_moves._lines
     counts = [len(lines)]
     while len(lines) < 50:
         world.real_loop.run_pass(0)

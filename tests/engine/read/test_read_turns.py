@@ -12,12 +12,13 @@ from tests.engine.harness import Answer, Harness, records
 from topics.common import memory
 from topics.common.memory import GrowthWatch, MemoryReturns, let_go, note_held
 from topics.engine.read import shared_reads
+from topics.engine.shared.outside import NOTHING_OUTSIDE, Outside
 from topics.errors import RequestError
 from topics.store.read.render_json import JsonRenderer
 
 
-def _full(pass_read_bytes: int) -> Harness:
-    h = Harness(pass_read_bytes=pass_read_bytes)
+def _full(pass_read_bytes: int, outside: Outside = NOTHING_OUTSIDE) -> Harness:
+    h = Harness(outside, pass_read_bytes=pass_read_bytes)
     h.append(*("x" * 1000 for _ in range(10)))
     h.engine.flush()
     return h
@@ -215,8 +216,7 @@ def test_no_read_begins_while_what_was_dropped_is_not_returned(monkeypatch: pyte
     held = [bytes(8 << 20) for _ in range(5)]
     for part in held:
         note_held(part)
-    h = _full(10_000)
-    h.engine.hold_reads_while(lambda: watch.is_short(returns.bytes))
+    h = _full(10_000, Outside(is_memory_short=lambda: watch.is_short(returns.bytes)))
     assert h.start_diff().given, "in a pass that has begun"
     waiting = h.start_diff()
     for _ in range(5):

@@ -57,10 +57,27 @@ class Asked:
             done(reply)
 
 
-class Wires:
+class LinkedCores:
+    """The cores of a server, without shares of limits or backups of all. `ask` is to be added."""
+
+    core_of = staticmethod(core_of)
+
+    def __init__(self, own: int, count: int = 2) -> None:
+        self.own = own
+        self.count = count
+
+    def ask_for_room(self, limit: str, more: int) -> None:
+        """Leave the refusal as it is."""
+
+    def ask_to_copy(self, core: int, order: bytes, done: Replied) -> None:
+        raise AssertionError("no test makes a backup of all")
+
+
+class Wires(LinkedCores):
     """The other cores, as one core asks them."""
 
-    def __init__(self, world: Cores, asker: int) -> None:
+    def __init__(self, world: Cores, asker: int, cores: int) -> None:
+        super().__init__(asker, cores)
         self.world = world
         self.asker = asker
 
@@ -86,15 +103,14 @@ class Cores:
         """(asker, core) with a socket of the life before."""
         self.killed = self.cuts = 0
         self.worlds = [
-            RealWorld(ring=SimRing(seed * 7 + core, shuffle=True), number=core + 1, **config) for core in range(cores)
+            RealWorld(
+                ring=SimRing(seed * 7 + core, shuffle=True),
+                number=core + 1,
+                joined=Wires(self, core, cores),
+                **config,
+            )
+            for core in range(cores)
         ]
-        for core in range(cores):
-            self._join(core)
-
-    def _join(self, core: int) -> None:
-        engine = self.worlds[core].engine
-        engine.share_names(core_of, core)
-        engine.join_cores(Wires(self, core))
 
     # --- what happens ------------------------------------------------------------------------------------------------
     def step(self) -> None:
@@ -176,7 +192,6 @@ class Cores:
         self.stale = {pair for pair in self.stale if core not in pair}
         self.stale |= {(other, core) for other in range(len(self.worlds)) if other != core and self.rng.random() < 0.5}
         self.worlds[core].restart(power_lost=power_lost)
-        self._join(core)
 
     def checkpoint(self, core: int) -> None:
         try:

@@ -225,7 +225,7 @@ def test_the_engine_learns_whether_the_memory_for_clients_is_used_up() -> None:
     readers = [world.connect() for _ in range(20)]
     for client in readers:
         assert client.ask(DIFF) == []
-    is_short = world.backend.engine.is_memory_short
+    is_short = world.is_memory_short
     assert not is_short()
     for number, done in enumerate(world.backend.engine.waiting):
         done(DiffResult(b"%d" % number * 300_000, 1, 9, 9, 1, None, 0, 0))

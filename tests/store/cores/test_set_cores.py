@@ -12,6 +12,7 @@ import pytest
 from tests.amount import stride
 from tests.engine.harness import records
 from tests.engine.real_world import RealWorld
+from tests.engine.routers.far_cores import LinkedCores
 from tests.sim import SimRing
 from tests.store.cores.moves_world import (
     DATA,
@@ -35,6 +36,7 @@ from topics.errors import CorruptError, StorageError, UsageError
 from topics.loop import Loop
 from topics.store.cores.core_directories import CoreDirectories, core_config, read_cores
 from topics.store.cores.make_cores import make_cores
+from topics.store.cores.slot_map import SlotMap
 from topics.store.cores.slot_map_file import MapState, read_slot_map
 
 MOVES = [(1, 2), (2, 3), (3, 2), (2, 1)]
@@ -341,8 +343,12 @@ def test_routers_of_several_cores_get_different_ids_on_one() -> None:
         assert world.seqs(name=dest) == [1]
 
 
-class Linked:
+class Linked(LinkedCores):
     """Another core, which makes each link."""
+
+    def __init__(self, slots: SlotMap) -> None:
+        super().__init__(0)
+        self.core_of = slots.core_of  # type: ignore[assignment]
 
     def ask(self, _topic: str, _order: Order, done: Replied) -> None:
         done(LinkState(1, 0, 0))
@@ -359,9 +365,7 @@ def test_a_router_between_cores_stays_as_it_is_or_the_move_is_refused() -> None:
         next(name for name in names if of_two.core_of(name) == of_three.core_of(name) == core) for core in range(2)
     )
     place = {**settings_of(core_config(config, 0)), "core": 0, "number": layout.number_of(0)}
-    world = RealWorld(ring=ring, **place)
-    world.engine.share_names(of_two.core_of, 0)
-    world.engine.join_cores(Linked())
+    world = RealWorld(ring=ring, joined=Linked(of_two), **place)
     world.put(source)
     route(world, "away", source, dest)
     end(world)

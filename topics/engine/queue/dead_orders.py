@@ -39,11 +39,18 @@ _CALLED_OFF_MAX = 1024
 class DeadOrders:
     """The orders of an engine. Each is answered once.
 
-    append_copies: see `Appender`.
+    append_copies: see `Appender`. others: the other cores; None if there are none.
     """
 
-    def __init__(self, topics: DeadTopics, append_copies: AppendCopies, directory_format: FormatPort) -> None:
+    def __init__(
+        self,
+        topics: DeadTopics,
+        append_copies: AppendCopies,
+        directory_format: FormatPort,
+        others: OtherQueues | None,
+    ) -> None:
         self._topics = topics
+        self._others = others
         self._format = directory_format
         self._append_copies = append_copies
         self._called_off: dict[str, None] = {}
@@ -54,8 +61,6 @@ class DeadOrders:
         """
         self.has_stopped = False
         """Whether the log takes no copies any more."""
-        self.others: OtherQueues | None = None
-        """The other cores; None as long as there are none."""
 
     def are_apart(self, queue: str, dead_letter: str) -> bool:
         """Return whether another core than that of the queue owns a topic."""
@@ -68,8 +73,8 @@ class DeadOrders:
     def ask(self, queue: str, order: DeadOrder, done: DeadReplied) -> None:
         """Have an order about the dead-letter topic of a queue executed, on whichever core."""
         if self.are_apart(queue, order.dead_letter):
-            assert self.others is not None, "a topic of another core, before the cores have joined"
-            self.others.ask(order.dead_letter, order, done)
+            assert self._others is not None, "a topic of another core, where there is none"
+            self._others.ask(order.dead_letter, order, done)
         else:
             self.execute(order, done)
 
@@ -136,11 +141,11 @@ class DeadOrders:
             return
         if name is None:
             done(DeadPage(None, NOTHING))
-        elif self.others is None or not self.are_apart(queue, name):
+        elif self._others is None or not self.are_apart(queue, name):
             list_dead(topics.core, topics.catch_up, queue, name, query=query, done=done)
         else:
             order = ListOrder(queue, name, query.from_seq, query.limit, query.max_batch_bytes)
-            self.others.ask(name, order, partial(_listed, name, done))
+            self._others.ask(name, order, partial(_listed, name, done))
 
     def _list(self, order: ListOrder, done: DeadReplied) -> None:
         topics, query = self._topics, DiffQuery(order.after, order.limit, max_batch_bytes=order.max_batch_bytes)

@@ -56,13 +56,16 @@ class FarRoutersCore(LinksCore, Protocol):
 
 
 class FarRouters:
-    """The halves at the source. `others`: None as long as there are no other cores."""
+    """The halves at the source."""
 
-    def __init__(self, core: FarRoutersCore, lifecycle: Lifecycle, forwarding: Forwarding) -> None:
+    def __init__(
+        self, core: FarRoutersCore, lifecycle: Lifecycle, forwarding: Forwarding, others: OtherHalves | None
+    ) -> None:
+        """others: the other cores; None if there are none."""
         self._core = core
         self._lifecycle = lifecycle
         self._forwarding = forwarding
-        self.others: OtherHalves | None = None
+        self._others = others
         forwarding.on_gone_with_topic.append(self._report)
         self._making: set[str] = set()
         """Tokens of links that are made, whose routers follow."""
@@ -243,7 +246,7 @@ class FarRouters:
 
         `then` is called once all have answered, or ended.
         """
-        waits, others = len(gone), self.others
+        waits, others = len(gone), self._others
         assert others is not None, "halves of routers on a server of one core"
 
         def replied(_reply: Reply | TopicsError) -> None:
@@ -322,8 +325,8 @@ class FarRouters:
         return [router for router in source.routers if router.token] if source is not None else []
 
     def _ask(self, topic: str, order: LinkOrder | UnlinkOrder | PathOrder, done: Replied) -> None:
-        assert self.others is not None, "a router between cores on a server of one"
-        self.others.ask(topic, order, done)
+        assert self._others is not None, "a router between cores on a server of one"
+        self._others.ask(topic, order, done)
 
 
 def _ignore() -> None:

@@ -24,9 +24,9 @@ Then = Callable[[], None]
 class FarSources:
     """The orders to cores of sources. A topic has one source (R-RTR-7)."""
 
-    def __init__(self) -> None:
-        self.others: OtherHalves | None = None
-        """The other cores; None as long as there are none."""
+    def __init__(self, others: OtherHalves | None) -> None:
+        """others: the other cores; None if there are none."""
+        self._others = others
         self.on_unknown: list[Callable[[str], None]] = []
         """Called with the token of a link whose router is gone."""
         self._asked: dict[tuple[Topic, int], list[Then]] = {}
@@ -41,7 +41,7 @@ class FarSources:
         of the source is not there.
         """
         key = link.dest, levels
-        if self.others is None or levels < 0:
+        if self._others is None or levels < 0:
             then()
         elif link is not _first(link.dest):
             then()  # the first one is asked for with all
@@ -61,14 +61,14 @@ class FarSources:
     def _ask(self, key: tuple[Topic, int], waiting: list[Then], *, is_again: bool = False) -> None:
         topic, levels = key
         links = _links(topic)
-        if not links or self.others is None:
+        if not links or self._others is None:
             for then in waiting:
                 then()
             return
         self._asked[key] = waiting
         source = links[0].source.name
         order = CatchUpOrder(source, topic.name, levels, {link.token: link.position for link in links})
-        self.others.ask(source, order, partial(self._on_reply, key, is_again=is_again))
+        self._others.ask(source, order, partial(self._on_reply, key, is_again=is_again))
 
     def _on_reply(self, key: tuple[Topic, int], reply: Reply | TopicsError, *, is_again: bool) -> None:
         waiting = self._asked.pop(key)

@@ -22,6 +22,7 @@ from typing import Protocol
 
 from topics.engine.routers.arrived_steps import ArrivedSteps
 from topics.engine.routers.catch_up import CatchUp, is_awaited
+from topics.engine.routers.far_messages import OtherHalves
 from topics.engine.routers.far_sources import FarSources
 from topics.engine.routers.forward import StepOwner
 from topics.engine.routers.forward_steps import ForwardSteps, ForwardStepsCore
@@ -75,15 +76,16 @@ class Forwarding:
     `RouterWork` lists what a router may be doing.
     """
 
-    def __init__(self, core: ForwardingCore, load: Load) -> None:
+    def __init__(self, core: ForwardingCore, load: Load, others: OtherHalves | None = None) -> None:
+        """others: the other cores of the server; None if there are none."""
         self._core = core
         self._load = load
         self._steps = ForwardSteps(core, self._on_end)
-        self.leaving = LeavingSteps(core, self._on_end)
+        self.leaving = LeavingSteps(core, self._on_end, others)
         """The steps of routers whose destination is on another core."""
         self.arrived = ArrivedSteps(core)
         """The steps of links."""
-        self.far_sources = FarSources()
+        self.far_sources = FarSources(others)
         """The waits for routers whose source is on another core."""
         self.on_gone_with_topic: list[Callable[[Sequence[Router], Callable[[], None]], Iterator[None]]] = []
         """Called with halves of routers whose topic was deleted; returns steps."""

@@ -42,16 +42,16 @@ class LeavingSteps(ForwardSteps):
 
     copied_bytes = 512 << 10
 
-    def __init__(self, core: ForwardStepsCore, on_end: OnEnd) -> None:
+    def __init__(self, core: ForwardStepsCore, on_end: OnEnd, others: OtherHalves | None) -> None:
+        """others: the other cores; None if there are none."""
         super().__init__(core, self._on_ended)
         self._owner = on_end
+        self._others = others
         self._begun = 0
         """Steps in progress."""
         self._queue: deque[Router] = deque()
         """Routers whose turn has not come."""
         self._is_beginning = False
-        self.others: OtherHalves | None = None
-        """The other cores; None as long as there are none."""
         self.on_gone: list[Callable[[Router], None]] = []
         """Called with a router that has no link any more: its destination was deleted."""
 
@@ -77,7 +77,7 @@ class LeavingSteps(ForwardSteps):
         self._begin_some()
 
     def can_continue(self, router: Router) -> bool:
-        return self.others is not None and super().can_continue(router)
+        return self._others is not None and super().can_continue(router)
 
     def _plan(self, router: Router) -> None:
         if router.is_unsure:
@@ -111,8 +111,8 @@ class LeavingSteps(ForwardSteps):
         if copies is not None:
             rows = copies.seqs.tobytes(), copies.rows, copies.buffer
             sent = SentStep(router.token, router.position, step.upto, step.hole_hops, step.hops, *rows)
-        assert self.others is not None, "the step was begun"
-        self.others.ask(router.dest.name, sent, partial(self._on_reply, router, step))
+        assert self._others is not None, "the step was begun"
+        self._others.ask(router.dest.name, sent, partial(self._on_reply, router, step))
 
     def _on_reply(self, router: Router, step: ForwardStep, reply: Reply | TopicsError) -> None:
         if isinstance(reply, NoLink):

@@ -63,20 +63,16 @@ NOT_ASKED = KnownElsewhere()
 class RouterManager:
     """The changes of routers. Methods answer through `done`."""
 
-    def __init__(self, core: ManagerCore, lifecycle: Lifecycle, forwarding: Forwarding) -> None:
+    def __init__(
+        self, core: ManagerCore, lifecycle: Lifecycle, forwarding: Forwarding, others: OtherHalves | None
+    ) -> None:
+        """others: the other cores, to whose topics routers may lead; None if there are none."""
         self._core = core
         self._lifecycle = lifecycle
         self._forwarding = forwarding
         self._links = Links(core, lifecycle, forwarding)
-        self._far = FarRouters(core, lifecycle, forwarding)
+        self._far = FarRouters(core, lifecycle, forwarding, others)
         forwarding.leaving.on_gone.append(self._on_gone)
-
-    def join(self, others: OtherHalves) -> None:
-        """Have routers lead to topics of other cores, and from them, from now on."""
-        self._far.others = self._forwarding.far_sources.others = self._forwarding.leaving.others = others
-        for router in self._core.routers.by_name.values():
-            if router.token:
-                self._forwarding.note(router)
 
     def execute(self, order: Order, done: Replied) -> None:
         """Execute what another core asks for."""

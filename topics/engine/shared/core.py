@@ -15,6 +15,7 @@ from topics.engine.shared.expiry_turns import EXPIRED_A_PASS, ExpiryTurns
 from topics.engine.shared.held_appends import HeldAppends
 from topics.engine.shared.job_counts import JobCounts
 from topics.engine.shared.limits import Limits
+from topics.engine.shared.outside import Outside
 from topics.engine.shared.read_turns import ReadTurns
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.state.topic import Topic
@@ -24,8 +25,6 @@ from topics.engine.values.ports import FormatPort, LogPort, LoopPort, ReaderPort
 from topics.engine.values.read_bounds import ReadBounds
 from topics.engine.values.step_queue import StepQueue
 
-_READS_OF_MEMORY = 16
-"""Answers that are read in several turns each may have this part of the memory for clients."""
 _NOTICES_A_PASS = 2048
 """Waits by prefix that are notified in a pass, each once for each topic: 2 to 3 ms."""
 _PARTED_A_PASS = 4096
@@ -43,7 +42,7 @@ class OpenStreak(Protocol):
 class Core:
     """The state of one engine, from the end of recovery on."""
 
-    def __init__(self, loop: LoopPort, config: Config, stored: StoredState, store: StorePort) -> None:
+    def __init__(self, loop: LoopPort, config: Config, stored: StoredState, store: StorePort, outside: Outside) -> None:
         self.loop = loop
         self.clock: Clock = loop.clock
         self.config = config
@@ -85,7 +84,7 @@ class Core:
         """Topics whose batch takes no more rows after the end of the pass."""
         self.routed: dict[Topic, None] = {}
         """Topics with routers and staged records, of which the batch may carry a step."""
-        self.turns = ReadTurns(loop, config.pass_read_bytes, config.max_client_bytes // _READS_OF_MEMORY)
+        self.turns = ReadTurns.of(loop, config, outside.is_memory_short)
         self.expiring = ExpiryTurns(loop, EXPIRED_A_PASS)
         self.searches = StepQueue(loop, config.pass_search_steps or 1 << 62)
         """Searches for records that are to be deleted."""
@@ -102,4 +101,4 @@ class Core:
         """Requests that wait for a checkpoint to end."""
         self.waits = self.waited_topics = 0
         """The numbers of parked requests, for a checkpoint, too, and of topics that they name."""
-        self.limits = Limits(config, self)
+        self.limits = Limits(config, self, outside.ask_for_room)

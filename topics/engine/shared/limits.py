@@ -19,6 +19,8 @@ from topics.engine.state.staged_parts import StagedParts
 from topics.errors import RequestError
 
 NO_LIMIT = 1 << 62
+AskForRoom = Callable[[str, int], None]
+"""A function that asks other cores for more of the limit with a name."""
 
 
 class ShareSpentError(RequestError):
@@ -49,23 +51,24 @@ class Limit:
         name: str,
         whole: int,
         used: Callable[[], int],
+        ask: AskForRoom | None = None,
         refuse: Callable[[str, int], RequestError] = refusals.limit_reached,
+        *,
         of: str = "",
     ) -> None:
-        """refuse(setting, whole): returns the refusal of what is beyond the whole."""
+        """ask: None, if no other core has a part of it.
+
+        refuse(setting, whole): returns the refusal of what is beyond the whole.
+        """
         self._setting = name
         self.name = f"{name} {of}" if of else name
         self.whole = whole
         self.most = whole or NO_LIMIT
         self.used = used
         self._refuse = refuse
-        self._ask: Callable[[str, int], None] | None = None
+        self._ask = ask
         self.waits_for: int | None = None
         """A core that has not said yet what it uses. Nothing is admitted before it has."""
-
-    def divide(self, ask: Callable[[str, int], None]) -> None:
-        """Let other cores have parts of it, too. ask(name, more): has them asked for some."""
-        self._ask = ask
 
     def lacks(self, more: int) -> None:
         """Have other cores asked for room, for what is tried again later."""
@@ -106,18 +109,21 @@ class CountedCore(Protocol):
 class Limits:
     """The limits of an engine, each with what is in use of it."""
 
-    def __init__(self, config: Config, core: CountedCore) -> None:
+    def __init__(self, config: Config, core: CountedCore, ask: AskForRoom | None = None) -> None:
+        """ask: see `Limit`."""
         usage, staged = core.usage, core.staged
-        self.topics = Limit("max_topics", config.max_topics, lambda: len(core.registry))
-        self.routers = Limit("max_routers", config.max_routers, lambda: len(core.routers))
-        self.total_bytes = Limit("max_total_bytes", config.max_total_bytes, lambda: usage.bytes + usage.pending_bytes)
-        self.producers = Limit("max_producers", config.max_producers, lambda: core.producers.producers)
-        self.producer_parts = Limit("max_producer_parts", config.max_producer_parts, lambda: core.producers.parts)
-        self.staged_bytes = Limit(
-            "max_staged_bytes", config.max_staged_bytes, lambda: staged.bytes + staged.coming_bytes
+        self.topics = Limit("max_topics", config.max_topics, lambda: len(core.registry), ask)
+        self.routers = Limit("max_routers", config.max_routers, lambda: len(core.routers), ask)
+        self.total_bytes = Limit(
+            "max_total_bytes", config.max_total_bytes, lambda: usage.bytes + usage.pending_bytes, ask
         )
-        self.waits = Limit("max_waits", config.max_waits, lambda: core.waits)
-        self.waited_topics = Limit("max_waited_topics", config.max_waited_topics, lambda: core.waited_topics)
+        self.producers = Limit("max_producers", config.max_producers, lambda: core.producers.producers, ask)
+        self.producer_parts = Limit("max_producer_parts", config.max_producer_parts, lambda: core.producers.parts, ask)
+        self.staged_bytes = Limit(
+            "max_staged_bytes", config.max_staged_bytes, lambda: staged.bytes + staged.coming_bytes, ask
+        )
+        self.waits = Limit("max_waits", config.max_waits, lambda: core.waits, ask)
+        self.waited_topics = Limit("max_waited_topics", config.max_waited_topics, lambda: core.waited_topics, ask)
 
     @property
     def stored(self) -> tuple[Limit, ...]:

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from topics.config import Config
 from topics.engine.values.ports import TimersPort
 
 _DEBT_PASSES = 16
 """Passes at most for which a read uses up the budget, besides its own: the largest one does so."""
 _SHORT_NS = 1_000_000
 """Time after which reads that wait for memory are looked at again; its return makes passes, too."""
+_PART_HELD = 16
+"""Answers that are read in several turns each may have this part of the memory for clients."""
 BYTES_TO_MAKE = 16_384
 """A dormant topic that is made counts as a read that renders so much: some 80 us."""
+
+
+def _never() -> bool:
+    return False
 
 
 class ReadTurns:
@@ -27,23 +34,26 @@ class ReadTurns:
     that exceeds it waits until others are answered, whose bytes are held for a client then.
     """
 
-    def __init__(self, loop: TimersPort, budget: int, most_held: int = 0) -> None:
+    def __init__(
+        self, loop: TimersPort, budget: int, most_held: int = 0, is_memory_short: Callable[[], bool] = _never
+    ) -> None:
         self._loop = loop
         self._budget = budget or 1 << 62
         self._left = self._budget
         self._waiting: deque[Callable[[], None]] = deque()
         self._counted = -1
         """The last pass in which reads began to wait, or waiting ones began: it is spent."""
-        self._is_memory_short: Callable[[], bool] = _never
+        self._is_memory_short = is_memory_short
         self._most_held = most_held or 1 << 62
         self.held = 0
         """Bytes of the answers that are being read in several turns each."""
         self._without_room: deque[tuple[int, Callable[[], None]]] = deque()
         """Reads that wait until there is room for their answers."""
 
-    def hold_while(self, is_memory_short: Callable[[], bool]) -> None:
-        """Begin no read in a pass at whose beginning the memory for clients is used up."""
-        self._is_memory_short = is_memory_short
+    @classmethod
+    def of(cls, loop: TimersPort, config: Config, is_memory_short: Callable[[], bool]) -> ReadTurns:
+        """Return the turns that the settings ask for."""
+        return cls(loop, config.pass_read_bytes, config.max_client_bytes // _PART_HELD, is_memory_short)
 
     def __len__(self) -> int:
         """Return the number of waiting reads."""
@@ -137,7 +147,3 @@ class ReadTurns:
         if is_short:
             self._left = min(self._left, 0)
         return is_short
-
-
-def _never() -> bool:
-    return False

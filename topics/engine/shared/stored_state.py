@@ -5,13 +5,15 @@ Snapshots describe it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from topics.common.id_blocks import IdSet
 from topics.config import Config
 from topics.engine.index.pending_delete_flags import PendingDeleteFlags
 from topics.engine.index.usage import Usage
 from topics.engine.shared.lease_ids import LeaseIds
 from topics.engine.shared.router_registry import Routers
-from topics.engine.shared.topic_registry import Registry
+from topics.engine.shared.topic_registry import Registry, only_core
 from topics.engine.state.known_producers import ProducerTotals
 from topics.engine.state.staged_parts import StagedParts
 from topics.engine.state.topic import Topic
@@ -23,8 +25,15 @@ from topics.store.in_memory.ephemeral import EphemeralFrames
 class StoredState:
     """Topics, routers and producers, with the files that their records are in."""
 
-    def __init__(self, loop: TimersPort, config: Config, directory_number: int = 0) -> None:
-        """directory_number: as in `Registry`."""
+    def __init__(
+        self,
+        loop: TimersPort,
+        config: Config,
+        directory_number: int = 0,
+        core_of: Callable[[str], int] = only_core,
+        own_core: int = 0,
+    ) -> None:
+        """directory_number, core_of, own_core: as in `Registry`."""
         self.files = FileTable()
         self.memory = EphemeralFrames(self.files)
         self.usage = Usage(
@@ -34,7 +43,7 @@ class StoredState:
             has_quota=config.max_total_bytes > 0,
             max_attempts=config.max_attempts,
         )
-        self.registry = Registry(self.usage, directory_number)
+        self.registry = Registry(self.usage, directory_number, core_of, own_core)
         self.routers = Routers()
         self.producers = ProducerTotals(config)
         self.staged = StagedParts()

@@ -17,7 +17,8 @@ from topics.store.disk.directory_format import DIRECTORY_SHIFT
 _MADE_A_STEP = 64
 
 
-def _only_core(_name: str) -> int:
+def only_core(_name: str) -> int:
+    """Return the core of a topic where there is only one."""
     return 0
 
 
@@ -30,8 +31,13 @@ class Registry:
     find.
     """
 
-    def __init__(self, usage: Usage, directory_number: int = 0) -> None:
-        """directory_number: that of the core directory; 0: it is the directory of one core."""
+    def __init__(
+        self, usage: Usage, directory_number: int = 0, core_of: Callable[[str], int] = only_core, own_core: int = 0
+    ) -> None:
+        """directory_number: that of the core directory; 0: it is the directory of one core.
+
+        core_of(name): returns the core that owns a topic. own_core: the number of this one.
+        """
         self.by_name = ByName[Topic]()
         self.by_id = IdDict[Topic]()
         self._usage = usage
@@ -54,16 +60,11 @@ class Registry:
         """
         self.last_order = 0
         """The newest order number of create, config and delete frames, over all topics."""
-        self._core_of: Callable[[str], int] = _only_core
-        """The core that owns a topic."""
-        self._own_core = 0
+        self._core_of = core_of
+        self._own_core = own_core
 
     def __len__(self) -> int:
         return len(self.by_name) + len(self.dormant)
-
-    def share_names(self, core_of: Callable[[str], int], own: int) -> None:
-        """Note which core owns which topic. own: the number of this one."""
-        self._core_of, self._own_core = core_of, own
 
     def core_of(self, name: str) -> int:
         """Return the core that owns a topic."""

@@ -16,7 +16,7 @@ from topics.clock import Clock
 from topics.common.values.archive_state import ArchiveState
 from topics.common.values.backup_result import BackupProgress, BackupResult
 from topics.errors import StorageError, TopicsError
-from topics.store.backup.core_orders import CoresToCopy, GiveUp, Replied
+from topics.store.backup.core_orders import GiveUp, Replied
 from topics.store.commits.next_batch import NextPlace
 from topics.store.commits.quick_writes import QuickLog, WritePlace
 from topics.store.commits.write_batch import CarriedFrames, Done, LoneWritten, WriteNext
@@ -135,7 +135,6 @@ class BackupsPort(Protocol):
     @property
     def progress(self) -> BackupProgress: ...
     def begin(self, root: str, done: Callable[[BackupResult | TopicsError], None], within: str = "") -> int: ...
-    def join(self, cores: CoresToCopy) -> None: ...
     def execute(self, order: bytes, done: Replied) -> GiveUp: ...
     def leave_cores(self) -> None: ...
 

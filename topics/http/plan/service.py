@@ -89,6 +89,9 @@ class AsksForRoom(Protocol):
         False: too many calls wait.
         """
 
+    def ask_for_room(self, limit: str, more: int) -> None:
+        """Ask the other cores for more of a limit, for what is tried again later."""
+
 
 class OtherCores(Elsewhere, Protocol):
     """The other cores of a server, which own topics, too."""
@@ -192,7 +195,8 @@ class Service:
         """
         self.config = config
         self.now_ns = loop.clock.monotonic_ns
-        self.streams = OpenStreams(config, loop, watch_audience, None if cores is None else cores.owns)
+        of_cores = () if cores is None else (cores.owns, cores.shares.ask_for_room)
+        self.streams = OpenStreams(config, loop, watch_audience, *of_cores)
         self.key_id_of = keyring.key_id_of
         self.turns = RequestTurns(loop, self.now_ns, config.pass_requests_us)
         self.answer_turns = AnswerTurns(loop)

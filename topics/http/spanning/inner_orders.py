@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -13,7 +13,8 @@ from topics.engine.routers import far_messages
 from topics.errors import TopicsError
 from topics.http.access.principal import UNAUTHENTICATED
 from topics.http.plan.call import Call
-from topics.http.plan.service import Service
+from topics.http.plan.plan import Plan
+from topics.http.plan.service import AsksForRoom, Service
 from topics.http.relay.relayed_head import inner_plan
 from topics.http.spanning.portion_answers import PortionAnswer, away, error_in, is_away
 from topics.http.spanning.portions import AskedCores, Destination, Portion
@@ -28,31 +29,22 @@ _FAR_ORDERS = msgspec.msgpack.Decoder(_Order)
 _FAR_REPLIES = msgspec.msgpack.Decoder(_Reply)
 
 
-class RouterHalves:
-    """The cores that have other halves than this one."""
+class ServedCores(AskedCores, Protocol):
+    """The cores of a server, which share limits."""
 
-    def __init__(self, cores: AskedCores, service: Service) -> None:
+    @property
+    def shares(self) -> AsksForRoom: ...
+
+
+class JoinedByRelays:
+    """The cores of a server as the engine of one of them knows them: see `JoinedCores`."""
+
+    def __init__(self, cores: ServedCores, service: Service) -> None:
         self._cores = cores
         self._service = service
-        self._plan = inner_plan(cores.inner, "POST", OF_ROUTERS, UNAUTHENTICATED, {})
-
-    def ask(self, topic: str, order: _Order, done: Callable[[Any], None]) -> None:
-        """Have the core that owns a topic execute an order."""
-        core, service = self._cores.core_of(topic), self._service
-        if core == self._cores.own:  # a path may come back
-            service.engine.execute_order(order, done)
-            return
-        destination = Destination(core, partial(_pass_on, done, _FAR_REPLIES.decode))
-        self._cores.ask(core, Portion(service, destination, self._plan, _ENCODER.encode(order), service.now_ns()))
-
-
-class BackupCores:
-    """The cores that write one backup."""
-
-    def __init__(self, cores: AskedCores, service: Service) -> None:
-        self._cores = cores
-        self._service = service
-        self._plan = inner_plan(cores.inner, "POST", OF_BACKUPS, UNAUTHENTICATED, {})
+        self.ask_for_room = cores.shares.ask_for_room
+        self._of_routers = inner_plan(cores.inner, "POST", OF_ROUTERS, UNAUTHENTICATED, {})
+        self._of_backups = inner_plan(cores.inner, "POST", OF_BACKUPS, UNAUTHENTICATED, {})
 
     @property
     def own(self) -> int:
@@ -62,14 +54,27 @@ class BackupCores:
     def count(self) -> int:
         return self._cores.count
 
+    def core_of(self, topic: str) -> int:
+        return self._cores.core_of(topic)
+
+    def ask(self, topic: str, order: _Order, done: Callable[[Any], None]) -> None:
+        """Have the core that owns a topic execute an order."""
+        core = self._cores.core_of(topic)
+        if core == self._cores.own:  # a path may come back
+            self._service.engine.execute_order(order, done)
+        else:
+            self._send(core, self._of_routers, _ENCODER.encode(order), partial(_pass_on, done, _FAR_REPLIES.decode))
+
     def ask_to_copy(self, core: int, order: bytes, done: Callable[[bytes | TopicsError], None]) -> None:
         """Have a core execute an order, encoded."""
-        service = self._service
         if core == self._cores.own:
-            service.engine.backups.execute(order, done)
-            return
-        destination = Destination(core, partial(_pass_on, done, bytes))
-        self._cores.ask(core, Portion(service, destination, self._plan, order, service.now_ns()))
+            self._service.engine.backups.execute(order, done)
+        else:
+            self._send(core, self._of_backups, order, partial(_pass_on, done, bytes))
+
+    def _send(self, core: int, plan: Plan, order: bytes, on_answer: Callable[[PortionAnswer], None]) -> None:
+        service = self._service
+        self._cores.ask(core, Portion(service, Destination(core, on_answer), plan, order, service.now_ns()))
 
 
 def _pass_on(done: Callable[[Any], None], decode: Callable[[bytes], Any], answer: PortionAnswer) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from topics.engine.shared.limits import Limit
+from topics.engine.shared.limits import AskForRoom, Limit
 from topics.engine.state import refusals
 from topics.errors import RequestError
 
@@ -26,20 +26,32 @@ class KeyLimit(Limit):
 
     __slots__ = ("count",)
 
-    def __init__(self, setting: str, whole: int, refuse: Callable[[str, int], RequestError], mark: str) -> None:
+    def __init__(
+        self,
+        setting: str,
+        whole: int,
+        ask: AskForRoom | None,
+        refuse: Callable[[str, int], RequestError],
+        mark: str,
+    ) -> None:
         self.count = 0
-        super().__init__(setting, whole, lambda: self.count, refuse, mark)
+        super().__init__(setting, whole, lambda: self.count, ask, refuse, of=mark)
 
 
 class KeyLimits:
     """The limits of all keys by one setting. Keys keep theirs for as long as the server lives."""
 
     def __init__(
-        self, setting: str, whole: int, refuse: Callable[[str, int], RequestError] = refusals.limit_reached
+        self,
+        setting: str,
+        whole: int,
+        ask: AskForRoom | None = None,
+        refuse: Callable[[str, int], RequestError] = refusals.limit_reached,
     ) -> None:
-        """whole: of each key; 0 for no limit. refuse(setting, whole): see `Limit`."""
+        """whole: of each key; 0 for no limit. ask, refuse: see `Limit`."""
         self._setting = setting
         self._whole = whole
+        self._ask = ask
         self._refuse = refuse
         self._by_mark: dict[str, KeyLimit] = {}
         self._divide: Callable[[Limit], None] | None = None
@@ -62,7 +74,7 @@ class KeyLimits:
     def _of(self, mark: str) -> KeyLimit:
         limit = self._by_mark.get(mark)
         if limit is None:
-            limit = self._by_mark[mark] = KeyLimit(self._setting, self._whole, self._refuse, mark)
+            limit = self._by_mark[mark] = KeyLimit(self._setting, self._whole, self._ask, self._refuse, mark)
             if self._divide is not None:
                 self._divide(limit)
         return limit

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from topics.config import Config
 from topics.engine.delivery.audience import Audience
+from topics.engine.shared.limits import AskForRoom
 from topics.engine.values.ports import TimersPort
 from topics.http.streams.heartbeats import Heartbeats
 from topics.http.streams.stream_slots import StreamSlots
@@ -34,13 +35,16 @@ class OpenStreams:
         loop: StreamLoop,
         audience: Audience | None = None,
         owns: Callable[[str], bool] | None = None,
+        ask_for_room: AskForRoom | None = None,
     ) -> None:
-        """audience: that of watch streams of one topic. owns: see `Sessions`."""
+        """audience: that of watch streams of one topic. owns: see `Sessions`. ask_for_room: see
+        `Limit`.
+        """
         self._loop = loop
         self.heartbeats = Heartbeats(loop)
         limits = config.max_watch_sessions, config.max_watch_sessions_per_key, config.max_client_bytes
-        self.sessions = Sessions(loop.clock, loop.random_bytes, *limits, owns=owns)
-        self.slots = StreamSlots(config.max_sse_connections, config.max_sse_connections_per_key)
+        self.sessions = Sessions(loop.clock, loop.random_bytes, *limits, owns=owns, ask=ask_for_room)
+        self.slots = StreamSlots(config.max_sse_connections, config.max_sse_connections_per_key, ask_for_room)
         """Slots of SSE streams and WebSockets together; an opener takes one first."""
         self.watches: dict[Lasting, None] = {}
         """The open watch streams, and feeds for connections of other cores."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
 
-from topics.engine.shared.limits import Limit
+from topics.engine.shared.limits import AskForRoom, Limit
 from topics.engine.values.ports import TimersPort
 from topics.errors import RequestError
 from topics.http.streams.key_limits import CountedKey, KeyLimit, KeyLimits
@@ -58,11 +58,12 @@ class StreamSlots:
     """Counts of open streams, in all and per key. most, most_per_key: 0 for no limit.
 
     Those whose clients are connected to this core count; of the others, their own core counts them.
+    ask: see `Limit`.
     """
 
-    def __init__(self, most: int, most_per_key: int) -> None:
-        self.limit = Limit("max_sse_connections", most, lambda: self.of_clients, _too_many)
-        self.of_keys = KeyLimits("max_sse_connections_per_key", most_per_key, _too_many_of_key)
+    def __init__(self, most: int, most_per_key: int, ask: AskForRoom | None = None) -> None:
+        self.limit = Limit("max_sse_connections", most, lambda: self.of_clients, ask, _too_many)
+        self.of_keys = KeyLimits("max_sse_connections_per_key", most_per_key, ask, _too_many_of_key)
         self._taken: dict[Slot, None] = {}
         self.of_clients = 0
         """The open streams whose clients are connected to this core."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Container
 from typing import NamedTuple, Protocol
 
 from topics.clock import Clock
-from topics.engine.shared.limits import Limit
+from topics.engine.shared.limits import AskForRoom, Limit
 from topics.engine.state.refusals import limit_reached
 from topics.engine.values.name_rules import Prefixes, is_topic_name
 from topics.engine.values.results import DiffQuery
@@ -134,6 +134,7 @@ class Sessions:
 
     most: sessions in all; most_of_key: sessions of one key; most_bytes: bytes of their names. owns:
     whether this core has the slot of a wid, which leads to its session; None: there are no others.
+    ask: see `Limit`.
     """
 
     def __init__(
@@ -145,12 +146,13 @@ class Sessions:
         most_bytes: int,
         *,
         owns: Callable[[str], bool] | None = None,
+        ask: AskForRoom | None = None,
     ) -> None:
         self._clock = clock
         self._random_bytes = random_bytes
         self._owns = owns
-        self.limit = Limit("max_watch_sessions", most, self.__len__)
-        self.of_keys = KeyLimits("max_watch_sessions_per_key", most_of_key)
+        self.limit = Limit("max_watch_sessions", most, self.__len__, ask)
+        self.of_keys = KeyLimits("max_watch_sessions_per_key", most_of_key, ask)
         self._most_bytes = most_bytes
         self._bytes = 0
         self._by_wid: dict[str, WatchSession] = {}

@@ -62,16 +62,10 @@ class LimitsOfKeys(Protocol):
     def named(self, name: str) -> Limit | None: ...
 
 
-def _nothing(_limit: str, _more: int) -> None:
-    """Ask no core."""
-
-
 class ShareLedger:
     """The shares of one core. life: a number that is higher in each life of the core."""
 
-    def __init__(self, own: int, cores: int, life: int, ask: Callable[[str, int], None] = _nothing) -> None:
-        """ask(limit, more): has others asked for some of a limit."""
-        self._ask = ask
+    def __init__(self, own: int, cores: int, life: int) -> None:
         self._own = own
         self._cores = cores
         self._life = life
@@ -87,7 +81,6 @@ class ShareLedger:
         for limit in limits:
             if limit.whole:
                 self._limits[limit.name] = limit
-                limit.divide(self._ask)
                 self._settle(limit)
 
     def add_of_keys(self, limits: LimitsOfKeys) -> None:

@@ -75,7 +75,7 @@ class CoreShares:
         self._cores = cores
         self._others = [core for core in range(cores.count) if core != cores.own]
         self._call_later = call_later
-        self._ledger = ShareLedger(cores.own, cores.count, life, self._ask_later)
+        self._ledger = ShareLedger(cores.own, cores.count, life)
         self._service: Service | None = None
         self._calls: list[Waiting] = []
         """Calls that wait for the next question."""
@@ -115,10 +115,11 @@ class CoreShares:
             return False
         call.held_bytes = len(call.body)
         self._calls.append(call)
-        self._ask_later(error.limit, error.more)
+        self.ask_for_room(error.limit, error.more)
         return True
 
-    def _ask_later(self, limit: str, more: int) -> None:
+    def ask_for_room(self, limit: str, more: int) -> None:
+        """See `topics.http.plan.service.AsksForRoom`."""
         self._added[limit] = self._added.get(limit, 0) + more
         self._note_due()
 

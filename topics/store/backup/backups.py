@@ -37,8 +37,14 @@ class Backups:
     """Makes backups of one store."""
 
     def __init__(
-        self, loop: Loop, config: Config, checkpointer: Checkpointer, directory_format: DirectoryFormat
+        self,
+        loop: Loop,
+        config: Config,
+        checkpointer: Checkpointer,
+        directory_format: DirectoryFormat,
+        cores: CoresToCopy | None = None,
     ) -> None:
+        """cores: all that backups hold, of which this is one; None: there are no others."""
         self._loop = loop
         self._config = config
         self._checkpointer = checkpointer
@@ -49,8 +55,8 @@ class Backups:
         """The writer of the backup in progress; None if there is none, or if it is a base."""
         self._progress = BackupProgress(0, "none")
         self._last: Capture | None = None
-        self._cores: CoresToCopy | None = None
-        self._core_copies: CoreCopies | None = None
+        self._cores = cores
+        self._core_copies = None if cores is None else CoreCopies(loop, config.data_dir, cores.own, self._capture)
         """The copies of this core that a core orders; None: there are no other cores."""
         self._all_copies: CoresCopies | None = None
         """The copies of all cores that are being written."""
@@ -78,14 +84,9 @@ class Backups:
         self._begin(root, done, within)
         return self._progress.number
 
-    def join(self, cores: CoresToCopy) -> None:
-        """Have backups hold all cores from now on, of which this is one."""
-        self._cores = cores
-        self._core_copies = CoreCopies(self._loop, self._config.data_dir, cores.own, self._capture)
-
     def execute(self, order: bytes, done: Replied) -> GiveUp:
         """Execute an order of the core that writes a backup of all."""
-        assert self._core_copies is not None, "an order before the cores were joined"
+        assert self._core_copies is not None, "an order where there are no other cores"
         return self._core_copies.execute(order, done)
 
     def leave_cores(self) -> None:
