@@ -152,24 +152,22 @@ class Log(ComposedCalls):
                 """Why the ring is the one that it is."""
                 self._opened = parts.opened
                 self._engine = parts.opened.engine
-                store_log = parts.opened.log
+                self._lender = Lender(parts.opened.store.reader, self._loop.call_later, config.max_held_files)
+                starts = self._starts_type(self._engine, config, self._lender, self._loop.clock.monotonic_ns)
+                super().__init__(starts, starts)
+                self._starts = starts
                 line: deque[Offer] = deque()
                 self._driver = Driver(
                     self._loop,
                     line=line,
                     begin_us=config.pass_requests_us // _BEGINS,
-                    allow_in_place=store_log.allow_in_place,
+                    allow_in_place=parts.opened.log.allow_in_place,
+                    make_quick=partial(self._engine.quick_streak, times=starts.append_times),
                 )
                 self._rests = self._driver.rests
-                store_log.sync_in_place(self._driver.has_no_waiters)
-                self._lender = Lender(parts.opened.store.reader, self._loop.call_later, config.max_held_files)
-                starts = self._starts_type(self._engine, config, self._lender, self._loop.clock.monotonic_ns)
-                super().__init__(starts, starts)
-                self._starts = starts
                 self._admission = Admission(self._loop, self._engine, starts.appending, self._driver, config, line=line)
                 driver = self._driver
-                quick = self._engine.quick_streak(driver.caller(), driver.quiet_until_ns, starts.append_times)
-                driver.quick = self._quick = quick
+                self._quick = quick = driver.quick
                 self._append_quick = (
                     quick.append if parts.loop.ring.write_address else partial(driver.append_held, quick.append)
                 )

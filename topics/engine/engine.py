@@ -603,7 +603,7 @@ class Engine:
         name: None for all topics. seq: None for all records of the topic, those of appends that
         have begun included. after_line: calls its argument once the appends that wait for room are
         begun. Flushes at the same time share a sync. No commit waits for it, except for a small
-        one that the log makes in place (in the library, see `sync_in_place`).
+        one that the log makes in place (in the library, see `ShardedLog.allow_in_place`).
         """
         sync_records(self._core, name, seq, wait_ms, after_line, done)
 

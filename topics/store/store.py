@@ -52,7 +52,7 @@ class Store:
         """The archive of the log; None: there is none."""
         if config.archive_dir and not directory.is_frozen:
             self.archiver = Archiver(loop, config, parts.log, self.backups)
-            parts.log.ask_before_reuse(self.archiver.may_go)
+            parts.log.releases.append(self.archiver.may_go)
             self.archiver.start()
         self.archive = ServedArchive(loop, config.archive_dir, self.archiver)
         self.requested = parts.requested

@@ -316,7 +316,7 @@ def test_the_only_caller_of_a_flush_makes_its_sync_and_others_leave_it_to_the_ri
     log.append("a", ["beside another"])
     log._driver.submit(log._starts.asking_state("a", touch=False), lambda _state: None)
     log._driver.has_no_waiters = lambda: False  # type: ignore[method-assign]  # as if its thread slept
-    log._opened.log.sync_in_place(log._driver.has_no_waiters)
+    log._opened.log.allow_in_place(log._driver.has_no_waiters)
     assert log.flush("a") == 3
     assert is_durable(ring, b"beside another")
     assert len(queued) == 1

@@ -25,11 +25,15 @@ from topics.embedded.driving.calls import PendingCall, Start
 from topics.embedded.driving.interrupts import signals
 from topics.embedded.driving.maintenance import NEVER, Maintenance
 from topics.embedded.driving.reader_rests import ReaderRests
+from topics.engine.state.append_request import AppendRequest
+from topics.engine.values.results import AppendResult
 from topics.errors import LogFailedError, TopicsError, UsageError
 from topics.loop import Loop
 from topics.store.commits.quick_writes import QuickCaller
 
 A = TypeVar("A")
+HasNoWaiters = Callable[[], bool]
+"""Returns whether no other call waits for the thread."""
 R = TypeVar("R")
 
 _log = logging.getLogger("topics.embedded")
@@ -48,12 +52,15 @@ _QUIET_PASSES = 2
 
 
 class QuickAppends(Protocol):
-    """Appends that were written without a drive, and are published before the next one."""
+    """Appends that are written without a drive, and are published before the next one."""
 
     is_open: bool
 
     @property
     def bytes(self) -> int: ...
+    @property
+    def append(self) -> Callable[[AppendRequest, int], AppendResult | None]: ...
+    def note(self, request: AppendRequest) -> None: ...
     def end(self) -> None: ...
     def stop(self) -> None: ...
     def forbid(self) -> None: ...
@@ -61,15 +68,24 @@ class QuickAppends(Protocol):
 
 
 class NothingQuick:
-    """A log without such appends."""
+    """No such appends."""
 
     is_open = False
     bytes = 0
 
+    def append(self, _request: AppendRequest, _thread: int) -> AppendResult | None: ...
+    def note(self, request: AppendRequest) -> None: ...
     def end(self) -> None: ...
     def stop(self) -> None: ...
     def forbid(self) -> None: ...
     def close(self) -> None: ...
+
+
+MakeQuick = Callable[[QuickCaller, Callable[[], int]], QuickAppends]
+
+
+def _nothing_quick(_caller: QuickCaller, _quiet_until_ns: Callable[[], int]) -> QuickAppends:
+    return NothingQuick()
 
 
 class Driver:
@@ -80,8 +96,8 @@ class Driver:
 
     line: the appends that wait for room, which no later one may overtake.
     begin_us: time within which calls of the inbox are begun in a pass; 0: no limit.
-    allow_in_place(allowed): allows, or forbids, that the log's commits and syncs stop the thread
-        that drives.
+    allow_in_place: see `ShardedLog`.
+    make_quick(caller, quiet_until_ns): makes the appends that need no drive.
 
         state    `_refusal`   `_over`  driver              a new call, and a sleeping caller
         open     None         False    any caller          is begun
@@ -97,13 +113,13 @@ class Driver:
         *,
         line: Sized = (),
         begin_us: int = 0,
-        allow_in_place: Callable[[bool], None] | None = None,
+        allow_in_place: Callable[[HasNoWaiters | None], None] | None = None,
+        make_quick: MakeQuick = _nothing_quick,
     ) -> None:
         self._loop = loop
         self._line = line
         self._begin_ns = begin_us * 1000
         self._driving_lock = threading.Lock()
-        self.quick: QuickAppends = NothingQuick()
         self._inbox: deque[PendingCall[Any]] = deque()
         """Calls to be begun by the driving thread."""
         self.posted = 0
@@ -133,7 +149,9 @@ class Driver:
             waits=lambda: loop.operations_in_flight > 0 or loop.files.in_threads > 0,
         )
         self._allow_in_place = allow_in_place or _ignore
+        self._allow_in_place(self.has_no_waiters)
         self.rests = ReaderRests(lambda: self._driving is not None and not self.drives_here)
+        self.quick = make_quick(self._caller(), self._quiet_until_ns)
         self._lasting = {threading.main_thread().ident}
         """Ids of threads that do not end before the log does."""
 
@@ -581,7 +599,7 @@ class Driver:
         except BaseException as error:
             self._fail(error)
 
-    def quiet_until_ns(self) -> int:
+    def _quiet_until_ns(self) -> int:
         """Return the time until which appends need no pass; 0: something is due.
 
         Only the driving thread asks, between two passes.
@@ -591,7 +609,7 @@ class Driver:
         until_ns = NEVER if wait_ns is None else now_ns + wait_ns if wait_ns else 0
         return min(until_ns, self._drove_ns + _LOOK_NS) if loop.operations_in_flight else until_ns
 
-    def caller(self) -> QuickCaller:
+    def _caller(self) -> QuickCaller:
         """Return what appends without a drive need of this driver."""
         loop, clock = self._loop, self._loop.clock
         queues = (self._inbox, self._asleep, self._line, loop.from_threads)
@@ -643,14 +661,14 @@ class Driver:
         try:
             if self._refusal is None:
                 if beside_others:
-                    self._allow_in_place(False)
+                    self._allow_in_place(None)
                 self._drive_turn()
         except BaseException as error:
             self._fail(error)
             _log.exception("the log failed while no call was made")
         finally:
             if beside_others:
-                self._allow_in_place(True)
+                self._allow_in_place(self.has_no_waiters)
             self._end_driving()
         return True
 

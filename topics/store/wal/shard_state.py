@@ -102,12 +102,8 @@ class ShardState:
         """Let commits block the thread from here on, which waits for nothing else."""
         self.exclusive = self.has_callers = True
 
-    def sync_in_place(self, has_no_waiters: Callable[[], bool]) -> None:
-        """Let small syncs block the thread, too, while `has_no_waiters` returns True."""
-        self.has_no_waiters = has_no_waiters
-
     def set_exclusive(self, has_no_waiters: Callable[[], bool] | None) -> None:
-        """Let commits and syncs block the thread from here on, or not (None)."""
+        """Let commits block the thread from here on, and small syncs while it returns True."""
         self.exclusive = has_no_waiters is not None
         self.has_no_waiters = has_no_waiters or _never
 

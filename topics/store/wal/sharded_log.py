@@ -77,11 +77,11 @@ class ShardedLog:
         self._shards: list[Shard] = []
         self._in_place: list[InPlaceCommits] = []
         """The commits in place of each shard."""
-        self._has_no_waiters: Callable[[], bool] | None = None
-        """See `sync_in_place`."""
         self._directories: list[WalDirectory] = []
-        self._may_reuse: Callable[[StoredFile], bool] = _never if config.archive_dir else _always
-        """Whether a file that is not needed may be reused. If not, it waits to be archived."""
+        self.releases: list[Callable[[StoredFile], bool]] = []
+        """Asked by a log with an archive whether a file that is not needed may be reused: one of
+        them is enough. Until then it waits to be archived.
+        """
 
     async def open(self, starts: list[ShardStart]) -> None:
         """Open config.wal_shards shards, each in a file of its own; `starts[i]` is shard i's.
@@ -304,7 +304,7 @@ class ShardedLog:
         """Call `done` once all staged so far in the topic's shard is on stable storage.
 
         topic_id: None for all shards. Callers share syncs; commits wait only for one that is made
-        in place (`sync_in_place`). It gets the error if the log is latched first. Frames in other
+        in place (`allow_in_place`). It gets the error if the log is latched first. Frames in other
         shards that the topic's records share are included.
         """
         shards = self._shards
@@ -428,19 +428,13 @@ class ShardedLog:
         for shard in self._shards:
             shard.state.commit_in_place()
 
-    def sync_in_place(self, has_no_waiters: Callable[[], bool]) -> None:
-        """Let a small sync that a caller waits for block the thread, too, from here on.
+    def allow_in_place(self, has_no_waiters: Callable[[], bool] | None) -> None:
+        """Let commits block the thread, and small syncs that a caller waits for, from here on.
 
-        has_no_waiters: returns whether no other call waits for the thread.
+        has_no_waiters: returns whether no other call waits for the thread; None: nothing may.
         """
-        self._has_no_waiters = has_no_waiters
         for shard in self._shards:
-            shard.state.sync_in_place(has_no_waiters)
-
-    def allow_in_place(self, allowed: bool) -> None:
-        """Allow again, or forbid, what `commit_in_place` and `sync_in_place` have allowed."""
-        for shard in self._shards:
-            shard.state.set_exclusive(self._has_no_waiters if allowed else None)
+            shard.state.set_exclusive(has_no_waiters)
 
     def set_commit_window(self, ns: int) -> None:
         """Set the delay of a commit after the previous one, to gather more.
@@ -503,10 +497,6 @@ class ShardedLog:
         """Return the bytes of frames, dead or alive, that a checkpoint has not taken yet."""
         return sum(file.size for file in self.left_files()) + sum(shard.end_bytes for shard in self._shards)
 
-    def ask_before_reuse(self, may_reuse: Callable[[StoredFile], bool]) -> None:
-        """Have an archive say from here on which files may be reused; until then none may."""
-        self._may_reuse = may_reuse
-
     async def retire(self, file: StoredFile) -> None:
         """Recycle a left file after its rows were moved durably. Readers that hold it read on."""
         assert file.kind is FileKind.WAL, "only files of the log are recycled"
@@ -516,7 +506,7 @@ class ShardedLog:
         directory = self._directories[number if number < len(self._directories) else 0]
         for shard in self._shards:
             await shard.when_synced(file)
-        if self._may_reuse(file):
+        if not self._config.archive_dir or any(releases(file) for releases in self.releases):
             await directory.retire(file, keep=not self.disk_full)
         else:
             await directory.set_aside(file)
@@ -538,14 +528,6 @@ class ShardedLog:
         self.space.close()
         for shard in self._shards:
             await shard.close()
-
-
-def _always(_file: StoredFile) -> bool:
-    return True
-
-
-def _never(_file: StoredFile) -> bool:
-    return False
 
 
 def _when_all(waits: Sequence[Callable[[OnDurable], None]], done: OnDurable) -> None:
