@@ -274,3 +274,179 @@ def _nothing(): pass
     trees = {"file.py": ast.parse(source)}
     found = functions_set(trees["file.py"], methods_of(trees), function_fields(trees))
     assert found == {"one", "two", "three", "four", "five"}
+
+
+PARTS_LATER = {
+    ("Backups", "take"): "a capture of the last checkpoint, when the log is closed",
+    ("CoreShares", "join"): "the service, whose limits refuse with the shares in hand",
+    ("FarFeed", "take_order"): "the stream of orders, each time that it opens",
+    ("Http2Stream", "open_stream"): "the callbacks of an answer that is a stream",
+    ("KeyLimits", "divide"): "the ledger, with the service: see CoreShares.join",
+    ("Loan", "revoke"): "why it has ended",
+    ("Maintenance", "gather_until"): "what is called once, at a time given with it",
+    ("Service", "serve"): "the engine, after recovery, before which requests are answered",
+    ("Topic", "set_expiries"): "the expiries of its records, while it has some",
+    ("WriteStreak", "begin"): "the topic of this streak",
+}  # fmt: skip
+"""Methods that give an object a part of it: what comes later in its life, or changes."""
+_CONTAINERS = ("deque", "dict", "list", "set")
+_NO_PART = ("_", "on_")
+"""How names of methods begin that no owner calls to finish an object."""
+
+
+def assignments(node: ast.AST) -> Iterator[tuple[ast.Attribute, ast.expr | None]]:
+    """Each attribute that is assigned to under a node, with its value; None: a part of another."""
+    for each in ast.walk(node):
+        targets: list[tuple[ast.expr, ast.expr | None]] = []
+        match each:
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+                targets = list(zip(names, values, strict=False))
+            case ast.Assign():
+                targets = [(target, each.value) for target in each.targets]
+            case ast.AnnAssign() if each.value is not None:
+                targets = [(each.target, each.value)]
+            case ast.AugAssign() | ast.For():
+                targets = [(each.target, None)]
+            case ast.withitem() if each.optional_vars is not None:
+                targets = [(each.optional_vars, None)]
+        for target, value in targets:
+            if isinstance(target, ast.Attribute):
+                yield target, value
+            else:
+                yield from ((one, None) for one in ast.walk(target) if isinstance(one, ast.Attribute))
+
+
+def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> dict[str, ast.expr | None]:
+    """The annotation of each parameter."""
+    arguments = function.args
+    return {one.arg: one.annotation for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+
+
+def names_in(node: ast.AST | None) -> set[str]:
+    return set() if node is None else {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+
+
+class Parts:
+    """Says of annotations whether they name a function, or an object that is no value."""
+
+    def __init__(self, trees: dict[str, ast.Module]) -> None:
+        self._classes = classes(trees)
+        self._functions = {"Callable"} | {
+            statement.targets[0].id
+            for whole in trees.values()
+            for statement in whole.body
+            if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name)
+            if ast.unparse(statement.value).startswith("Callable[")
+        }
+
+    def names_one(self, annotation: ast.expr | None) -> bool:
+        return self.names_object(annotation) or bool(names_in(annotation) & self._functions)
+
+    def names_object(self, annotation: ast.expr | None) -> bool:
+        is_container = isinstance(annotation, ast.Subscript) and ast.unparse(annotation.value) in _CONTAINERS
+        return not is_container and any(map(self._is_object, names_in(annotation)))
+
+    def _is_object(self, name: str) -> bool:
+        one = self._classes.get(name)
+        return one is not None and ("Protocol" in one.bases or not one.is_value)
+
+
+def finishing_methods(trees: dict[str, ast.Module]) -> set[tuple[str, str]]:
+    """(class, method), the only one that gives the object a part of it, which its `__init__` does not know."""
+    found, parts = set[tuple[str, str]](), Parts(trees)
+    for name, one in classes(trees).items():
+        own = {function.name: function for function in one.functions}
+        init = own.pop("__init__", None)
+        if init is None:
+            continue
+        given = set(parameters(init)) - {"self"}
+        nothing = {
+            target.attr
+            for target, value in assignments(init)
+            if value is not None and (isinstance(value, ast.IfExp) or not names_in(value) & given)
+        }
+        by_attribute: dict[str, list[tuple[str, ast.expr | None]]] = {}
+        for function in own.values():
+            taken = parameters(function)
+            for target, value in assignments(function):
+                if ast.unparse(target.value) == "self":
+                    annotation = taken.get(value.id) if isinstance(value, ast.Name) else None
+                    by_attribute.setdefault(target.attr, []).append((function.name, annotation))
+        for attribute, set_by in by_attribute.items():
+            method, annotation = set_by[0]
+            if len(set_by) == 1 and attribute in nothing and not method.startswith(_NO_PART):
+                found |= {(name, method)} if parts.names_one(annotation) else set()
+    return found
+
+
+def finished_by_others(trees: dict[str, ast.Module]) -> set[tuple[str, str]]:
+    """(class, attribute) of other objects that a class gives a part: in `__init__`, or one that it is given.
+
+    Parts that are functions are found by `functions_set`.
+    """
+    found, parts = set[tuple[str, str]](), Parts(trees)
+    fields = {
+        node.target.attr
+        for whole in trees.values()
+        for node in ast.walk(whole)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Attribute)
+        if parts.names_object(node.annotation)
+    }
+    for name, one in classes(trees).items():
+        for function in one.functions:
+            taken = parameters(function)
+            for target, value in assignments(function):
+                owner = ast.unparse(target.value)
+                is_given = isinstance(value, ast.Name) and value.id in taken and owner.startswith("self.")
+                is_new = isinstance(value, ast.Name | ast.Attribute) and function.name == "__init__"
+                if owner not in ("self", "cls") and target.attr in fields and (is_given or is_new):
+                    found.add((name, target.attr))
+    return found
+
+
+def test_no_method_finishes_an_object_after_it_was_built() -> None:
+    """Until it is called the object does half of its work, and no reader of `__init__` sees that.
+
+    Parts that need each other are built in order, or by a factory that gets what is later, or they share a small
+    object that is made first.
+    """
+    trees = {name_of(path): tree(path) for path in modules()}
+    found = finishing_methods(trees)
+    assert found - set(PARTS_LATER) == set(), "give it to the constructor"
+    assert set(PARTS_LATER) <= found, "an exception that is none any more"
+    of_struct = {("WriteColumns", "keys")}
+    assert finished_by_others(trees) == of_struct, "give it to the constructor, unless it is a struct in C"
+
+
+def test_methods_and_owners_that_finish_an_object_are_found() -> None:
+    source = """
+class Port(Protocol): ...
+class Found(NamedTuple): number: int
+Done = Callable[[int], None]
+class Part:
+    def __init__(self, config: Config):
+        self._port = self._done = self._found = self._moving = None
+        self._ask = nothing if config.some else all
+        self.others: Port | None = None
+        self.given = config
+    def join(self, port: Port | None): self._port = port
+    def ask(self, ask: Done): self._ask, self._other = ask, 1
+    def finish(self, done: Callable[[], None]):
+        for each in self.all: each.finish(done)
+        self._done = done
+    def note(self, found: Found): self._found = found
+    def move(self, port: Port): self._moving = port
+    def stop(self): self._moving = None
+    def replace(self, port: Port): self.given = port
+    def on_end(self, port: Port): self._ended = port
+class Owner:
+    def __init__(self, part: Part, port: Port):
+        self._part = part
+        part.others = port
+class Manager:
+    def join(self, port: Port): self._far.others = self._near.others = port
+    def leave(self): self._far.others = None
+"""
+    trees = {"file.py": ast.parse(source)}
+    assert finishing_methods(trees) == {("Part", "join"), ("Part", "ask"), ("Part", "finish")}
+    assert finished_by_others(trees) == {("Owner", "others"), ("Manager", "others")}
