@@ -47,7 +47,11 @@ class MoveTurns:
 
 
 class MoveReads:
-    """The reads of records that are to be moved, one after another: the next in another pass."""
+    """The reads of records that are to be moved, one after another: the next in another pass.
+
+    The budget of reads bounds what begins in a pass. Records that are read from files may come
+    together later, and a queue that is noted moves all of its jobs at once, whatever their size.
+    """
 
     def __init__(self, loop: LoopPort) -> None:
         self._loop = loop

@@ -296,6 +296,9 @@ def publish_lone(  # noqa: PLR0917 - hot
 
     Waiters and routers are not notified. size: bytes of the records. base: the file offset that the
     starts in `placed` are relative to; 0 for frames in memory.
+
+    `Append.apply` does the same over columns. With columns of one topic a lone write would take 124
+    bytecodes more, of the 1840 that a whole request may take.
     """
     first = topic.next_seq
     index_some(topic, first, count, placed, 0, tags, commit.file_id, base)
