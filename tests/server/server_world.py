@@ -38,6 +38,7 @@ class ServedFakeEngine(FakeEngine):
         super().__init__()
         self.states = []
         self.shutting_down = False
+        self.moving = 0
 
     def begin_shutdown(self) -> None:
         self.shutting_down = True
@@ -58,6 +59,9 @@ class ServedFakeEngine(FakeEngine):
 
     def leases_in_flight(self) -> Iterator[int]:
         return iter((0,))
+
+    def moving_jobs(self, name: str) -> int:
+        return self.moving
 
     def topic_states(self, after: str, within: Prefixes, limit: int) -> list[TopicState]:
         return [state for state in self.states if state.name > after][:limit]

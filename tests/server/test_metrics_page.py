@@ -9,7 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.server.server_world import MS, World
 from topics.engine.stored_engine import LogStats
 from topics.engine.values.name_rules import Prefixes
-from topics.engine.values.results import TopicState
+from topics.engine.values.results import QueueState, TopicState
 from topics.engine.values.topic_config import DEFAULT, read_config
 
 DESCRIBED = (Path(__file__).resolve().parents[2] / "docs" / "metrics.md").read_text(encoding="utf-8")
@@ -25,6 +25,7 @@ FAMILIES = {
     "topics_topic_bytes_live": "gauge",
     "topics_topic_queue_ready": "gauge",
     "topics_topic_queue_in_flight": "gauge",
+    "topics_topic_queue_moving": "gauge",
     "topics_topic_metrics_truncated": "gauge",
     "topics_queue_topics": "gauge",
     "topics_queue_leases_in_flight": "gauge",
@@ -284,3 +285,13 @@ def test_one_that_fails_to_be_made_is_answered_and_the_next_is_made() -> None:
     assert client.get("/v0/metrics").status == 500
     engine.topic_states = good  # type: ignore[method-assign]
     assert client.get("/v0/metrics").status == 200
+
+
+def test_the_page_shows_for_each_queue_how_many_jobs_are_on_their_way_to_another_core() -> None:
+    world = World().start()
+    queue = TopicState("q", read_config(b'{"type":"queue"}'), 9, 1, 5, 3, 0, None, None, QueueState(5, 0, 0))
+    world.backend.engine.states = [TopicState("a", DEFAULT, 9, 4, 5, 310, 500, None, None, None), queue]
+    world.backend.engine.moving = 4
+    found = samples(world.connect().get("/v0/metrics").body.decode())
+    named = {pairs: value for (name, pairs), value in found.items() if name == "topics_topic_queue_moving"}
+    assert named == {(("topic", "q"),): 4}

@@ -742,6 +742,11 @@ class Engine:
             step = (topic.queue for topic in queues[start : start + _QUEUES_A_STEP] if topic.visible)
             yield sum(leases.counters(now_ms).in_flight for leases in step if leases is not None and leases.leased)
 
+    def moving_jobs(self, name: str) -> int:
+        """Return how many jobs of a queue are on their way to a topic of another core."""
+        topic = self._core.registry.by_name.get(name)
+        return 0 if topic is None or topic.queue is None else topic.queue.moving
+
     def topic_states(self, after: str, within: Prefixes, limit: int) -> list[TopicState]:
         """Return the states of the next topics by name, as they are now, without `synced_seq`."""
         now_ms = self._core.clock.now_ms()

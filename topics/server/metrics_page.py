@@ -298,7 +298,7 @@ def _topic_families(now: MetricsValues, within: Prefixes) -> Iterator[bytes]:
         if len(more) < _TOPICS_A_PIECE:
             break
         yield b""
-    for name, text, value in _BY_TOPIC:
+    for name, text, value in (*_BY_TOPIC, _moving(now)):
         first = True
         for start in range(0, len(shown), _TOPICS_A_PIECE) or (0,):
             family = GaugeMetricFamily(name, text, labels=["topic"])
@@ -340,7 +340,8 @@ _BY_READER: tuple[tuple[str, str, Callable[[ReaderState], float]], ...] = (
     ("topics_reader_lag_ms", "Age of the oldest of them in ms", lambda state: state.lag_ms),
     ("topics_reader_lag_seconds", "The same in seconds", lambda state: state.lag_ms / 1000),
 )
-_BY_TOPIC: tuple[tuple[str, str, Callable[[TopicState], int | None]], ...] = (
+_TopicFamily = tuple[str, str, Callable[[TopicState], int | None]]
+_BY_TOPIC: tuple[_TopicFamily, ...] = (
     ("topics_topic_head_seq", "Last seq assigned", lambda state: state.head_seq),
     ("topics_topic_earliest_seq", "Smallest live seq", lambda state: state.earliest_seq),
     ("topics_topic_records_live", "Live records", lambda state: state.count),
@@ -348,6 +349,13 @@ _BY_TOPIC: tuple[tuple[str, str, Callable[[TopicState], int | None]], ...] = (
     ("topics_topic_queue_ready", "Jobs ready to be claimed", lambda state: state.queue and state.queue.ready),
     ("topics_topic_queue_in_flight", "Jobs leased", lambda state: state.queue and state.queue.in_flight),
 )
+
+
+def _moving(now: MetricsValues) -> _TopicFamily:
+    def moving(state: TopicState) -> int | None:
+        return None if state.queue is None or now.backend is None else now.backend.engine.moving_jobs(state.name)
+
+    return "topics_topic_queue_moving", "Jobs on their way to a dead-letter topic of another core", moving
 
 
 def _log_families(now: MetricsValues) -> Iterator[Metric]:

@@ -235,3 +235,22 @@ def test_a_router_to_a_core_that_does_not_answer_holds_back_no_move_of_other_que
     jobs = {name: world.worlds[0].stored.registry.by_name[name].index for name in names}
     world.run(lambda: not jobs["last0"].live)
     assert jobs["first0"].live == jobs["second0"].live == 1, "their routers have not forwarded them"
+
+
+def test_jobs_on_their_way_are_counted_until_they_are_there() -> None:
+    """The gauge `topics_topic_queue_moving`: of a move that does not end, and of no other queue."""
+    world = Cores(9, router_retry_ms=50)
+    execute = world._execute
+    world._execute = lambda _asked: None  # type: ignore[method-assign]
+    for name, jobs in ((QUEUE, 5), ("other0", 1)):
+        poison(world, name, jobs)
+    engine = world.engine_of(QUEUE)
+    assert engine.moving_jobs(QUEUE) == 0
+    engine.claim(ClaimRequest(QUEUE, "w", 1, None), Answer())
+    world.run(lambda: bool(world.asked))
+    world.cut(0, 1)
+    world.run(lambda: bool(world.asked))
+    assert [engine.moving_jobs(name) for name in (QUEUE, "other0", DEAD, "absent0")] == [5, 0, 0, 0]
+    world._execute = execute  # type: ignore[method-assign]
+    end_move(world)
+    assert engine.moving_jobs(QUEUE) == 0

@@ -512,6 +512,12 @@ class Leases:
         if self.move is not None and not self.move.seqs:
             self.move = None
 
+    @property
+    def moving(self) -> int:
+        """The number of jobs in the note of the move to another core, which has not ended."""
+        runs = self.move.seqs if self.move is not None else []
+        return sum(runs[1::2]) - sum(runs[::2]) + len(runs) // 2
+
     def moving_jobs(self) -> list[LeasedJob]:
         """Return the jobs of `move`, as far as they are there."""
         found = [self.jobs.get(seq) for seq in from_runs(self.move.seqs)] if self.move is not None else []
