@@ -3315,7 +3315,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "a connection shut down when another core has it",
         "loop/connection.py",
-        "        self.phase = CLOSING\n        self._traffic.closed_some = True\n",
+        "        self._enter(CLOSING)\n        self._traffic.closed_some = True\n",
         "        self._shut(0)\n        self._traffic.closed_some = True\n",
         _HAND_OVERS,
     ),

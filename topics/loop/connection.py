@@ -1,16 +1,9 @@
 """One TCP connection as a byte stream: one send in flight, and a close that waits for operations.
 
-The phases, and the events that change them:
+docs/internals/loop.md says what causes each change of its phase.
 
-    OPEN      --close()-->            FLUSHING   staged bytes are still sent, others dropped;
-                                                 then our end is sent, and the peer's is awaited
-                                                 for LINGER_NS
-    OPEN, FLUSHING --abort(), error, both ended--> CLOSING   shutdown, cancels; waits for its own
-                                                             completions
-    CLOSING   --last completion-->    CLOSED     descriptor closed, `handler.lost` called, once
-
-The connection lingers because a peer that is still sending when it is closed gets a reset, which
-may overtake our answer.
+A connection that was closed lingers because a peer that is still sending when it is closed gets a
+reset, which may overtake our answer.
 
 The descriptor is closed only after the last completion of its operations, because its number may be
 given to a new connection at once, and because close(2) ends no pending operation.
@@ -18,21 +11,37 @@ given to a new connection at once, and because close(2) ends no pending operatio
 
 from __future__ import annotations
 
+import enum
 from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from topics.common.memory import let_go, note_held
+from topics.common.transitions import Transitions
 from topics.loop.operations import CONTROL, KIND_BITS, RECV, SEND, Operations, ignore
 from topics.loop.ring import Ring, Send
 from topics.loop.senders import Senders
 from topics.loop.timers import Timer
 
-OPEN: Final = 0
-FLUSHING: Final = 1
-CLOSING: Final = 2
-CLOSED: Final = 3
 
+class ConnectionPhase(enum.IntEnum):
+    """How far a connection has come towards its end."""
+
+    OPEN = 0
+    FLUSHING = 1
+    """Staged bytes are still sent, and received ones dropped. Then our end is sent, and the peer's
+    is awaited for LINGER_NS.
+    """
+    CLOSING = 2
+    """Shut down, or given to another loop: its own operations are cancelled, and awaited."""
+    CLOSED = 3
+    """The descriptor is closed, and `handler.lost` was called."""
+
+
+OPEN, FLUSHING, CLOSING, CLOSED = ConnectionPhase
+CONNECTION_PHASES: Final = Transitions(
+    {OPEN: (FLUSHING, CLOSING), FLUSHING: (CLOSING,), CLOSING: (CLOSED,), CLOSED: ()}
+)
 LINGER_NS: Final = 1_000_000_000
 """Time that a flushed connection waits for the peer's end."""
 LARGE_BYTES: Final = 65_536
@@ -194,7 +203,7 @@ class Connection:
         """Value for the handler's use."""
         self.over_high_water = False
         """True from crossing the high water mark until `handler.drained`."""
-        self.phase = OPEN
+        self.phase: ConnectionPhase = OPEN
         self.paused = False
         self.hand_overs = 0
         """Number of loops that have given it away before."""
@@ -236,8 +245,7 @@ class Connection:
         """Number of shutdowns and cancels that have not completed."""
 
     def __repr__(self) -> str:
-        phase = ("open", "flushing", "closing", "closed")[self.phase]
-        return f"<Connection {self.id} {self.peer[0]}:{self.peer[1]} {phase}>"
+        return f"<Connection {self.id} {self.peer[0]}:{self.peer[1]} {self.phase.name.lower()}>"
 
     # --- what a handler calls ----------------------------------------------------------------------------------------
     def write(self, data: bytes | memoryview) -> None:
@@ -257,7 +265,7 @@ class Connection:
                 self.expected = len(rest)
                 self.flying = rest
                 self._sends.append((self.send_data, self.fd, rest))
-        elif self.phase == OPEN and data:
+        elif self.phase is OPEN and data:
             self._stage(data)
 
     @property
@@ -314,13 +322,13 @@ class Connection:
         Data that the kernel still delivers is held. The first of it ends the receive, so that flow
         control slows the peer.
         """
-        if self.phase == OPEN and not self.paused:
+        if self.phase is OPEN and not self.paused:
             self.paused = True
             self.inbox = self._traffic.held
 
     def resume_reading(self) -> None:
         """Undo `pause_reading`. Held bytes are delivered first, in the next pass."""
-        if self.phase != OPEN or not self.paused:
+        if self.phase is not OPEN or not self.paused:
             return
         self.paused = False
         traffic = self._traffic
@@ -334,10 +342,10 @@ class Connection:
 
     def close(self) -> None:
         """Close after all staged bytes were sent. No more data is received."""
-        if self.phase != OPEN:
+        if self.phase is not OPEN:
             return
         self._leave_table()
-        self.phase = FLUSHING
+        self._enter(FLUSHING)
         self._traffic.departures.forget(self)
         self._traffic.closed_some = True
         self.paused = False
@@ -406,7 +414,7 @@ class Connection:
             self._staged_bytes += len(flying) - res
         if self._staged:
             self._send(self._take_staged())
-        elif self.phase == FLUSHING:
+        elif self.phase is FLUSHING:
             self._on_flushed()
             return
         else:
@@ -416,7 +424,7 @@ class Connection:
     def _note_drained(self) -> None:
         if self.over_high_water and self.outbound_bytes <= self._low_water:
             self.over_high_water = False
-            if self.phase == OPEN:
+            if self.phase is OPEN:
                 self._traffic.drained.append(self)
 
     def _send(self, data: bytes | memoryview) -> None:
@@ -487,7 +495,7 @@ class Connection:
             del staged[:end]
         self._staged_bytes -= len(data)
         self.flying = data
-        self.expected = LOOK_CLOSER if staged or self.over_high_water or self.phase != OPEN else len(data)
+        self.expected = LOOK_CLOSER if staged or self.over_high_water or self.phase is not OPEN else len(data)
         return data
 
     def on_receive_ended(self) -> None:
@@ -498,7 +506,7 @@ class Connection:
 
     def hold(self, view: memoryview) -> None:
         """Hold a copy of bytes that arrived while paused. The first of them ends the receive."""
-        if self.phase != OPEN:
+        if self.phase is not OPEN:
             return
         if self._held is None:
             self._held = []
@@ -508,7 +516,7 @@ class Connection:
     def take_held(self) -> bytes:
         """Return the held bytes after a resume. Later arrivals are added to the batch again."""
         held, self._held = self._held, None
-        if self.paused or self.phase != OPEN:
+        if self.paused or self.phase is not OPEN:
             self._held = held
             return b""
         self.inbox = self.streams.inbox
@@ -526,18 +534,18 @@ class Connection:
         self._end = True
         if self._traffic.departures.note_end(self):
             self._traffic.rearm.append(self)
-        elif self.phase == OPEN and not self._held:
+        elif self.phase is OPEN and not self._held:
             self.streams.handler.end_of_stream(self)
 
     def on_held_delivered(self) -> None:
         """Continue after delivery of held bytes: report the end of the stream, or read again."""
-        if self._end and self.phase == OPEN:
+        if self._end and self.phase is OPEN:
             self.streams.handler.end_of_stream(self)
         else:
             self.arm()
 
     def drained(self) -> None:
-        if self.phase == OPEN:
+        if self.phase is OPEN:
             self.streams.handler.drained(self)
 
     # --- to and from another loop ------------------------------------------------------------------------------------
@@ -557,7 +565,7 @@ class Connection:
 
     def leave(self) -> None:
         """End here without a shutdown, which would end the stream for the other loop, too."""
-        self.phase = CLOSING
+        self._enter(CLOSING)
         self._traffic.closed_some = True
         self.paused = False
         self._held = None
@@ -573,10 +581,13 @@ class Connection:
             self._held = None  # so that the next pause ends the receive, too
         if not was_paused:
             self.resume_reading()
-        if has_ended and self.phase == OPEN and not self._held:
+        if has_ended and self.phase is OPEN and not self._held:
             self.streams.handler.end_of_stream(self)
 
     # --- closing -----------------------------------------------------------------------------------------------------
+    def _enter(self, phase: ConnectionPhase) -> None:
+        self.phase = CONNECTION_PHASES.check(self.phase, phase)
+
     def _on_flushed(self) -> None:
         """End our direction: all bytes written before `close` are sent.
 
@@ -598,7 +609,7 @@ class Connection:
         traffic = self._traffic
         self._leave_table()
         traffic.departures.forget(self)
-        self.phase = CLOSING
+        self._enter(CLOSING)
         self._error = error
         traffic.closed_some = True
         self.paused = False
@@ -625,15 +636,14 @@ class Connection:
 
     def _on_control(self, _res: int) -> None:
         self._pending -= 1
-        if self.phase == CLOSING:
+        if self.phase is CLOSING:
             self._finish()
 
     def _finish(self) -> None:
         """Close the descriptor and call `handler.lost`, if every operation has completed."""
         if self._pending or self.recv_data or self.flying is not None:
             return
-        assert self.phase == CLOSING, "finished twice"
-        self.phase = CLOSED
+        self._enter(CLOSED)
         traffic = self._traffic
         del traffic.operations.sending[self.send_data]
         if traffic.table is not None:

@@ -134,7 +134,7 @@ class ConnectionTable:
 
     def can_own(self, conn: Connection) -> bool:
         """Return whether the connection is open, reads, has nothing to send, and is not owned."""
-        return conn.expected == 0 and conn.recv_data != 0 and conn.phase == OPEN and not (conn.owned or conn.paused)
+        return conn.expected == 0 and conn.recv_data != 0 and conn.phase is OPEN and not (conn.owned or conn.paused)
 
     def own(self, conn: Connection) -> None:
         """Make the next receives rows. A request received already is to be answered first.
@@ -287,7 +287,7 @@ class ConnectionTable:
     # --- the same bytes to many ---------------------------------------------------------------------------------------
     def begin_sharing(self, conn: Connection) -> bool:
         """Let `share` send from a connection. Return False if it is not open and idle."""
-        if conn.expected != 0 or conn.phase != OPEN or conn.owned:
+        if conn.expected != 0 or conn.phase is not OPEN or conn.owned:
             return False
         conn.shares = True
         conn.expected = LOOK_CLOSER

@@ -327,7 +327,7 @@ class Traffic:
         """
         batch = inbox
         if self.closed_some:
-            batch = [row for row in inbox if row[0].phase == OPEN]
+            batch = [row for row in inbox if row[0].phase is OPEN]
         is_settled: bool | None = None
         try:
             if streams.receive_single is not None and len(batch) + rows == 1 and batch and not self._was_offered:
@@ -360,7 +360,7 @@ class Traffic:
         for conn, _ in inbox:
             rows[conn] = rows.get(conn, 0) + 1
         for conn, count in rows.items():
-            if count > SHARE_ROWS and conn.phase == OPEN:
+            if count > SHARE_ROWS and conn.phase is OPEN:
                 self.stats.throttled += 1
                 if conn.recv_data:
                     conn.stop_receive()
