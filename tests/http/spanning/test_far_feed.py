@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +19,7 @@ from topics.errors import RequestError, TopicsError
 from topics.http.access.principal import UNAUTHENTICATED
 from topics.http.access.routes import RouteTable
 from topics.http.relay.relayed_head import inner_plan, inner_route
-from topics.http.spanning.far_feed import FarFeed
+from topics.http.spanning.far_feed import FAR_FEED_STATES, FarFeed, FarFeedState
 from topics.http.spanning.feed_messages import (
     TAKEN_IN_FROM,
     DropPrefixes,
@@ -251,3 +255,36 @@ def test_a_closed_feed_leaves_the_other_core(connection: Following, is_open: boo
     assert (connection.has_left, connection.feed.call.answered) == (is_open, not is_open)
     connection.feed.write(burst_chunk(1, Burst((CaughtUpFrame("a", 1, 1),), 0), is_fresh=True))
     assert (connection.came, connection.ends) == ([], [])
+
+
+ASKED, OPEN, ENDED = FarFeedState
+ENDS: list[Callable[[FarFeed], None]] = [FarFeed.close, FarFeed.drop, FarFeed.end]
+ALLOWED = {(old, new) for old, after in FAR_FEED_STATES.after.items() for new in after}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("is_open", [False, True])
+def test_a_feed_takes_every_allowed_state_and_no_other_one(
+    connection: Following, is_open: bool, end: Callable[[FarFeed], None]
+) -> None:
+    feed, states = connection.feed, [connection.feed.state]
+    if is_open:
+        connection.open()
+        states.append(feed.state)
+    for again in (end, *ENDS):
+        again(feed)
+    states.append(feed.state)
+    assert states == ([ASKED, OPEN, ENDED] if is_open else [ASKED, ENDED])
+    assert set(itertools.pairwise(states)) <= ALLOWED
+    feed.fill_places()
+    assert connection.orders == [], "an order of a feed that has ended"
+    with pytest.raises(AssertionError, match="OPEN does not follow ENDED"):
+        connection.open()
+
+
+def test_the_page_about_spanning_has_the_same_table() -> None:
+    page = Path(__file__).resolve().parents[3] / "docs/internals/cores/spanning.md"
+    rows = re.findall(r"^\| `([a-z]+)` \| ([^|]*) \|", page.read_text(), re.M)
+    documented = {(old, new) for old, after in rows for new in re.findall(r"`([a-z]+)`", after)}
+    assert documented == {(old.value, new.value) for old, new in ALLOWED}
+    assert documented == {("asked", "open"), ("asked", "ended"), ("open", "ended")}

@@ -1,8 +1,6 @@
 """The topics of one other core that a connection of this one follows: a far feed.
 
-    asked    the other core has not opened it; orders wait
-    open     orders go there, bursts come
-    ended    by this side, by a stop of the other core, or with the socket to it
+docs/internals/cores/spanning.md says what causes each change of its state.
 
 A burst counts as taken when the connection has taken it. While that takes no more, none is reported
 as taken, and the other core stops at its marks.
@@ -10,11 +8,13 @@ as taken, and the other core stops at its marks.
 
 from __future__ import annotations
 
+import enum
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
+from topics.common.transitions import Transitions
 from topics.engine.delivery.frames import Burst
 from topics.engine.delivery.subscription import Subscription
 from topics.engine.values.results import DiffQuery
@@ -125,6 +125,24 @@ class _Door(Destination):
         return self._feed.opened(on_drained, on_disconnect)
 
 
+class FarFeedState(enum.Enum):
+    ASKED = "asked"
+    """The other core has not opened it; orders wait."""
+    OPEN = "open"
+    """Orders are sent there, and bursts come."""
+    ENDED = "ended"
+    """By this side, by a stop or a refusal of the other core, or with the socket to it."""
+
+
+FAR_FEED_STATES = Transitions(
+    {
+        FarFeedState.ASKED: (FarFeedState.OPEN, FarFeedState.ENDED),
+        FarFeedState.OPEN: (FarFeedState.ENDED,),
+        FarFeedState.ENDED: (),
+    }
+)
+
+
 class FarFeed(OrderedStream):
     """One far feed, and the stream that it is read from."""
 
@@ -134,10 +152,11 @@ class FarFeed(OrderedStream):
         self.core = core
         self._follower: FollowingFeed | None = follower
         """The connection's feed, until the end."""
+        self.state = FarFeedState.ASKED
         self.call = FeedCall(service, _Door(core, self), plan, b"", service.now_ns())
         """The request, which is to be asked of the core."""
-        self._waiting: list[Order] | None = []
-        """Orders until it is open; None from then on."""
+        self._waiting: list[Order] = []
+        """Orders, until it is open."""
         self._send: Callable[[bytes], None] = _refuse
         """Sends an order, once it is open."""
         self._on_drained = self._leave = _nothing
@@ -221,9 +240,9 @@ class FarFeed(OrderedStream):
             del self._by_number[number], self.subscriptions[name]
 
     def _order(self, order: Order) -> None:
-        if self._waiting is not None:
+        if self.state is FarFeedState.ASKED:
             self._waiting.append(order)
-        else:
+        elif self.state is FarFeedState.OPEN:
             self._send(order_bytes(order))
 
     def _count_nodes(self, query: DiffQuery) -> None:
@@ -236,14 +255,16 @@ class FarFeed(OrderedStream):
     def close(self) -> None:
         """End, because the connection does. Nothing is delivered any more."""
         if self._follower is not None:
+            was_open = self.state is FarFeedState.OPEN
             self._cut()
-            if self._waiting is None:
+            if was_open:
                 self._leave()
             else:
                 self.call.abandon()
             self._on_drained = self._leave = _nothing
 
     def _cut(self) -> None:
+        self.state = FAR_FEED_STATES.check(self.state, FarFeedState.ENDED)
         self._follower = None
         self._held.clear()
         self._held_bytes = 0
@@ -270,8 +291,9 @@ class FarFeed(OrderedStream):
         return self
 
     def take_order(self, order: Callable[[bytes], None]) -> None:
+        self.state = FAR_FEED_STATES.check(self.state, FarFeedState.OPEN)
         self._send = order
-        waiting, self._waiting = self._waiting or (), None
+        waiting, self._waiting = self._waiting, []
         for each in waiting:
             order(order_bytes(each))
 
