@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 
+from topics.common.transitions import Transitions
 from topics.errors import RequestError
 from topics.http.plan.plan import Plan
 
@@ -16,6 +17,15 @@ class ServerState(enum.Enum):
     RECOVERING = "recovering"
     SERVING = "serving"
     DRAINING = "draining"
+
+
+SERVER_STATES = Transitions(
+    {
+        ServerState.RECOVERING: (ServerState.SERVING, ServerState.DRAINING),
+        ServerState.SERVING: (ServerState.DRAINING,),
+        ServerState.DRAINING: (),
+    }
+)
 
 
 class Gate:
@@ -28,12 +38,12 @@ class Gate:
 
     def open(self) -> None:
         """Admit every request, because recovery has ended."""
-        self.state = ServerState.SERVING
+        self.state = SERVER_STATES.check(self.state, ServerState.SERVING)
         self.progress = 1.0
 
     def drain(self) -> None:
         """Refuse new requests, because the server stops."""
-        self.state = ServerState.DRAINING
+        self.state = SERVER_STATES.check(self.state, ServerState.DRAINING)
 
     def admit(self, plan: Plan) -> RequestError | None:
         """Return the refusal of a request, or None to admit it.

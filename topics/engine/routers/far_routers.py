@@ -175,7 +175,7 @@ class FarRouters:
         def on_logged(error: TopicsError | None) -> None:
             self._making.discard(token)
             if error is None and router.life is RouterLife.CREATING:
-                router.life = RouterLife.LIVE
+                router.enter_life(RouterLife.LIVE)
                 self._forwarding.note(router)
             elif router.life is not RouterLife.GONE:
                 core.routers.remove(router)

@@ -109,7 +109,7 @@ class Links:
 
         def on_logged(error: TopicsError | None) -> None:
             if error is None and router.life is RouterLife.CREATING:
-                router.life = RouterLife.LIVE
+                router.enter_life(RouterLife.LIVE)
             elif router.life is not RouterLife.GONE:
                 core.routers.remove(router)
             router.resume_parked()
@@ -155,11 +155,11 @@ class Links:
         except TopicsError as error:
             done(error)
             return
-        router.life = RouterLife.DELETING
+        router.enter_life(RouterLife.DELETING)
 
         def on_logged(error: TopicsError | None) -> None:
             if error is not None and router.life is not RouterLife.GONE:
-                router.life = RouterLife.LIVE
+                router.enter_life(RouterLife.LIVE)
             elif router.life is not RouterLife.GONE:
                 core.routers.remove(router)
             for _ in self._forwarding.forget(router) if error is None else ():

@@ -215,7 +215,7 @@ class RouterManager:
                 self._stage_deletion(router, written, partial(self._end, router, partial(done, failed)))
                 return
             if router.life is RouterLife.CREATING:
-                router.life = RouterLife.LIVE
+                router.enter_life(RouterLife.LIVE)
                 self._forwarding.note(router)
             self._end(router, partial(done, RouterPut(True, router.config)))
 
@@ -281,7 +281,7 @@ class RouterManager:
         except TopicsError as error:
             done(error)
             return
-        router.life = RouterLife.DELETING
+        router.enter_life(RouterLife.DELETING)
 
         def on_part(error: TopicsError | None) -> None:
             if error is None:
@@ -298,7 +298,7 @@ class RouterManager:
                     self._stage_deletion(router, [router.source], end)
                 return
             if router.life is not RouterLife.GONE:
-                router.life = RouterLife.LIVE
+                router.enter_life(RouterLife.LIVE)
                 self._forwarding.note(router)
             self._end(router, partial(done, error))
 

@@ -112,7 +112,7 @@ class RouterRecovery:
         if holder is not None:
             routers.remove(holder)
         router = Router(name, router_id, source, dest, config.config(source.name, dest.name))
-        router.life = RouterLife.LIVE
+        router.enter_life(RouterLife.LIVE)
         router.order = order
         router.token = "" if far is None else far.token
         routers.add(router)

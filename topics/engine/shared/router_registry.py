@@ -65,7 +65,7 @@ class Routers:
         by_name, life = self.by_name, RouterLife.GONE
         named = [router for router in routers if not router.source.is_far]
         for router in routers:
-            router.life = life
+            router.enter_life(life)
             if router.source.is_far:
                 del self.links[router.token]
         for router in named:

@@ -13,6 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
+from topics.common.transitions import Transitions
 from topics.common.values.configs import Predicate, RouterConfig
 from topics.engine.state.router_work import WORK, RouterWork
 
@@ -49,6 +50,16 @@ class RouterLife(Enum):
     """The deletion is in flight: the router forwards nothing more."""
     GONE = 4
 
+
+ROUTER_LIVES = Transitions(
+    {
+        RouterLife.CREATING: (RouterLife.LIVE, RouterLife.GONE),
+        RouterLife.LIVE: (RouterLife.DELETING, RouterLife.GONE),
+        RouterLife.DELETING: (RouterLife.LIVE, RouterLife.GONE),
+        RouterLife.GONE: (),
+    }
+)
+"""A live router is gone with its topic. A deletion that failed leaves it live."""
 
 UNKNOWN = -1
 ABOVE_ALL = 1 << 64
@@ -164,6 +175,10 @@ class RouterOf(Generic[End]):
         """Source seqs above `position` whose copies are in the destination already, with the copy's
         seq.
         """
+
+    def enter_life(self, life: RouterLife) -> None:
+        """Begin another stage of the router's life."""
+        self.life = ROUTER_LIVES.check(self.life, life)
 
     def enter(self, work: RouterWork) -> None:
         """Begin other work, which may follow the present one."""

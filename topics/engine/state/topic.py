@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from enum import Enum
 from typing import Protocol
 
+from topics.common.transitions import Transitions
 from topics.config import DURABILITIES
 from topics.engine.index.expiries import Expiries
 from topics.engine.index.index import Index
@@ -40,6 +41,19 @@ class Life(Enum):
     DELETING = 3
     """Its deletion is in flight: readers still see it, changes wait for the outcome."""
     GONE = 4
+
+
+LIVES = Transitions(
+    {
+        Life.CREATING: (Life.LIVE, Life.DELETING, Life.GONE),
+        Life.LIVE: (Life.DELETING, Life.GONE),
+        Life.DELETING: (Life.LIVE, Life.GONE),
+        Life.GONE: (),
+    }
+)
+"""A deletion may be queued after the creation. A live topic is gone if a start finds a newer one of
+its name. A deletion that failed leaves the topic live.
+"""
 
 
 class PendingExpiry(Protocol):
@@ -203,7 +217,7 @@ class Topic(TopicNumbers):
 
     def enter(self, life: Life) -> None:
         """Begin another stage of the topic's life."""
-        self.life = life
+        self.life = LIVES.check(self.life, life)
         self._note_writable()
 
     def _note_writable(self) -> None:

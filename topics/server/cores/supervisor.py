@@ -21,6 +21,7 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from topics.common.transitions import Transitions
 from topics.loop.loop import Loop
 from topics.loop.timers import Timer
 
@@ -51,6 +52,16 @@ class CoreState(enum.Enum):
     ENDED = "ended"
 
 
+CORE_STATES = Transitions(
+    {
+        CoreState.STARTING: (CoreState.READY, CoreState.PAUSED, CoreState.ENDED),
+        CoreState.READY: (CoreState.PAUSED, CoreState.ENDED),
+        CoreState.PAUSED: (CoreState.STARTING, CoreState.ENDED),
+        CoreState.ENDED: (CoreState.STARTING,),
+    }
+)
+
+
 class _WatchedCore:
     __slots__ = ("heard_ns", "is_late", "number", "pause_ns", "ready_ns", "state", "status", "timer", "was_ready")
 
@@ -69,6 +80,9 @@ class _WatchedCore:
         self.pause_ns = PAUSE_NS
         """The length of the next pause."""
         self.timer: Timer | None = None
+
+    def enter(self, state: CoreState) -> None:
+        self.state = CORE_STATES.check(self.state, state)
 
     @property
     def runs(self) -> bool:
@@ -138,7 +152,8 @@ class Supervisor:
             if name == "STATUS":
                 core.status = value
             elif name == "READY" and core.state is CoreState.STARTING:
-                core.state, core.was_ready, core.ready_ns = CoreState.READY, True, core.heard_ns
+                core.enter(CoreState.READY)
+                core.was_ready, core.ready_ns = True, core.heard_ns
                 self.was_ready = self.was_ready or all(each.state is CoreState.READY for each in self._cores)
 
     def on_exit(self, number: int, code: int) -> None:
@@ -148,11 +163,11 @@ class Supervisor:
         was_ready, core.status = core.state is CoreState.READY, ""
         self._codes[number] = code if code >= 0 else _SIGNALLED - code
         if self.is_stopping:
-            core.state = CoreState.ENDED
+            core.enter(CoreState.ENDED)
             self._look_for_end()
         elif not core.was_ready:
             _log.error("core %d ended with %d before it was ready; the others are stopped", number, code)
-            core.state = CoreState.ENDED
+            core.enter(CoreState.ENDED)
             self._stop()
         else:
             if was_ready and self._loop.clock.monotonic_ns() - core.ready_ns >= STEADY_NS:
@@ -162,7 +177,8 @@ class Supervisor:
     # --- processes --------------------------------------------------------------------------------------------------
     def _start(self, core: _WatchedCore) -> None:
         core.timer, core.is_late = None, False
-        core.state, core.heard_ns = CoreState.STARTING, self._loop.clock.monotonic_ns()
+        core.enter(CoreState.STARTING)
+        core.heard_ns = self._loop.clock.monotonic_ns()
         try:
             self._processes.start(core.number)
         except OSError as error:
@@ -170,12 +186,13 @@ class Supervisor:
                 self._pause(core, f"could not be started: {error}")
                 return
             _log.error("core %d could not be started: %s", core.number, error)
-            core.state, self._codes[core.number] = CoreState.ENDED, 1
+            core.enter(CoreState.ENDED)
+            self._codes[core.number] = 1
             self._stop()
 
     def _pause(self, core: _WatchedCore, why: str) -> None:
         _log.error("core %d %s; it is started again in %g s", core.number, why, core.pause_ns / 1e9)
-        core.state = CoreState.PAUSED
+        core.enter(CoreState.PAUSED)
         core.timer = self._loop.call_later(core.pause_ns, lambda: self._start(core))
         core.pause_ns = min(2 * core.pause_ns, PAUSE_MOST_NS)
 
@@ -186,7 +203,7 @@ class Supervisor:
                 core.timer.cancel()
                 core.timer = None
             if core.state is CoreState.PAUSED:
-                core.state = CoreState.ENDED
+                core.enter(CoreState.ENDED)
                 if self._codes[core.number] > _SIGNALLED:
                     self._codes[core.number] = 0  # it was killed before the stop
         self._send_all(signal.SIGTERM)
