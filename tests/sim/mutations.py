@@ -1868,7 +1868,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "seqs of a time in class ephemeral given out again",
         "engine/recovery/engine_catalog.py",
-        "        topic.found(change.head)\n",
+        "        topic.found_visible(change.head)\n",
         "",
         f"{_SEQS}::test_seqs_of_a_time_in_class_ephemeral_are_not_given_out_again",
     ),
@@ -2189,7 +2189,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "the seqs of a topic that was dormant given out again",
         "engine/shared/dormant.py",
-        "        topic.begin(0)\n",
+        "        topic.begin_writes(0)\n",
         "",
         "tests/engine/recovery/test_dormant.py",
     ),

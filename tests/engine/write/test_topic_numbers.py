@@ -59,6 +59,6 @@ def test_a_reservation_ahead_of_use_does_not_count_once_a_snapshot_has_released_
 def test_time_never_goes_back_within_a_topic() -> None:
     """R-SEQ: the clock may."""
     numbers = TopicNumbers()
-    numbers.take(1, 10, numbers.stamp(2000))
+    numbers.take_seqs(1, 10, numbers.stamp(2000))
     assert numbers.stamp(1000) == 2000
     assert numbers.stamp(3000) == 3000

@@ -36,7 +36,8 @@ def changed(path: Path) -> Iterator[tuple[str, str, int]]:
     """(receiver, attribute, line) of every attribute that is assigned or deleted, or whose items are."""
     for node in nodes(path):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
-            node = node.value
+            while isinstance(node, ast.Subscript):
+                node = node.value
         elif not (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del)):
             continue
         if isinstance(node, ast.Attribute):
@@ -62,6 +63,22 @@ def test_the_numbers_of_a_topic_change_in_one_module() -> None:
     assert excused == set(NOT_TOPICS), "an exception that is none any more"
 
 
+def test_self_is_a_topic_in_no_other_module() -> None:
+    """There its attributes may have the names of a topic's numbers."""
+    derived, free = set(), []
+    for source in modules():
+        for node in nodes(source):
+            if isinstance(node, ast.ClassDef):
+                if {"TopicNumbers", "Topic"} & {ast.unparse(base) for base in node.bases}:
+                    derived.add((name_of(source), node.name))
+                continue
+            for inner in ast.iter_child_nodes(node):
+                if isinstance(inner, ast.FunctionDef) and "self" in [each.arg for each in inner.args.args]:
+                    free.append(f"{name_of(source)}:{inner.lineno}")
+    assert derived == {(TOPIC, "Topic")}
+    assert not free, f"functions of no class: {free}"
+
+
 WITH_ANY_NAME = {
     ("embedded/read_only_log.py", "kind"): "a class of the library, whose calls are refused",
     ("engine/index/chunk.py", "self"): "columns of an index that grows",
@@ -70,7 +87,9 @@ WITH_ANY_NAME = {
     ("config.py", "self"): "settings, which are frozen",
 }
 """Objects whose attributes are set by names that the text does not have, with what they are."""
-SETTERS = ("setattr", "__setattr__", "delattr", "__delattr__", "force_setattr")
+SETTERS = ("setattr", "__setattr__", "delattr", "__delattr__", "force_setattr", "__set__", "__delete__")
+HIDES = ("exec", "eval", "compile", "__dict__", "methodcaller")
+"""Names by which an assignment, or the call of one, would be hidden in a text."""
 
 
 def set_by_name(path: Path) -> Iterator[tuple[str, str, int]]:
@@ -86,7 +105,12 @@ def set_by_name(path: Path) -> Iterator[tuple[str, str, int]]:
         yield ast.unparse(given[0]) if given else "", str(name), call.lineno
     for node in nodes(path):
         word = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-        if word in SETTERS and node not in known:
+        if isinstance(node, ast.alias):
+            word = node.name
+        elif isinstance(node, ast.Constant) and node.value in SETTERS:
+            word = str(node.value)
+        hides = word in HIDES and not (isinstance(node, ast.Attribute) and ast.unparse(node.value) == "re")
+        if hides or (word in SETTERS and node not in known):
             yield "", "", getattr(node, "lineno", 0)  # given to something else that calls it
 
 

@@ -10,7 +10,7 @@ import ast
 import pytest
 
 from tests.project.structure.test_one_write import APPEND, NUMBERS, TOPIC
-from tests.project.structure.trees import TOPICS, Question, called, modules, name_of, nodes, places, tree
+from tests.project.structure.trees import TOPICS, Question, modules, name_of, nodes, places, tree
 
 
 def functions(path: str) -> list[ast.FunctionDef]:
@@ -30,17 +30,16 @@ def changing(name: str) -> set[str]:
     }
 
 
-def of_a_topic(name: str) -> Question:
-    """Ask for a call of this function of NUMBERS: other objects have methods of its name, too."""
-    is_called = called(name)
-    is_method = name in {node.name for node in functions(NUMBERS) if node.args.args[0].arg == "self"}
+def names(function: str) -> Question:
+    """Ask for any use of a function of NUMBERS, also under another name, or given to other code."""
 
     def found(node: ast.AST) -> bool:
-        if not is_called(node):
-            return False
-        assert isinstance(node, ast.Call)
-        receiver = ast.unparse(node.func).rpartition(".")[0].rpartition(".")[2]
-        return receiver in ("topic", "dest", "source", "made") if is_method else not receiver
+        return (
+            (isinstance(node, ast.Attribute) and node.attr == function)
+            or (isinstance(node, ast.Name) and node.id == function and isinstance(node.ctx, ast.Load))
+            or (isinstance(node, ast.alias) and node.asname is not None and node.name == function)
+            or (isinstance(node, ast.Constant) and node.value == function)
+        )
 
     return found
 
@@ -55,25 +54,53 @@ SHOWS = {
     "publish_each": {APPEND},
     "publish_new": {APPEND},
     "show_holes": {"engine/routers/forward.py"},
-    "found": RECOVERY,
+    "found_visible": RECOVERY,
 }
 """The functions that make records visible, with their callers."""
 GIVES_OUT = {
     "stage_each": {APPEND},
-    "take": {APPEND},
-    "take_holes": {"engine/routers/forward.py"},
+    "take_seqs": {APPEND},
+    "skip_holes": {"engine/routers/forward.py"},
     "publish_new": {APPEND},
     "found_taken": RECOVERY - {"engine/shared/dormant.py", "engine/routers/router_recovery.py"},
-    "begin": RECOVERY - {"engine/routers/router_recovery.py"},
+    "begin_writes": RECOVERY - {"engine/routers/router_recovery.py"},
 }
 """The functions that give out seqs, with their callers."""
+
+
+CHANGES_ELSE = {
+    "last_ts": {"take_seqs", "publish_new", "found_visible", "stage_each"},
+    "last_write_ms": {"publish_new", "publish_each"},
+    "pending_records": {"take_seqs", "unstage", "stage_each", "publish_each"},
+    "pending_bytes": {"take_seqs", "unstage", "stage_each", "publish_each"},
+    "filling": {"enqueue", "fill", "stop_filling"},
+    "reserved": {"reserve"},
+}
+"""By each other number: the functions that change it."""
 
 
 def test_every_way_to_publish_or_to_give_out_seqs_is_the_append_or_a_start() -> None:
     for number, known in (("head", SHOWS), ("next_seq", GIVES_OUT)):
         assert changing(number) == set(known), f"functions of {NUMBERS} that change `{number}`"
         for name, callers in known.items():
-            assert places("engine", of_a_topic(name)) == callers, f"{name} changes `{number}` of a topic"
+            assert places("engine", names(name)) - {NUMBERS} == callers, f"{name} changes `{number}` of a topic"
+            assert not places(".", names(name)) - places("engine", names(name)), f"{name} is a call of the engine"
+
+
+def test_every_other_number_of_a_topic_is_changed_by_functions_that_are_known() -> None:
+    assert {number: changing(number) for number in CHANGES_ELSE} == CHANGES_ELSE
+
+
+def test_functions_that_change_a_topic_share_their_names_with_no_others() -> None:
+    """Otherwise the callers of one could not be distinguished by the text."""
+    known = {*SHOWS, *GIVES_OUT}
+    defined = {
+        f"{name_of(path)} {node.name}"
+        for path in modules()
+        for node in nodes(path)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in known
+    }
+    assert defined == {f"{NUMBERS} {name}" for name in known}
 
 
 def loads(node: ast.AST) -> set[str]:

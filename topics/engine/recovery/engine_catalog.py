@@ -191,7 +191,7 @@ class EngineCatalog:
             topic = self._add(image.name, image.id, image.order, config, image.incarnation)
             if topic is None:
                 return None
-        topic.found(image.head, image.last_ts)
+        topic.found_visible(image.head, image.last_ts)
         topic.found_generation(image.generation)
         image.floors.raise_floors(topic.floors)
         if image.gaps:
@@ -245,7 +245,7 @@ class EngineCatalog:
         topic = self._topic(topic_id)
         if topic is None or not len(rows.seqs):
             return
-        topic.found(int(rows.seqs[-1]), int(rows.ts[-1]))
+        topic.found_visible(int(rows.seqs[-1]), int(rows.ts[-1]))
         if rows.times is not None:
             self._restore_times(topic, rows.seqs, rows.times)
         if self._log_rows.holds(topic_id) and self._stored.usage.is_log(rows.file_id):
@@ -275,7 +275,7 @@ class EngineCatalog:
             for topic_id, upto in copied_upto.items():
                 topic = self._topic(topic_id)
                 if topic is not None:
-                    topic.found(upto)
+                    topic.found_visible(upto)
 
     def see_rows(self, topic_id: int, rows: RowColumns) -> None:
         self._log_rows.take_rows(topic_id, rows)
@@ -423,7 +423,7 @@ class EngineCatalog:
         config = parse_config(change.config)
         self._stored.registry.configure(topic, config, config)
         topic.incarnation = change.incarnation or topic.incarnation
-        topic.found(change.head)
+        topic.found_visible(change.head)
         if change.floors is not None:
             change.floors.raise_floors(topic.floors)
             topic.index.kill_through(topic.floors.dead_through)
@@ -470,7 +470,7 @@ class EngineCatalog:
             # not note; but other topics and clients know these seqs.
             known = self._routers.given_out(topic)
             if topic.config.durability == "ephemeral":
-                topic.found(known)
+                topic.found_visible(known)
                 index.kill_through(topic.head)
                 # Rows from a time in another class stay gone (R-DUR-5).
                 floors.raise_to(deleted=topic.head)
@@ -487,9 +487,9 @@ class EngineCatalog:
                 given_out = min(given_out + self._skipped_seqs, SEQ_MAX)
             if given_out > topic.head:
                 floors.add_gap(Gap(topic.head + 1, given_out, CRASH))
-                topic.found(given_out)
+                topic.found_visible(given_out)
                 has_lost = True
-            topic.begin(reserved)
+            topic.begin_writes(reserved)
             if topic.readers is not None:
                 topic.readers.limit(topic.head)
                 topic.set_config(topic.config, topic.next_config)

@@ -106,7 +106,7 @@ class Forward(Append):
     def __init__(self, owner: StepOwner, core: AppendCore, router: Router, step: ForwardStep, *, fsync: bool) -> None:
         topic = router.dest
         self.first_hole = topic.next_seq
-        topic.take_holes(step.holes)
+        topic.skip_holes(step.holes)
         super().__init__(core, [topic], [topic.next_seq], [0], [0], [0], bytearray(), fsync=fsync)
         self.owner = owner
         self.router = router

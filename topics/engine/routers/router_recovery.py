@@ -165,16 +165,16 @@ class RouterRecovery:
             return
         if forward.holes:
             gap = Gap(first, first + forward.holes - 1, TRIM)
-            topic.found(gap.last)
+            topic.found_visible(gap.last)
             self._add_gap(topic, gap)
         if forward.hops:
             add_hops(topic, forward.hops)
             # else other records would get these seqs, and the hops
-            topic.found(forward.hops[-1][1])
+            topic.found_visible(forward.hops[-1][1])
         if forward.refs:
             # Originals that a power cut took from the source are missing; the seqs of their copies
             # stay used.
-            topic.found(at + sum(end - begin + 1 for begin, end in forward.refs) - 1, ts_ms)
+            topic.found_visible(at + sum(end - begin + 1 for begin, end in forward.refs) - 1, ts_ms)
 
     def _add_gap(self, topic: Topic, gap: Gap) -> None:
         if gap.last > topic.floors.lost:

@@ -257,9 +257,9 @@ class Dormant:
         topic = Topic(self.names[row], topic_id, self.configs[row], int(self.orders[row]), self._usage, incarnation)
         topic.enter(Life.LIVE)
         topic.is_made = True
-        topic.found(int(self.heads[row]), int(self.last_ts[row]))
+        topic.found_visible(int(self.heads[row]), int(self.last_ts[row]))
         topic.found_generation(int(self.generations[row]))
-        topic.begin(0)
+        topic.begin_writes(0)
         topic.consumed_ms = int(self.consumed_ms[row])
         self._usage.records -= int(self.live[row])
         self._usage.bytes -= int(self.bytes[row])

@@ -102,14 +102,14 @@ class TopicNumbers:
         """Return the `$ts` of a record written now. It never decreases, even if the clock does."""
         return now_ms if now_ms > self.last_ts else self.last_ts
 
-    def take(self, count: int, size: int, ts: int) -> None:
+    def take_seqs(self, count: int, size: int, ts: int) -> None:
         """Give out the next seqs to records whose frames are staged."""
         self.next_seq += count
         self.last_ts = ts
         self.pending_records += count
         self.pending_bytes += size
 
-    def take_holes(self, count: int) -> None:
+    def skip_holes(self, count: int) -> None:
         """Give out the next seqs to holes for records that a router's source has lost."""
         self.next_seq += count
 
@@ -208,7 +208,7 @@ class TopicNumbers:
             self.growing = 0
 
     # --- recovery -----------------------------------------------------------------------------------------------------
-    def found(self, upto: int, ts: int = 0) -> None:
+    def found_visible(self, upto: int, ts: int = 0) -> None:
         """Note that records up to this seq, written up to this time, were visible."""
         self.head = max(self.head, upto)
         self.last_ts = max(self.last_ts, ts)
@@ -221,7 +221,7 @@ class TopicNumbers:
         """Note the number of reservations made."""
         self.generation = max(self.generation, generation)
 
-    def begin(self, reserved: int) -> None:
+    def begin_writes(self, reserved: int) -> None:
         """End recovery: continue after all that was found.
 
         reserved: seqs up to this one are reserved.

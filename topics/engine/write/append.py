@@ -142,7 +142,7 @@ class Append(Operation[AppendCore]):
         self.counts[0] += count
         self.sizes[0] += size
         self.stamps[0] = ts
-        self.topic.take(count, size, ts)
+        self.topic.take_seqs(count, size, ts)
         self.core.usage.pending_bytes += size
 
     def note_times(self, first: int, ts: int, delays: RowTimes, ttls: RowTimes) -> None:
