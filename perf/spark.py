@@ -40,7 +40,7 @@ RATE = 10_000
 CONFIG = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF"}
 
 
-# -- what is measured -------------------------------------------------------------------------------------
+# --- what is measured ------------------------------------------------------------------------------------------------
 
 
 def read(spark: Any, scratch: Path, rows: int, rounds: int) -> None:
@@ -134,7 +134,7 @@ def steady(spark: Any, scratch: Path, seconds: float) -> None:
     _row("p99 of writes beside a stream, ms", [p99["topics"]], "beside the source `rate`", [p99["rate"]])
 
 
-# -- how --------------------------------------------------------------------------------------------------
+# --- how -------------------------------------------------------------------------------------------------------------
 
 
 def _fill(path: Path, rows: int) -> None:

@@ -30,7 +30,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    # The coroutines of a server that was killed never end, and say so when they are collected, in whatever test.
+    # The coroutines of a server that was killed never end, and say so when they are collected, in
+    # whatever test.
     item.add_marker(pytest.mark.filterwarnings("ignore:coroutine .* was never awaited"))
     item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
     if isinstance(item, pytest.Function) and item.function.__module__ in getattr(item.module, "LATER", ()):

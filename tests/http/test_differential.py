@@ -111,7 +111,8 @@ def test_both_parsers_give_the_same_requests_or_the_same_refusal(data: bytes, pi
 @given(streams(), st.lists(st.integers(0, 300), max_size=4))
 def test_a_stream_that_is_understood_is_understood_however_it_is_split(data: bytes, pieces: list[int]) -> None:
     def merged(pieces: list[int]) -> list[tuple[int, object]]:
-        # Which of two faults is met first, a bad line or too many of them, may depend on where the pieces end.
+        # Which of two faults is met first, a bad line or too many of them, may depend on where the
+        # pieces end.
         seen = outcome("httptools", data, pieces)[0]
         return [(400, "malformed") if status in (400, 431) else (status, value) for status, value in seen]
 

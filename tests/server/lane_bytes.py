@@ -45,7 +45,8 @@ class LaneBytes:
             return
         if self._pair is None:
             self._pair = Pair()
-        # No promise says which request comes first when two connections ask for the same in one pass.
+        # No promise says which request comes first when two connections ask for the same in one
+        # pass.
         apart = all(map(_asks_for_its_own, streams, range(CONNECTIONS)))
         for together in [streams] if apart else [[stream] for stream in streams]:
             self._pair.send(together)

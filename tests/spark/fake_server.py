@@ -72,7 +72,7 @@ class FakeServer:
         self.before: Any = None
         """Called with method and path before each request: what happens meanwhile."""
 
-    # -- what tests do to it ------------------------------------------------------------------------------
+    # --- what tests do to it -----------------------------------------------------------------------------------------
 
     def make(self, name: str, durability: str = "disk") -> Topic:
         self.lives += 1
@@ -106,7 +106,7 @@ class FakeServer:
             for record in self.topics[name].records
         ]
 
-    # -- requests -----------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------
 
     def answer(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> tuple[int, bytes]:
         parts = urlsplit(path)
@@ -281,7 +281,7 @@ class FakeServer:
         topic.parts[key] = (first, topic.head, sums)
         return {"first_seq": first, "last_seq": topic.head, "count": len(records), "created": created, "deduped": False}
 
-    # -- fronts -------------------------------------------------------------------------------------------
+    # --- fronts ------------------------------------------------------------------------------------------------------
 
     def connect(self, host: str, port: int | None, timeout_s: float, secure: bool) -> Any:
         del host, port, timeout_s, secure

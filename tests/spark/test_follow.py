@@ -90,7 +90,7 @@ def requests(fake: FakeServer) -> list[str]:
     return [path for _, path, _ in fake.requests]
 
 
-# -- beginning --------------------------------------------------------------------------------------------
+# --- beginning -------------------------------------------------------------------------------------------------------
 
 
 def test_a_stream_begins_at_the_head_by_default_and_at_the_first_kept_seq_with_earliest() -> None:
@@ -124,7 +124,7 @@ def test_without_news_the_start_comes_back_unchanged() -> None:
     assert follower.latest_offset(later, None) is later
 
 
-# -- restarts ---------------------------------------------------------------------------------------------
+# --- restarts --------------------------------------------------------------------------------------------------------
 
 
 def test_every_record_comes_once_over_batches_and_restarts() -> None:
@@ -219,7 +219,7 @@ def test_a_checkpoint_of_another_source_is_refused() -> None:
         Query(fake).follower.latest_offset({"a": 5}, None)
 
 
-# -- limits -----------------------------------------------------------------------------------------------
+# --- limits ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_limit_is_shared_fairly_until_available_now_ends_by_itself() -> None:
@@ -263,7 +263,7 @@ def test_a_wide_hole_takes_no_part_of_the_limit() -> None:
     assert query.seqs() == list(range(99_991, 100_001))
 
 
-# -- topics that come and go ------------------------------------------------------------------------------
+# --- topics that come and go -----------------------------------------------------------------------------------------
 
 
 def test_a_topic_that_appears_later_is_read_from_its_first_record() -> None:
@@ -356,7 +356,7 @@ def test_a_directory_put_back_to_an_older_state_is_reported() -> None:
         query.batch()
 
 
-# -- losses -----------------------------------------------------------------------------------------------
+# --- losses ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_loss_fails_the_query_and_the_same_checkpoint_goes_on_with_another_choice() -> None:
@@ -404,7 +404,7 @@ def test_a_planned_loss_fails_when_the_query_is_started_again_with_fail() -> Non
         strict.run()
 
 
-# -- asking little ----------------------------------------------------------------------------------------
+# --- asking little ---------------------------------------------------------------------------------------------------
 
 
 def per_5s(fake: FakeServer, query: Query, rounds: int) -> float:

@@ -180,7 +180,7 @@ def test_tags_are_filtered_also_without_the_column() -> None:
     assert rows(fake, tagIn="eu", columns="seq") == [{"seq": 1}, {"seq": 4}]
 
 
-# -- losses -----------------------------------------------------------------------------------------------
+# --- losses ----------------------------------------------------------------------------------------------------------
 
 
 def lossy() -> FakeServer:
@@ -244,7 +244,7 @@ def test_a_loss_between_plan_and_read_is_told_by_the_read() -> None:
             assert len([row for row in found if row.get("loss")]) == (mode == "rows")
 
 
-# -- topics created again ------------------------------------------------------------------------------------
+# --- topics created again --------------------------------------------------------------------------------------------
 
 
 def test_a_topic_made_again_between_plan_and_read_gives_no_row_of_the_new_life() -> None:
@@ -293,7 +293,7 @@ def test_a_topic_deleted_between_plan_and_read_is_reported() -> None:
     assert list(batches(fake, works, onDataLoss="skip")) == []
 
 
-# -- bounds, files and keys -------------------------------------------------------------------------------
+# --- bounds, files and keys ------------------------------------------------------------------------------------------
 
 
 def test_bounds_of_filters_narrow_the_plan() -> None:

@@ -48,7 +48,7 @@ def bodies(fake: FakeServer) -> list[Any]:
     return [body for method, _, body in fake.requests if method == "POST"]
 
 
-# -- one append -------------------------------------------------------------------------------------------
+# --- one append ------------------------------------------------------------------------------------------------------
 
 
 def test_a_part_is_one_request_that_names_its_producer() -> None:
@@ -143,7 +143,7 @@ def test_many_topics_of_a_partition_keep_little_memory(monkeypatch: pytest.Monke
     assert any(not body["producer"].get("last", True) for body in bodies(fake))
 
 
-# -- rows -------------------------------------------------------------------------------------------------
+# --- rows ------------------------------------------------------------------------------------------------------------
 
 HARD = ['"', "\\", "a\nb", "\x01", "é", "", "/", "\x7f", "日本", "'", " "]
 
@@ -274,7 +274,7 @@ def test_a_write_is_sent_again_after_an_answer_that_never_came() -> None:
     assert fake.values("out") == [1, 2]
 
 
-# -- classes and columns ----------------------------------------------------------------------------------
+# --- classes and columns ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("durability", ["memory", "ephemeral"])

@@ -100,7 +100,8 @@ def test_no_record_is_ever_lost_in_silence(request: pytest.FixtureRequest, seed:
             getattr(world, end)()
             world.start()
         state = world.state("t")
-        # Of class disk the power takes deletes too, and the newest records with what they had evicted.
+        # Of class disk the power takes deletes too, and the newest records with what they had
+        # evicted.
         assert state["earliest_seq"] >= earliest or (weakened and durability != "fsync"), "nothing lost comes back"
         assert state["head_seq"] >= seen_head, "the head never falls"
         earliest, seen_head = state["earliest_seq"], state["head_seq"]

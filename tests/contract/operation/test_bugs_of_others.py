@@ -87,7 +87,8 @@ def test_memory_is_given_back_after_every_topic_was_deleted(executed_world: Live
     round_of_topics()
     empty = world.rss_bytes()
     after: list[int] = []
-    # A checkpoint gives most of it back, and comes when it comes: what leaks does not come back in any round.
+    # A checkpoint gives most of it back, and comes when it comes: what leaks does not come back in
+    # any round.
     while len(after) < 3 or (after[-1] > empty + (16 << 20) and len(after) < 12):
         round_of_topics()
         after.append(world.rss_bytes())

@@ -100,7 +100,8 @@ def test_a_window_of_nothing_is_no_trouble(world: World) -> None:
         world.advance_ms(2)
     answers = [writer.answer() for writer in writers]
     assert {answer.status for answer in answers} == {200}
-    # On a machine with slow syncs one may come while the one before is under way: then it is its duplicate (R-IDEM-5).
+    # On a machine with slow syncs one may come while the one before is under way: then it is its
+    # duplicate (R-IDEM-5).
     appended = [number for number, answer in enumerate(answers) if not answer.json["deduped"]]
     assert world.data("t") == appended
     assert len(appended) > 20

@@ -93,7 +93,8 @@ class Person:
                 assert (message["gap_from"], message["reason"]) == (told.cursor + 1, "cap")
                 told.lost = message["gap_to"]
             case "record":
-                # A pass over only deleted records moves the cursor without a frame; what was missed is checked below.
+                # A pass over only deleted records moves the cursor without a frame; what was missed
+                # is checked below.
                 assert message["from_seq"] >= told.cursor, "nothing twice"
                 seqs = [record["$seq"] for record in message["records"]]
                 assert seqs == sorted(set(seqs))

@@ -154,7 +154,8 @@ class LiveWorld(World):
         }
         env = without_settings()
         env |= {f"TOPICS_{name.upper()}": _env_text(value) for name, value in values.items()}
-        # Standard error is written to a file: a pipe without a reader would stop a talkative server.
+        # Standard error is written to a file: a pipe without a reader would stop a talkative
+        # server.
         with open(self.directory / "stderr", "ab") as stderr:
             if self.command is None:
                 return Forked(["serve"], env, stderr.fileno())

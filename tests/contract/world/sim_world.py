@@ -70,7 +70,8 @@ class SimWorld(World):
         relayed: each request for one topic is relayed, to the server itself.
         one_sender_passes: as `Loop` has it; 0: every client has the loop to itself.
         """
-        # The disk is memory; nothing is gained by log files smaller than the largest write of the suite.
+        # The disk is memory; nothing is gained by log files smaller than the largest write of the
+        # suite.
         usual: dict[str, Any] = {"port": PORT, "disk_low_water_bytes": 0, "disk_reserve_bytes": 0}
         # Both ways of handling plain writes get their share of the seeds.
         usual["http_lane"] = "off" if seed % 2 else "auto"

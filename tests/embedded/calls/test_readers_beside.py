@@ -412,7 +412,8 @@ def test_pages_are_what_the_model_says_beside_writers_deletes_and_checkpoints(tm
                 return
             assert seqs[0] > cursor
             assert seqs[0] >= least, "deleted before the read began"
-            # What is deleted while files are opened may be there in part: a piece is looked at by itself.
+            # What is deleted while files are opened may be there in part: a piece is looked at by
+            # itself.
             assert seqs == sorted(set(seqs))
             kept = [seq for seq in seqs if seq >= deleted]
             assert kept == list(range(max(cursor + 1, deleted), seqs[-1] + 1))

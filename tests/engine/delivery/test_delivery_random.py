@@ -76,7 +76,8 @@ class Reader:
         life = self.world.lives.get(name)
         tombstoned = False
         if life is not self.lives[name]:
-            # Another instance, unnoticed: the reader continues from its number (R-REC-3), which may have moved unseen.
+            # Another instance, unnoticed: the reader continues from its number (R-REC-3), which may
+            # have moved unseen.
             self.lives[name] = life
             self.cursors[name] = _start(burst)
         for frame in burst.frames:

@@ -359,8 +359,8 @@ def test_in_a_storm_latency_degrades_and_nothing_else() -> None:
     load = storm.h.engine.load()
     assert load.pressure > 0.8
     assert all(times for name, (times, _) in load.steps.items() if name != "refuse")
-    # No topic starves: not the lowest among the busy ones, and the paused one comes when its age has made up for its
-    # priority, which takes ten seconds at most.
+    # No topic starves: not the lowest among the busy ones, and the paused one comes when its age
+    # has made up for its priority, which takes ten seconds at most.
     assert storm.worst_ms["low"] < 2000
     assert "negative" in storm.worst_ms
     assert 1000 < storm.worst_ms["negative"] < 4000

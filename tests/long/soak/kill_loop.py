@@ -68,7 +68,8 @@ def choose_settings(rng: random.Random, io: str = "") -> dict[str, Any]:
 
 
 def choose_config(rng: random.Random) -> dict[str, Any]:
-    # Keys of all lives are sent again: none may have been forgotten by then, however slow the machine.
+    # Keys of all lives are sent again: none may have been forgotten by then, however slow the
+    # machine.
     config: dict[str, Any] = {"durability": rng.choice(("disk", "fsync")), "idempotency_window_ms": 1 << 40}
     cap = rng.random()
     if cap < 0.25:

@@ -161,7 +161,8 @@ def by_what_they_ran(
         shows.append(found)
     count = Counter(feature for found in shows for feature in found)
     weight = {feature: 1 / number for feature, number in count.items()}
-    # Weights only fall: an old sum is no less than the present one, and is computed anew if it may be the largest.
+    # Weights only fall: an old sum is no less than the present one, and is computed anew if it may
+    # be the largest.
     left = [(-sum(map(weight.__getitem__, found)), index) for index, found in enumerate(shows)]
     heapify(left)
     ordered: list[Stored] = []

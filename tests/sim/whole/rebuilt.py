@@ -52,7 +52,8 @@ def rebuild_without_snapshots(machine: Machine) -> None:
         ring.disk.unlink(f"{directory}/{name}")
     loop = Loop(ring, ring.clock)
     loop.run_task(rebuild(loop, machine.config.data_dir, machine.config.cold_dir))
-    # At the start, because routers then copy again what they had copied since their destination's file was written.
+    # At the start, because routers then copy again what they had copied since their destination's
+    # file was written.
     after = _stopped(ring.next_life(power_cut=False), machine.config).at_start
     for topic_id in before.keys() | after.keys():
         was, now = before.get(topic_id, _NONE), after.get(topic_id, _NONE)

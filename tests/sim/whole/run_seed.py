@@ -244,8 +244,8 @@ def begin(machine: Machine, life: Life, actors: list[Actor]) -> None:
     if life.starting.twice and not compares_bytes:
         said = machine.survey(actors)
         power_cut = life.power_cut and not machine.lied
-        # A cut leaves what was shown, but seqs reserved ahead are skipped; routers that stood still for the length of
-        # the log (R-LOG-3) continue after a start.
+        # A cut leaves what was shown, but seqs reserved ahead are skipped; routers that stood still
+        # for the length of the log (R-LOG-3) continue after a start.
         is_repeated = not (power_cut or machine.log_is_short)
         machine.crash(power_cut=power_cut)
         start(machine)

@@ -213,8 +213,9 @@ class Plan:
         share = -(-length.operations // len(self.lives))
         self.lives = [life._replace(operations=share * number) for number, life in enumerate(self.lives, 1)]
         if rng.random() < 0.08:
-            # In the last life: afterwards the content is unknown, and only wrong records may not be served.
-            # Nothing else fails then: a failing sync removes from the cache what a false one left there.
+            # In the last life: afterwards the content is unknown, and only wrong records may not be
+            # served. Nothing else fails then: a failing sync removes from the cache what a false
+            # one left there.
             lies = rng.choice((1, rng.randint(1, 40))), rng.choice((1, 3, 1 << 30))
             self.lives[-1] = self.lives[-1]._replace(faulty=Faulty(lies=lies))
 

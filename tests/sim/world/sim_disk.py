@@ -249,7 +249,8 @@ class SimDisk:
         after = SimDisk(
             capacity_bytes=self.capacity_bytes, direct_block_bytes=self.direct_block_bytes, boots=self.boots + 1
         )
-        # A journal keeps a prefix of the changes; POSIX promises less, so half of the cuts take any subset.
+        # A journal keeps a prefix of the changes; POSIX promises less, so half of the cuts take any
+        # subset.
         kept = len(self.changes)
         in_order = rng.random() < 0.5
         if in_order:

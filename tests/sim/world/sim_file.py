@@ -142,8 +142,9 @@ class SimFile:
         allocated before it changes no size: what is there of it is seen if the allocation is there.
         """
         image = bytearray(self.durable)
-        # Per sector the changes come in their order; a coin for each decides which prefix the disk got. The coin is the
-        # file's: with only even ones a large write would never survive beside one that did not.
+        # Per sector the changes come in their order; a coin for each decides which prefix the disk
+        # got. The coin is the file's: with only even ones a large write would never survive beside
+        # one that did not.
         kept = rng.choice((0.0, 0.5, 0.5, 0.9, 1.0))
         stopped: set[int] = set()
         size = len(self.durable)

@@ -103,7 +103,7 @@ def test_workers_the_driver_and_the_server_are_killed_at_random_places(tmp_path:
         print(f"killed {dict(killed)}, {_head(server, 'out')} records")
 
 
-# -- what is killed ---------------------------------------------------------------------------------------
+# --- what is killed --------------------------------------------------------------------------------------------------
 
 _FEED = threading.Event()
 

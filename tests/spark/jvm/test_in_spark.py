@@ -60,7 +60,7 @@ class Copy:
         commits[-1].unlink()
 
 
-# -- reading ----------------------------------------------------------------------------------------------
+# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 def test_all_columns_arrive_with_sparks_types(spark: Any, fake: FakeServer, url: str) -> None:
@@ -185,7 +185,7 @@ def test_pushed_filters_narrow_what_is_asked_for_and_change_no_row(spark: Any, f
         register(spark)
 
 
-# -- errors -----------------------------------------------------------------------------------------------
+# --- errors ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_wrong_option_is_told_by_load_before_any_job(spark: Any, url: str) -> None:
@@ -262,7 +262,7 @@ def test_a_stream_that_is_not_appended_is_refused(spark: Any, fake: FakeServer, 
     assert "out" not in fake.topics
 
 
-# -- streams and the sink ---------------------------------------------------------------------------------
+# --- streams and the sink --------------------------------------------------------------------------------------------
 
 
 def test_a_batch_that_is_repeated_appends_nothing_and_the_query_goes_on(
@@ -335,7 +335,7 @@ def test_rows_go_to_the_topics_of_their_column(spark: Any, fake: FakeServer, url
     assert [fake.values(f"t{i}") for i in range(3)] == [[i, i + 3, i + 6] for i in range(3)]
 
 
-# -- the key ----------------------------------------------------------------------------------------------
+# --- the key ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_key_is_in_no_plan_no_checkpoint_no_event_and_no_output(

@@ -82,7 +82,8 @@ def test_they_end_with_their_supervisor_however_it_ends() -> None:
         "processes.start(0); processes.start(1)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    # Its children have the write end of this pipe, too, so that its end is that of the last of them.
+    # Its children have the write end of this pipe, too, so that its end is that of the last of
+    # them.
     ends, held = os.pipe()
     os.set_inheritable(held, True)
     supervisor = subprocess.Popen([sys.executable, "-c", program], stdout=held, stderr=held)

@@ -106,7 +106,8 @@ class OwnedTopic:
     def _possible(self) -> list[Maybe]:
         found = list(self.states)
         most = self.burned if any(isinstance(operation, Write) for operation in self.limbo) else 0
-        # Some of the failed writes may have taken no seqs. Of very many, the first ones or all took some.
+        # Some of the failed writes may have taken no seqs. Of very many, the first ones or all took
+        # some.
         all_burned = [*dict.fromkeys((*range(min(most, _BURNED_MAX) + 1), most))]
         if self.refuses:
             return self._possible_of_some(found, all_burned)
@@ -294,7 +295,8 @@ class OwnedTopic:
         if isinstance(operation, Look) and len(followed) == 1 and followed[0] is not None:
             self.see_incarnation(followed[0], answer)
         if not operation.changes or all(path[-1:] == [state] for path, state in zip(steps, followed, strict=True)):
-            # Nothing changed: a read, a duplicate, an empty delete. The answer does not decide about earlier failures.
+            # Nothing changed: a read, a duplicate, an empty delete. The answer does not decide
+            # about earlier failures.
             self.states = distinct([path[-1] for path in steps])
             if isinstance(operation, Flush | Look) and status == 200 and "synced_seq" in answer:
                 return self._see_synced(

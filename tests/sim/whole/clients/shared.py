@@ -168,7 +168,8 @@ class Shared(Clients):
                 raise wrong(f"lost {missing[:9]}, though {topic.lasting} was acknowledged long before")
             if max(found, default=0) > missing[0]:
                 raise wrong(f"lost {missing[:9]} and not {max(found)}")
-            # A process that is killed between a failed sync and its note of that leaves no trace of the failure.
+            # A process that is killed between a failed sync and its note of that leaves no trace of
+            # the failure.
             if head < missing[-1] and not machine.may_forget:
                 raise wrong(f"the head is {head}: seqs up to {missing[-1]} were acknowledged, and would be given again")
             if not any(first <= missing[0] and missing[-1] <= last for first, last in told) and not machine.may_forget:
@@ -184,7 +185,8 @@ class Shared(Clients):
         if not machine.may_skip and {last for _first, last in told} - {last for _first, last in topic.gaps}:
             raise wrong(f"tells of gaps {told}, where nothing can have been lost; there were {topic.gaps}")
         topic.gaps += [gap for gap in told if gap not in topic.gaps]
-        # A seq without a record stays without one, deleted or lost; no seq up to the head is given out again.
+        # A seq without a record stays without one, deleted or lost; no seq up to the head is given
+        # out again.
         topic.never.update(text for text in (*topic.acked.values(), *topic.seen.values()) if text not in texts)
         topic.acked, topic.seen = dict(found), dict(found)
         topic.given = head
@@ -286,7 +288,8 @@ class _Writer(Client):
         if deduped and known is not None and known.first == used.first:
             return
         if deduped:
-            # The key's first write had no answer, perhaps in a life whose clock was ahead of this one's.
+            # The key's first write had no answer, perhaps in a life whose clock was ahead of this
+            # one's.
             used.asked_ms, used.ended_ms = topic.asked[name], max(used.ended_ms or 0, topic.high_ms)
         topic.keys[name] = used
 
@@ -354,7 +357,8 @@ class _Follower(Client):
 
     def check_late(self) -> None:
         late_ns = self.machine.waited_ns() - self.due_ns
-        # A commit in place stops the loop for its sync; one that takes too long is noticed at its end.
+        # A commit in place stops the loop for its sync; one that takes too long is noticed at its
+        # end.
         if self.due_ns and self.wire is not None and late_ns > _LATE_NS * self.machine.ring.sync_factor:
             raise self.machine.wrong(
                 f"{self.topic.name}: a follower at {self.cursor} waits {late_ns / 1e6:.0f} ms for what is there"

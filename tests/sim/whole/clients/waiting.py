@@ -104,7 +104,8 @@ class _Waiter(Client):
 
     def check_late(self) -> None:
         late_ns = self.machine.waited_ns() - self.due_ns
-        # Routers catch up before a wait looks (R-WAIT-5): that may take syncs, and a second for the next log file.
+        # Routers catch up before a wait looks (R-WAIT-5): that may take syncs, and a second for the
+        # next log file.
         if self.machine.descriptors_are_few:
             return
         if self.due_ns and self.wire is not None and late_ns > _LATE_NS * self.machine.ring.sync_factor:

@@ -106,8 +106,8 @@ def unready(listed: Listed, disk: SimDisk) -> str:
         flags = _flags(file, path) if "/pack-" in path else range(0)
         ranges = [(c.offset, c.offset + len(c.data)) for c in file.pending if c.data is not None] + file.lost
         for first, last in ranges:
-            # Flags of deleted records, one byte each, a pack's column, or written with the frames of a dropped
-            # run: a checkpoint that failed sets them again.
+            # Flags of deleted records, one byte each, a pack's column, or written with the frames
+            # of a dropped run: a checkpoint that failed sets them again.
             in_column = first in flags and last - 1 in flags
             if first < end and last - first > 1 and not in_column and not _sets_flags(file, first, last):
                 return f"{path}, whose bytes {first} to {last} of {end} are not durable"
