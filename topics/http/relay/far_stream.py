@@ -39,7 +39,7 @@ class OrderedStream:
 
 
 class FarStream:
-    """One stream. It counts for the limit of all here, and for that of its key on both cores.
+    """One stream. It counts here for the limit of all, and for that of its key.
 
     Without a slot the other core is asked, too, which refuses it after what it checks before.
     """
