@@ -155,9 +155,9 @@ class ShareLedger:
         other.newest_life = report.life
         if other.is_known:
             if report.knows and report.of == self._life:
-                for name, given in report.given.items():
-                    other.got[name] = max(given, other.got.get(name, 0))
-        elif report.of == self._life and report.knows:
+                self._take_given(other, report.given)
+            return  # there may be a limit of each key, of which few have changed
+        if report.of == self._life and report.knows:
             other.given, other.got = dict(report.got), dict(report.given)
             other.is_known = True
         elif not report.of:
@@ -165,6 +165,14 @@ class ShareLedger:
         else:
             return
         self._settle_all()
+
+    def _take_given(self, other: _Other, given: Mapping[str, int]) -> None:
+        for name, room in given.items():
+            if room > other.got.get(name, 0):
+                other.got[name] = room
+                limit = self._limits.get(name)
+                if limit is not None:
+                    self._settle(limit)
 
     def _give(self, other: _Other, name: str, wanted: int, report: ShareReport, *, shares: bool = False) -> None:
         """Give another core what it wants, as far as it is left here.
