@@ -98,17 +98,21 @@ class TwoCores:
                 self.next_server().loop.run_pass(20 * US)
             except SimStoppedError:
                 self.killed.append(dies)
-                ended = range(len(self.rings)) if self.cuts_power and self.data_dir else [dies]
-                for core in ended:
-                    if core != dies:
-                        self.rings[core].kill()
-                self.rings[dies] = self.rings[dies].next_life(power_cut=self.cuts_power)
-                self.rings[dies].clock.advance_ns(1)  # a process begins later than the one before it
-                for core in ended:
-                    if core != dies:
-                        self.rings[core] = self.rings[dies].beside(f"core {core}")
-                    self._start(core)
+                self._begin_next_life(dies)
         raise AssertionError("it never came to an end")
+
+    def _begin_next_life(self, dies: int) -> None:
+        """Start a core that was killed. Those with the same disk begin anew, too, if the power was cut."""
+        has_one_disk = self.cuts_power and bool(self.data_dir)
+        others = [core for core in range(len(self.rings)) if core != dies and has_one_disk]
+        for core in others:
+            self.rings[core].kill()
+        self.rings[dies] = self.rings[dies].next_life(power_cut=self.cuts_power)
+        self.rings[dies].clock.advance_ns(1)  # a process begins later than the one before it
+        for core in others:
+            self.rings[core] = self.rings[dies].beside(f"core {core}")
+        for core in sorted([dies, *others]):
+            self._start(core)
 
     def next_server(self) -> Server:
         """The one that makes the next pass."""
