@@ -32,9 +32,9 @@ from topics.loop import Loop
 from topics.store.commits.quick_writes import QuickCaller
 
 A = TypeVar("A")
+R = TypeVar("R")
 HasNoWaiters = Callable[[], bool]
 """Returns whether no other call waits for the thread."""
-R = TypeVar("R")
 
 _log = logging.getLogger("topics.embedded")
 _get_ident = threading.get_ident

@@ -26,7 +26,7 @@ AskForRoom = Callable[[str, int], None]
 class ShareSpentError(RequestError):
     """A request that one of several cores has no room for, where others may have some.
 
-    Nothing of it was done. limit: the name of the setting. more: what it adds to it. ask_later():
+    Nothing of it was done. limit: the name of a `Limit`. more: what it adds to it. ask_later():
     has other cores asked, for a repetition.
     """
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from topics.engine.shared.limits import AskForRoom
+from topics.engine.shared.read_turns import never
 from topics.store.backup.core_orders import CoresToCopy
 
 
@@ -21,16 +22,12 @@ class JoinedCores(CoresToCopy, Protocol):
         """Ask the other cores for more of a limit than this core's share."""
 
 
-def _never() -> bool:
-    return False
-
-
 class Outside(NamedTuple):
     """The other cores of the server, and the memory for clients."""
 
     cores: JoinedCores | None = None
     """If it is None, there are none, or nothing is asked of them."""
-    is_memory_short: Callable[[], bool] = _never
+    is_memory_short: Callable[[], bool] = never
     """Whether the memory for clients is used up: no read begins in the next pass."""
 
     @property

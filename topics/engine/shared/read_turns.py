@@ -18,7 +18,8 @@ BYTES_TO_MAKE = 16_384
 """A dormant topic that is made counts as a read that renders so much: some 80 us."""
 
 
-def _never() -> bool:
+def never() -> bool:
+    """Say that the memory for clients is not used up, where nothing counts it."""
     return False
 
 
@@ -35,7 +36,7 @@ class ReadTurns:
     """
 
     def __init__(
-        self, loop: TimersPort, budget: int, most_held: int = 0, is_memory_short: Callable[[], bool] = _never
+        self, loop: TimersPort, budget: int, most_held: int = 0, is_memory_short: Callable[[], bool] = never
     ) -> None:
         self._loop = loop
         self._budget = budget or 1 << 62
