@@ -3553,8 +3553,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "room that another core gave added instead of taken",
         "server/cores/share_ledger.py",
-        "other.got[name] = max(given, other.got.get(name, 0))",
-        "other.got[name] = given + other.got.get(name, 0)",
+        "                other.got[name] = room\n",
+        "                other.got[name] = room + other.got.get(name, 0)\n",
         _LEDGER,
     ),
     _one(
