@@ -1612,8 +1612,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "quick appends of bytes before the directory has their format",
         "engine/write/write_streak.py",
-        "takes_bytes = self._format_wait.has_bytes",
-        "takes_bytes = True",
+        "left = TAG | TIMES if self._format_wait.has_bytes else",
+        "left = TAG | TIMES if self._format_wait else",
         _QUICK,
     ),
     _one(
@@ -1632,14 +1632,14 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "a quick append to the topic of another one",
-        "store/format/python_objects.c",
+        "store/format/quick_append.c",
         "    if (!PyUnicode_CheckExact(topic) || (topic != name && PyUnicode_Compare(topic, name))) return 0;\n",
         "    if (!PyUnicode_CheckExact(topic) || name == NULL) return 0;\n",
         _QUICK,
     ),
     _one(
         "a quick append counted before it is whole",
-        "store/format/python_objects.c",
+        "store/format/quick_append.c",
         "    return written == (int64_t)s->expected;",
         "    return written > 0;",
         _QUICK,

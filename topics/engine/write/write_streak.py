@@ -31,6 +31,7 @@ from topics.engine.write.lone_append import answer_and_publish
 from topics.store.commits.next_batch import NextBatch
 from topics.store.commits.quick_writes import QuickCaller, QuickLog, QuickWrites, Unpublished
 from topics.store.commits.write_batch import WriteNext
+from topics.store.format.rows import BYTES, TAG, TIMES
 
 _PATIENCE = 2
 _PATIENCE_MOST = 64
@@ -179,9 +180,9 @@ class QuickStreak:
             return
         place, how, self._log = found
         first, last = topic.next_seq, topic.ample
-        takes_bytes = self._format_wait.has_bytes
+        left = TAG | TIMES if self._format_wait.has_bytes else TAG | TIMES | BYTES
         numbers = topic.id, first, last, topic.last_ts
-        self._writes.begin(topic.name, place, how, numbers, until_ns, fsync=fsync, takes_bytes=takes_bytes)
+        self._writes.begin(topic.name, place, how, numbers, until_ns, fsync=fsync, left_flags=left)
         self._topic, self.is_open = topic, True
 
     def end(self) -> None:

@@ -118,12 +118,12 @@ class QuickWrites:
         until_ns: int,
         *,
         fsync: bool,
-        takes_bytes: bool,
+        left_flags: int,
     ) -> None:
         """Let `append` write to a topic until this time.
 
         numbers: id of the topic, next seq, last seq that may be given out, `$ts` of its last
-        record.
+        record. left_flags: requests with such rows are left to others.
         """
         cells = self._cells
         BEGUN.pack_into(self._next, 0, *place, *numbers, FLAG_FSYNC if fsync else 0, how.syncs)
@@ -132,7 +132,7 @@ class QuickWrites:
             cells[lib.TP_CELL_WRITE], cells[lib.TP_CELL_VIEW] = how.write, how.view
         self._times[:] = self._no_times
         _HOW.pack_into(
-            self._how, 0, 1, how.address, until_ns, how.start, how.fd, how.dsync, takes_bytes, 0, 0, 0, 0, 0, 0
+            self._how, 0, 1, how.address, until_ns, how.start, how.fd, how.dsync, left_flags, 0, 0, 0, 0, 0, 0
         )
 
     @property

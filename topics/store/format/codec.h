@@ -151,7 +151,7 @@ struct tp_quick {
     uint64_t until_ns;   /* the time at which other work may be due */
     uint64_t start;      /* offset in the file of the chunk's first byte */
     int32_t fd, dsync;
-    uint64_t takes_bytes; /* 1: the directory has the format for data of bytes */
+    uint64_t left_flags; /* TP_ROW_*: a request with such a row is left to others */
     /* written so far */
     uint64_t batches, rows, size, bytes; /* size: accounted bytes of the records; bytes: of batches */
     uint64_t expected;    /* bytes of the last write, and its result: also one that was not whole */
