@@ -10,6 +10,7 @@ import shutil
 import struct
 import subprocess
 import sysconfig
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -218,3 +219,14 @@ def test_calls_that_hold_the_interpreters_lock_are_declared_in_one_module() -> N
     by_ctypes = {path for path in modules() for node in nodes(path) if isinstance(node, ast.Import)
                  if any(name.name == "ctypes" for name in node.names)}  # fmt: skip
     assert {str(path.relative_to(ROOT)) for path in by_ctypes} == {"topics/store/format/python_objects.py"}
+
+
+def test_attributes_that_c_uses_by_name_are_those_of_python() -> None:
+    """A name in a text of C is not found by a tool that renames."""
+    text = (ROOT / "topics/store/format/quick_append.c").read_text()
+    used = set(re.findall(r'(?:InternFromString\(|GetAttrString\(\w+, )"(\w+)"', text))
+    lock = {name for name in used if hasattr(threading.Lock(), name)}
+    assert lock == {"acquire", "release"}
+    assert used - lock == {"_driving"}
+    driver = nodes(ROOT / "topics/embedded/driving/driver.py")
+    assert any(isinstance(node, ast.Attribute) and ast.unparse(node) == "self._driving" for node in driver)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.project.structure.trees import TOPICS, Question, called, counts, modules, name_of, nodes, places, tree
+from tests.project.structure.trees import TOPICS, Question, called, counts, modules, name_of, nodes, places, text, tree
 
 NUMBERS = "engine/state/topic_numbers.py"
 NOT_TOPICS = {
@@ -165,7 +166,14 @@ def keys(name: str) -> Question:
 
 
 def test_the_time_of_a_record_follows_from_the_one_before_by_one_rule() -> None:
+    """In C it stands once more, because it gives out the times of appends that Python publishes together later.
+
+    `tests/store/commits/test_next_batch.py` checks that both are the same rule.
+    """
     assert places("engine", compares("last_ts")) == {NUMBERS}
+    compared = re.compile(r"[<>]=? *[\w>.-]*last_ts|last_ts\w* *[<>]")
+    found = {name_of(path) for path in TOPICS.rglob("*.[ch]") if path.name[0] != "_" and compared.search(text(path))}
+    assert found == {"store/format/codec.c"}
 
 
 def test_whether_seqs_have_to_be_reserved_is_asked_by_one_rule() -> None:

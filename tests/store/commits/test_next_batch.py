@@ -1,4 +1,7 @@
-"""`tp_frame_next` against `tp_frame_batch` with numbers that a model in Python moves on."""
+"""`tp_frame_next` against `tp_frame_batch` with numbers that a topic of the engine moves on.
+
+So seqs and times of records that C gives out are those of the engine's rules.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
+from topics.engine.state.topic_numbers import TopicNumbers, stamps_of
 from topics.store.commits.next_batch import PLACED_ROWS, NextBatch, NextPlace
 from topics.store.format._codec import ffi, lib
 from topics.store.format.log_format import BATCH_ALIGN, FLAG_FSYNC, align_up
@@ -45,26 +49,31 @@ class Model:
         self.memory = ffi.new("char[]", CAPACITY)
         self.at, self.bounds, self.room = at, bounds, bounds.room
         self.flags, self.syncs = FLAG_FSYNC if fsync else 0, syncs
-        self.batch_no, self.synced, self.chain, self.seq, self.ts = 9, 4, 77, FIRST_SEQ, 1000
+        self.batch_no, self.synced, self.chain = 9, 4, 77
+        self.topic = TopicNumbers()
+        self.topic.found_visible(FIRST_SEQ - 1, 1000)
+        self.topic.begin_writes(0)
 
     def frame(self, rows: Rows, now_ms: int) -> tuple[int, bytes, tuple[int, ...]]:
         """Return the bytes of the batch (0: none), its PLACED, and what `NextBatch.framed` returns."""
         placed, checksum = ffi.new("char[]", PLACED.size * PLACED_ROWS), ffi.new("uint64_t[1]")
-        ts = max(self.ts, now_ms)
-        if not rows.count or self.seq + rows.count - 1 > self.bounds.last_seq:
+        seq, ts = self.topic.next_seq, self.topic.stamp(now_ms)
+        assert stamps_of([self.topic], now_ms) == [ts]
+        if not rows.count or seq + rows.count - 1 > self.bounds.last_seq:
             return 0, b"", ()
         before = bytes(ffi.buffer(self.memory))
         used = lib.tp_frame_batch(
             *(self.memory, self.at, CAPACITY, rows.buffer, len(rows.buffer), rows.spans, rows.count),
-            *(TOPIC, self.seq, ts, self.flags, b"", 0, 0, b"", 0, 0),
+            *(TOPIC, seq, ts, self.flags, b"", 0, 0, b"", 0, 0),
             *(EPOCH, self.batch_no, self.synced, self.chain, now_ms, placed, checksum),
         )
         if used <= 0 or used > min(self.bounds.most, self.room):
             ffi.buffer(self.memory)[:] = before
             return 0, b"", ()
-        framed = (self.at, self.seq, rows.count, rows.size, ts, checksum[0])
+        framed = (self.at, seq, rows.count, rows.size, ts, checksum[0])
         end = align_up(self.at + used, BATCH_ALIGN)
-        self.room, self.at, self.seq, self.ts = max(0, self.room - (end - self.at)), end, self.seq + rows.count, ts
+        self.room, self.at = max(0, self.room - (end - self.at)), end
+        self.topic.publish_new(seq + rows.count - 1, ts)
         if self.syncs:
             self.synced = self.batch_no
         self.batch_no, self.chain = self.batch_no + 1, checksum[0]
