@@ -176,7 +176,7 @@ def test_a_delayed_job_is_neither_ready_nor_in_flight_until_its_time_has_passed(
 def test_a_job_whose_ack_is_on_its_way_is_in_flight_past_its_deadline() -> None:
     q = Queue(1)
     (job,) = q.claim()
-    q.leases.end(job)
+    q.leases.end_all([job])
     q.now_ms += 1000
     assert (q.seqs(), q.counters) == ([], (0, 1, 0))
     q.leases.release(job)
@@ -186,7 +186,7 @@ def test_a_job_whose_ack_is_on_its_way_is_in_flight_past_its_deadline() -> None:
 def test_nothing_is_left_of_a_finished_job() -> None:
     q = Queue(2)
     (job,) = q.claim()
-    q.leases.end(job)
+    q.leases.end_all([job])
     q.index.seqs.discard(1)
     q.leases.finish(job)
     assert q.counters == (1, 0, 0)
@@ -199,8 +199,7 @@ def test_nothing_is_left_of_a_finished_job() -> None:
 def test_jobs_may_be_finished_in_whatever_state_they_are(how: str) -> None:
     q, stream = Queue(6), Stream()
     jobs = [*q.claim(4), *q.claim(1, holder=stream)]
-    q.leases.end(jobs[0])
-    q.leases.end(jobs[4])
+    q.leases.end_all([jobs[0], jobs[4]])
     q.leases.delay(jobs[1], 5000)
     q.delete(3)
     q.index.seqs -= {1, 2, 4, 5}
@@ -356,7 +355,7 @@ def restarted(q: Queue, *, keep: bool = True) -> Leases:
 def test_leases_that_are_kept_hold_after_a_restart_with_their_deliveries() -> None:
     q = Queue(5)
     jobs = q.claim(3)
-    q.leases.end(jobs[1])
+    q.leases.end_all([jobs[1]])
     q.leases.release(jobs[2])
     restarted(q)
     assert q.counters == (3, 2, 0), "an ack that was not logged was none"
@@ -625,3 +624,19 @@ def test_a_claim_after_a_start_skips_all_leases_that_survived_it_at_once(monkeyp
     )
     assert claim(h, 2) == [2001, 2002]
     assert looks == [2000]
+
+
+def test_a_job_changes_only_between_states_that_follow_each_other() -> None:
+    q = Queue(3)
+    ended, returned, held = q.claim(3)
+    q.leases.end_all([ended])
+    q.leases.release(returned)
+    for change in (
+        lambda: q.leases.end_all([returned]),
+        lambda: q.leases.end_all([ended]),
+        lambda: q.leases.delay(returned, 5000),
+        lambda: q.leases.lease([held], 9, 5000, "n", None),
+        lambda: q.leases.deal([held]),
+    ):
+        with pytest.raises(AssertionError, match="does not follow"):
+            change()

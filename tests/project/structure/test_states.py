@@ -11,7 +11,6 @@ from pathlib import Path
 from tests.project.structure.trees import modules, name_of, nodes, tree
 
 WITHOUT_A_TABLE = {
-    "JobState": "a claim changes it for each of thousands of jobs in a pass: a look at a table is left out",
     "Primitive": "the system call of the next commit, which is chosen anew for each",
     "engine/delivery/cohort.py": "an estimated number of bytes",
     "store/checkpoint/tiering.py": "in which of two directories a segment is; it may be moved back",

@@ -27,7 +27,6 @@ from topics.errors import TopicsError
 from topics.store.commits.write_batch import Commit
 from topics.store.format.log_format import FrameType
 
-_LEASED = JobState.LEASED
 _FEW_RUNS = 8
 _MANY_SEQS = 1 << 20
 """Number of seqs from which runs are not expanded: most may be absent (`lifecycle.py`)."""
@@ -116,13 +115,11 @@ def stage_job_removal(
     """Stage the end of these jobs. Raises StorageError; nothing was done then."""
     assert topic.queue is not None, "only queues have jobs"
     if topic.stage_class == "ephemeral":
-        for job in jobs:
-            job.state = JobState.ENDING if job.state is _LEASED else job.state
+        topic.queue.end_all(jobs)
         operation.stage_unlogged()
         return
     payload = removal(topic, seqs=operation.runs)
     with core.log.use_reserve():
         core.log.stage_control(topic.id, FrameType.CONSUME, payload.upto, now_ms, encode(payload))
-    for job in jobs:
-        job.state = JobState.ENDING if job.state is _LEASED else job.state
+    topic.queue.end_all(jobs)
     operation.stage(synced=topic.stage_class == "fsync")

@@ -28,6 +28,7 @@ from topics.engine.index.index import Index
 from topics.engine.state.control_frames import AttemptRow, JobsMove, LeaseRow, from_runs
 from topics.engine.values.job import (
     BLOCK_BITS,
+    JOB_STATES,
     SEQ_MASK,
     FailedJobs,
     Holder,
@@ -44,6 +45,10 @@ from topics.errors import TopicsError
 from topics.store.format.floors import Floors
 
 LEASED, DELAYED, RETURNED, ENDING, MOVING, DEALT = JobState
+_BEFORE_LEASED, _BEFORE_DELAYED, _BEFORE_RETURNED, _BEFORE_ENDING, _BEFORE_MOVING, _BEFORE_DEALT = map(
+    JOB_STATES.before, JobState
+)
+"""A pass may change thousands of jobs: a look into a tuple is faster than a call for each."""
 _STALE_MIN = 1024
 """The heap is replaced once it has this many more entries than twice its jobs."""
 _MOVED = 2048
@@ -429,6 +434,8 @@ class Leases:
             if block is not None:
                 for job in self._returned_of(block, min(limit - len(jobs), MOST_POISON - len(poison))):
                     if 0 < most <= job.deliveries:
+                        if job.state not in _BEFORE_MOVING:
+                            raise JOB_STATES.error(job.state, MOVING)
                         job.state = MOVING
                         poison.append(job)
                     else:
@@ -495,6 +502,8 @@ class Leases:
     def _enter(self, job: LeasedJob) -> None:
         """Enter a job that is in no set among the returned ones."""
         block = job.block
+        if job.state not in _BEFORE_RETURNED:
+            raise JOB_STATES.error(job.state, RETURNED)
         job.state = RETURNED
         block.returned |= 1 << (job.seq & SEQ_MASK)
         if not block.is_returning:
@@ -505,6 +514,8 @@ class Leases:
         """Keep a job moving that was released, because it could not be deleted."""
         if job.live:
             job.block.returned &= ~(1 << (job.seq & SEQ_MASK))
+            if job.state not in _BEFORE_MOVING:
+                raise JOB_STATES.error(job.state, MOVING)
             job.state = MOVING
 
     def forget_moved(self) -> None:
@@ -530,6 +541,8 @@ class Leases:
         """
         self._count_leased(jobs)
         for job in jobs:
+            if job.state not in _BEFORE_DEALT:
+                raise JOB_STATES.error(job.state, DEALT)
             job.state = DEALT
 
     def _count_leased(self, jobs: Sequence[LeasedJob]) -> None:
@@ -546,6 +559,8 @@ class Leases:
         if jobs and jobs[0].state is not DEALT:
             self._count_leased(jobs)
         for job in jobs:
+            if job.state not in _BEFORE_LEASED:
+                raise JOB_STATES.error(job.state, LEASED)
             job.state = LEASED
             job.lease_id = lease_id
             job.until = until_ms
@@ -593,6 +608,8 @@ class Leases:
         """Hand a leased job back, to be claimed once now > until_ms."""
         self._leave(job)
         if job.live:
+            if job.state not in _BEFORE_DELAYED:
+                raise JOB_STATES.error(job.state, DELAYED)
             job.state = DELAYED
             job.until = until_ms
             job.block.delayed |= 1 << (job.seq & SEQ_MASK)
@@ -607,12 +624,16 @@ class Leases:
         # A job may be extended many times without a claim in between.
         self._make_anew(_MOVED_BY_EXTEND)
 
-    def end(self, job: LeasedJob) -> None:
-        """Note that a leased job's ack is in flight.
+    def end_all(self, jobs: Sequence[LeasedJob]) -> None:
+        """Note that the removal of these jobs is in flight, by acks or, of moving ones, by a move.
 
-        The lease can no longer expire or be acked again.
+        A lease can no longer expire or be acked again.
         """
-        job.state = ENDING
+        for job in jobs:
+            if job.state is not MOVING:
+                if job.state not in _BEFORE_ENDING:
+                    raise JOB_STATES.error(job.state, ENDING)
+                job.state = ENDING
 
     def finish(self, job: LeasedJob) -> None:
         """Drop a job that is done (or moved) and whose record is dead."""
@@ -769,9 +790,9 @@ class Leases:
             if not is_alive:
                 self._drop(job)
             elif seq in moving:
-                job.state = MOVING
+                job.state = JOB_STATES.check(job.state, MOVING)
             elif job.lease_id:
-                job.state = LEASED
+                job.state = JOB_STATES.check(job.state, LEASED)
                 job.block.leased |= 1 << (seq & SEQ_MASK)
                 self.leased += 1
                 self._times.append((job.until, seq))

@@ -16,6 +16,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.common.transitions import Transitions
 from topics.common.values.answers import Attempt
 
 BLOCK_BITS = 10
@@ -40,6 +41,19 @@ class JobState(IntEnum):
     """Its copy to the dead-letter topic is being committed; still counted as ready."""
     DEALT = 6
     """Dealt to a claim that leases it in a later turn; counted as in flight."""
+
+
+JOB_STATES = Transitions(
+    {
+        JobState.LEASED: (JobState.DELAYED, JobState.RETURNED, JobState.ENDING),
+        JobState.DELAYED: (JobState.RETURNED,),
+        JobState.RETURNED: (JobState.RETURNED, JobState.LEASED, JobState.DEALT, JobState.MOVING),
+        JobState.ENDING: (JobState.RETURNED,),
+        JobState.MOVING: (JobState.RETURNED, JobState.DELAYED),
+        JobState.DEALT: (JobState.LEASED, JobState.RETURNED),
+    }
+)
+"""A job that a claim takes stays RETURNED until it is leased, dealt, moved or put back."""
 
 
 class Holder(Protocol):
