@@ -1,18 +1,16 @@
 """A stream of a client of this core that another core writes, as rows of its messages.
 
-    asked    the other core has not opened it, and may refuse it
-    open     its head was sent, and chunks follow
-    ended    by the client, by the other core, or with the socket to it
-
 What the connection of the client has not taken is not reported as taken. So the other core stops
 writing, as it does for a slow client of its own, and no other stream waits.
 """
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from typing import Protocol
 
+from topics.common.transitions import Transitions
 from topics.errors import RequestError
 from topics.http.plan.call import Call
 from topics.http.relay.relay_message import COUNT, KEY_GONE, ORDER, STOP, TAKEN
@@ -38,6 +36,30 @@ class OrderedStream:
         raise NotImplementedError
 
 
+class FarState(enum.Enum):
+    ASKED = enum.auto()
+    """The other core has not opened it, and may refuse it."""
+    LEFT = enum.auto()
+    """The client left before: the other core gets a cancel once it opens the stream."""
+    OPENING = enum.auto()
+    """The other core has opened it; its head is sent in a turn."""
+    OPEN = enum.auto()
+    """Its head was sent, and chunks follow."""
+    ENDED = enum.auto()
+    """By the client, by the other core, or with the socket to it."""
+
+
+FAR_STATES = Transitions(
+    {
+        FarState.ASKED: (FarState.LEFT, FarState.OPENING, FarState.ENDED),
+        FarState.LEFT: (FarState.ENDED,),
+        FarState.OPENING: (FarState.OPEN, FarState.ENDED),
+        FarState.OPEN: (FarState.ENDED,),
+        FarState.ENDED: (),
+    }
+)
+
+
 class FarStream:
     """One stream. It counts here for the limit of all, and for that of its key.
 
@@ -50,12 +72,12 @@ class FarStream:
         "_in_flight",
         "_number",
         "_slot",
+        "_state",
         "_step_bytes",
         "_stops",
         "_stream",
         "_unsent",
         "_untaken",
-        "is_open",
         "without_slot",
     )
 
@@ -83,29 +105,36 @@ class FarStream:
         """The code of a row that is to be sent once the stream is open."""
         self._stops = False
         """Whether a stop of this core waits for the end."""
-        self.is_open = False
-        """Whether the other core has opened it."""
+        self._state = FarState.ASKED
         if call.service.closing:
             self.shut_down()
 
     @property
     def has_ended(self) -> bool:
         """Whether the client has nothing to get any more."""
-        return self._call is None and self._stream is None
+        return self._state is FarState.LEFT or self._state is FarState.ENDED
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the other core has opened it, of one that it knows."""
+        return self._state is not FarState.ASKED and self._state is not FarState.LEFT
 
     # --- what the other core says ------------------------------------------------------------------------------------
     def note_open(self) -> None:
         """Note that the stream is open, before its head is sent in a turn."""
-        self.is_open = True
-        if self.has_ended:
+        if self._state is FarState.LEFT:
+            self._enter(FarState.ENDED)
             self._asker.cancel(self._number)
-        elif self._unsent:
+            return
+        self._enter(FarState.OPENING)
+        if self._unsent:
             self._asker.tell(self._number, self._unsent)
 
     def open(self, status: int, content_type: bytes, headers: bytes) -> None:
         """Send the head, unless the client has left."""
         call = self._call
         if call is not None:
+            self._enter(FarState.OPEN)
             stream = self._stream = call.open_stream(content_type, headers, self._on_drained, self.leave, status)
             if isinstance(stream, OrderedStream):
                 stream.take_order(self._order)
@@ -114,7 +143,7 @@ class FarStream:
     def refuse(self, status: int, body: bytes, content_type: bytes, headers: bytes) -> None:
         """Answer with an error instead of a stream."""
         call, self._call = self._call, None
-        self._release()
+        self._finish()
         if call is not None:
             call.pass_on(status, body, content_type, headers)
 
@@ -130,7 +159,7 @@ class FarStream:
     def end(self) -> None:
         """End as the other core has."""
         stream, self._stream = self._stream, None
-        self._release()
+        self._finish()
         if stream is not None:
             stream.end()
 
@@ -138,7 +167,7 @@ class FarStream:
         """End without the end of the answer: what follows is unknown."""
         stream, self._stream = self._stream, None
         call, self._call = self._call, None
-        self._release()
+        self._finish()
         if stream is not None:
             stream.drop()
         elif call is not None:
@@ -148,8 +177,11 @@ class FarStream:
     def leave(self) -> None:
         """End, because the client has left."""
         self._stream = self._call = None
-        self._release()
-        if self.is_open:
+        if self._state is FarState.ASKED:
+            self._enter(FarState.LEFT)
+            self._release()
+        elif not self.has_ended:
+            self._finish()
             self._asker.cancel(self._number)
 
     def shut_down(self) -> None:
@@ -178,6 +210,15 @@ class FarStream:
             self._asker.tell(self._number, code)
         else:
             self._unsent = code
+
+    def _enter(self, state: FarState) -> None:
+        self._state = FAR_STATES.check(self._state, state)
+
+    def _finish(self) -> None:
+        """End, if it has not ended before."""
+        if self._state is not FarState.ENDED:
+            self._enter(FarState.ENDED)
+        self._release()
 
     def _release(self) -> None:
         if self._slot is not None:
