@@ -13,7 +13,7 @@ from tests.sim import SimRing
 from topics.loop.loop import Loop
 from topics.server.cores.supervisor import PAUSE_MOST_NS, PAUSE_NS, STEADY_NS, CoreState, Supervisor
 
-READY, STARTING, PAUSED, ENDED = CoreState.READY, CoreState.STARTING, CoreState.PAUSED, CoreState.ENDED
+NEW, STARTING, READY, PAUSED, ENDED = CoreState
 SECOND = 1_000_000_000
 
 
@@ -170,6 +170,15 @@ def test_a_stop_is_passed_on_and_it_ends_after_the_last_core(number: int) -> Non
     world.exits(0, -signal.SIGSEGV)
     assert world.codes == [128 + signal.SIGSEGV]
     assert [core for core, _ in world.starts] == [0, 1, 2]
+
+
+def test_a_core_that_never_started_has_ended_after_a_stop_and_is_not_started() -> None:
+    world = World(cores=3)
+    assert world.states == [NEW, NEW, NEW]
+    world.refuses = {1}
+    world.supervisor.start()
+    assert world.states == [STARTING, ENDED, ENDED]
+    assert [core for core, _ in world.starts] == [0, 1]
 
 
 def test_a_stop_while_all_cores_pause_ends_at_once() -> None:

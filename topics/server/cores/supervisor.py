@@ -4,6 +4,7 @@ It has no data and no port. To its cores it is what a service manager is to a se
 it that they are ready, what they do, and that their loop makes passes.
 
     state of a core   its process   left by
+    NEW               none          the first start
     STARTING          runs          its report READY, or its end
     READY             runs          its end
     PAUSED            none          the timer of its next start
@@ -46,6 +47,7 @@ class CoreProcesses(Protocol):
 
 
 class CoreState(enum.Enum):
+    NEW = "new"
     STARTING = "starting"
     READY = "ready"
     PAUSED = "paused"
@@ -54,10 +56,11 @@ class CoreState(enum.Enum):
 
 CORE_STATES = Transitions(
     {
+        CoreState.NEW: (CoreState.STARTING, CoreState.ENDED),
         CoreState.STARTING: (CoreState.READY, CoreState.PAUSED, CoreState.ENDED),
         CoreState.READY: (CoreState.PAUSED, CoreState.ENDED),
         CoreState.PAUSED: (CoreState.STARTING, CoreState.ENDED),
-        CoreState.ENDED: (CoreState.STARTING,),
+        CoreState.ENDED: (),
     }
 )
 
@@ -67,7 +70,7 @@ class _WatchedCore:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.state = CoreState.ENDED
+        self.state = CoreState.NEW
         self.status = ""
         self.was_ready = False
         """Whether any of its processes was ready."""
@@ -202,7 +205,7 @@ class Supervisor:
             if core.timer is not None:
                 core.timer.cancel()
                 core.timer = None
-            if core.state is CoreState.PAUSED:
+            if core.state is CoreState.NEW or core.state is CoreState.PAUSED:
                 core.enter(CoreState.ENDED)
                 if self._codes[core.number] > _SIGNALLED:
                     self._codes[core.number] = 0  # it was killed before the stop
