@@ -66,6 +66,16 @@ def called(*names: str) -> Question:
     return is_one
 
 
+def mentions(*names: str) -> Question:
+    """Ask for any use of a function or method of one of these names: also an import, or one without a call."""
+
+    def is_one(node: ast.AST) -> bool:
+        word = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+        return (node.name if isinstance(node, ast.alias) else word) in names
+
+    return is_one
+
+
 def assigned(*names: str) -> Question:
     """Ask for an assignment to an attribute of one of these names."""
 
