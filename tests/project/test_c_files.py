@@ -15,18 +15,14 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import cffi
 import pytest
 
 import build_ffi
-from tests.project.structure.trees import modules, nodes
+from tests.project.structure.trees import called, counts, modules, nodes, places
 from topics.common.topic_names import NAME_MAX
-from topics.engine.bodies.write_columns import GROUP
-from topics.engine.index.chunk_table import INDEX_CHUNK
-from topics.engine.read.render_bulk import TOPIC
-from topics.http.lane._scan import ffi
-from topics.http.lane.group_answers import REQUEST
-from topics.store.format.rows import PLACED, ROW
-from topics.store.in_memory.hot_tail import HOT_RANGE
+from topics.store.format import log_format
+from topics.store.format.c_interface import dtype_of, layout_of
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(path for path in (ROOT / "topics").rglob("*.[ch]") if not path.name.startswith("_"))
@@ -187,38 +183,91 @@ def test_no_module_counts_further_from_a_number_of_c() -> None:
     assert not found
 
 
+NATIVE = {
+    "engine/bodies/write_body.py": "spans one after the other, of which strict_json.py asserts what they are",
+    "engine/json/strict_json.py": "likewise",
+    "http/relay/relay_message.py": "a message to another process of this server",
+    "http/spanning/feed_messages.py": "likewise",
+    "loop/doors/hand_over_message.py": "a message to the next server on this machine",
+    "uring/blocking.py": "an option of a socket",
+}
+"""Modules with layouts in the machine's order that are no structs of the project's C."""
+TYPES_OF_FILES = {"files/scanning.py", "store/format/c_interface.py", "store/layouts/pack_format.py"}
+"""Modules that make types of rows: from log_format.py, from C, and of a file that C does not know."""
+
+
+def native_layout(node: ast.AST) -> bool:
+    """Whether a call of the module `struct` has a layout in the machine's order, written out."""
+    if not (isinstance(node, ast.Call) and node.args and ast.unparse(node.func).startswith("struct.")):
+        return False
+    given = node.args[0].values[0] if isinstance(node.args[0], ast.JoinedStr) else node.args[0]
+    return isinstance(given, ast.Constant) and str(given.value)[:1] not in ("<", ">", "!")
+
+
+def row_type(node: ast.AST) -> bool:
+    """Whether a call makes a type of rows of several fields."""
+    is_type = isinstance(node, ast.Call) and ast.unparse(node.func) in ("np.dtype", "numpy.dtype") and bool(node.args)
+    return is_type and isinstance(node.args[0], ast.Dict | ast.List | ast.ListComp)  # type: ignore[attr-defined]
+
+
+def test_python_takes_the_layout_of_a_struct_from_c() -> None:
+    """With `layout_of` and `dtype_of`; a layout that is written out once more would drift."""
+    assert places(".", native_layout) == set(NATIVE)
+    assert places(".", row_type) == TYPES_OF_FILES
+    assert len(counts(".", called("layout_of", "dtype_of"))) >= 12
+
+
+def test_layouts_follow_from_the_fields_of_a_struct() -> None:
+    fake = cffi.FFI()
+    fake.cdef("struct s { uint8_t a; uint8_t zero[3]; int32_t b; uint64_t c[2]; }; struct g { uint8_t a; uint32_t b; };"
+              "struct p { uint32_t a; uint32_t b; char *c; };")  # fmt: skip
+    assert layout_of(fake, "s").format == "=B3xi2Q"
+    assert layout_of(fake, "s", "b").format == "=i2Q"
+    assert layout_of(fake, "p", last="b").format == "=2I"
+    assert dtype_of(cffi_of("struct q { uint16_t a; uint8_t zero[2]; uint32_t b; };"), "q").descr == [
+        ("a", "<u2"),
+        ("", "|V2"),
+        ("b", "<u4"),
+    ]
+    for bad in ("g", "p"):
+        with pytest.raises(AssertionError):
+            layout_of(fake, bad)
+
+
+def cffi_of(text: str) -> cffi.FFI:
+    made = cffi.FFI()
+    made.cdef(text)
+    return made
+
+
 @pytest.mark.parametrize(
-    ("name", "row"),
+    ("name", "path", "layout"),
     [
-        ("tp_row", ROW),
-        ("tp_placed", PLACED),
-        ("tp_request", REQUEST),
-        ("tp_group", GROUP),
-        ("tp_read_topic", TOPIC),
-        ("tp_index_chunk", INDEX_CHUNK),
-        ("tp_hot_range", HOT_RANGE),
+        ("frame_header", "store/format/frames.h", log_format._FRAME_HEADER),
+        ("batch_header", "store/format/codec.c", log_format._BATCH_HEADER),
     ],
 )
-def test_what_python_unpacks_has_the_layout_that_c_declares(name: str, row: struct.Struct) -> None:
+def test_a_layout_of_files_is_the_same_in_c_and_in_python(name: str, path: str, layout: struct.Struct) -> None:
+    """Python without C modules reads files, too, so that both have it."""
+    text = re.sub(r"/\*.*?\*/", "", (ROOT / "topics" / path).read_text(), flags=re.S)
+    body = re.search(rf"^struct __attribute__\(\(packed\)\) {name} \{{(.*?)^\}};", text, re.M | re.S)
+    assert body is not None
+    letters = {"uint8_t": "B", "uint16_t": "H", "uint32_t": "I", "uint64_t": "Q"}
     fields = [
-        (field.offset, ffi.sizeof(field.type))
-        for label, field in ffi.typeof(f"struct {name}").fields
-        if label != "zero"
+        (field.strip(), letters[kind])
+        for kind, names in re.findall(r"(uint\d+_t) ([\w, ]+);", body[1])
+        for field in names.split(",")
     ]
-    found, at = [], 0
-    for count, letter in re.findall(r"(\d*)([a-zA-Z])", row.format):
-        size = struct.calcsize("=" + letter)
-        for _ in range(int(count or 1)):
-            found += [(at, size)] if letter != "x" else []
-            at += size
-    assert (found, at) == (fields, ffi.sizeof(f"struct {name}"))
+    assert "".join(letter for _field, letter in fields) == layout.format[1:].replace("4s", "I")
+    if name == "frame_header":
+        assert [field for field, _letter in fields][1:] == list(log_format.FRAME_FIELDS)[1:]
 
 
 def test_calls_that_hold_the_interpreters_lock_are_declared_in_one_module() -> None:
     """cffi frees the lock in each call, so a function in C that uses objects of Python needs another way."""
     by_ctypes = {path for path in modules() for node in nodes(path) if isinstance(node, ast.Import)
                  if any(name.name == "ctypes" for name in node.names)}  # fmt: skip
-    assert {str(path.relative_to(ROOT)) for path in by_ctypes} == {"topics/store/format/python_objects.py"}
+    assert {str(path.relative_to(ROOT)) for path in by_ctypes} == {"topics/store/format/c_interface.py"}
 
 
 def test_attributes_that_c_uses_by_name_are_those_of_python() -> None:

@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from topics.files.file_calls import FileReads
 from topics.store.format.log_format import (
+    FRAME_FIELD_TYPES,
+    FRAME_FIELDS,
     FRAME_HEADER_BYTES,
     FRAME_LENGTH,
     FRAME_MIN_BYTES,
@@ -26,17 +28,7 @@ from topics.store.format.log_format import (
 WINDOW_BYTES = 4 << 20
 _DELETED = np.frombuffer(SAYS_DELETED, np.bool_)
 
-HEADER_DTYPE = np.dtype(
-    {
-        "names": [
-            "frame_bytes", "type", "flags", "topic_id", "seq", "ts_ms", "node_len", "tag_len", "data_len", "version",
-            "payload_kind", "ext_len", "meta_len", "size",
-        ],
-        "formats": ["<u4", "u1", "u1", "<u8", "<u8", "<u8", "<u2", "<u2", "<u4", "u1", "u1", "<u2", "<u4", "<u4"],
-        "offsets": [0, 4, 5, 6, 14, 22, 30, 32, 34, 38, 39, 40, 44, 48],
-        "itemsize": FRAME_HEADER_BYTES,
-    }
-)  # fmt: skip
+HEADER_DTYPE = np.dtype([(name, f"<{kind}") for name, kind in zip(FRAME_FIELDS, FRAME_FIELD_TYPES, strict=True)])
 """The first 52 bytes of a frame. Source: log_format.py."""
 
 

@@ -7,7 +7,6 @@ unmasks a frame, scans its message and frames the records as the next batch of t
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
@@ -15,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from topics.config import Config
-from topics.engine.bodies.write_columns import MakeFraming, WriteColumns
+from topics.engine.bodies.write_columns import PUBLISH_FOUND, MakeFraming, WriteColumns
 from topics.engine.json._records import ffi
 from topics.engine.state.topic import Topic
 from topics.engine.values.results import AppendResult
@@ -24,8 +23,6 @@ from topics.engine.write.write_streak import WriteStreak
 from topics.ws import replies
 from topics.ws.framing import text_frame
 
-_FOUND = struct.Struct("=3I")
-"""id_off, id_len and without_seqs of a tp_publish."""
 _MESSAGE_BYTES = 65_535
 """The most bytes of a message. Longer ones are executed as any command."""
 
@@ -50,7 +47,7 @@ class LonePublishes:
         self._text = ffi.new("unsigned char[]", most)
         self._text_view: Any = ffi.buffer(self._text)
         self._publish = publish = ffi.new("struct tp_publish *")
-        self._found: Any = ffi.buffer(ffi.addressof(publish, "id_off"), _FOUND.size)
+        self._found: Any = ffi.buffer(ffi.addressof(publish, "id_off"), PUBLISH_FOUND.size)
         self._columns = WriteColumns(config, 0, command=True)
         self._streak = engine.write_streak(partial(self._columns.publishing, publish))
         self._name, self._name_json = "", b""
@@ -95,7 +92,7 @@ class LonePublishes:
     def _answer(self, result: AppendResult) -> None:
         """Answer the publish that is committed and not published yet."""
         assert self._write is not None, "a streak of no session"
-        id_off, id_len, without_seqs = _FOUND.unpack(self._found)
+        id_off, id_len, without_seqs = PUBLISH_FOUND.unpack(self._found)
         request_id = self._text_view[id_off : id_off + id_len] if id_len else b"null"
         total_ns = self._now_ns() - self._started_ns
         if result.count == 1 and not without_seqs:

@@ -154,7 +154,7 @@ def test_framed_rows_equal_the_model(
     assert columns["start"].tolist() == [sum(lengths[:i].tolist()) for i in range(len(expected))]
     assert columns["size"].tolist() == [len(record.data) + len(record.meta or b"") for record in written]
     assert columns["flags"].tolist() == [frame[5] for frame in expected]
-    assert set(columns["ts"].tolist()) <= {6}
+    assert set(columns["ts_ms"].tolist()) <= {6}
 
 
 @given(
@@ -200,7 +200,7 @@ def test_rows_of_many_topics_are_framed_and_placed_as_one_topic_after_the_other(
     assert size == sum(int(placed["size"].sum()) for placed in places)
     for (added, _seq), columns, placed in zip(topics, chunks, places, strict=True):
         placed["start"] += base
-        wanted = [[9] * len(added), *(placed[name].tolist() for name in ("start", "length", "size", "ts", "flags"))]
+        wanted = [[9] * len(added), *(placed[name].tolist() for name in ("start", "length", "size", "ts_ms", "flags"))]
         assert [column.tolist() for column in columns] == [[0, 0, *values, 0] for values in wanted]
 
     own, at = [[np.zeros(len(added) + 3, shape) for shape in shapes] for added, _seq in topics], 0

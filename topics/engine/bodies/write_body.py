@@ -35,11 +35,12 @@ from topics.engine.state.producer_part import PART_NAMES, Part, lacks_a_member, 
 from topics.engine.values.incarnation import check_incarnation
 from topics.engine.values.topic_config import CONFIG_KEYS, TopicConfig, read_config
 from topics.errors import RequestError
+from topics.store.format.c_interface import layout_of
 from topics.store.format.rows import ROW, TIMES, Rows
 
-_HEAD = struct.Struct("=QI")
+_HEAD = layout_of(ffi, "tp_writer", "size", "count")
 """size, count."""
-_RESULTS = struct.Struct("=QIIII")
+_RESULTS = layout_of(ffi, "tp_writer", "size", "violation_record")
 """size, count, marks, violation, violation_record."""
 _FIELDS = struct.Struct(f"={3 * (lib.FIELD_PRODUCER + 1)}I")
 """off, len, kind of each field of a body, then of each field of a command."""

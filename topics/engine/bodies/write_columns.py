@@ -5,7 +5,6 @@ See records.h and columns.h.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,10 +14,15 @@ from topics.config import Config
 from topics.engine.bodies.write_body import new_writer
 from topics.engine.json._records import ffi, lib
 from topics.store.commits.next_batch import PLACED_ROWS, NextBatch, frame_next
+from topics.store.format.c_interface import layout_of
 from topics.store.format.rows import ROW, Rows
 
-GROUP = struct.Struct("=6IQ")
-"""topic, first, count, taken, row, rows, size: a tp_group of columns.h."""
+GROUP = layout_of(ffi, "tp_group")
+"""topic, first, count, taken, row, rows, size."""
+REQUEST = layout_of(ffi, "tp_request")
+"""receive, topic, off, len, flags, end, key_off, key_len."""
+PUBLISH_FOUND = layout_of(ffi, "tp_publish", "id_off", "without_seqs")
+"""id_off, id_len and without_seqs."""
 _SIZE_AT = 3
 """Index of `size` in a group, in u64; six u32 come before it."""
 KEYED = lib.TP_KEYED

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from topics.engine.index._index_reads import ffi
 from topics.engine.index.chunk import Chunk
+from topics.store.format.c_interface import layout_of
 
-INDEX_CHUNK = struct.Struct("=8Q")
-"""A tp_index_chunk: first, count; the addresses of flags, file_ids, offsets, lengths, sizes, ts."""
+INDEX_CHUNK = layout_of(ffi, "tp_index_chunk")
+"""first, count; the addresses of flags, file_ids, offsets, lengths, sizes, ts."""
 
 
 class ChunkTable:

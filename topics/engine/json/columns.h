@@ -29,6 +29,4 @@ struct tp_group {
 
 enum { TP_KEYED = 1u << 31 };
 
-_Static_assert(sizeof(struct tp_request) == 32 && sizeof(struct tp_group) == 32, "http/lane/lane.py says so");
-
 #endif

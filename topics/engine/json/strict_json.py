@@ -17,6 +17,7 @@ import msgspec
 
 from topics.engine.json._records import ffi, lib
 from topics.errors import RequestError
+from topics.store.format.c_interface import layout_of
 
 
 class JsonKind:
@@ -52,7 +53,8 @@ process.
 
 _KEY_ROOM = 1024
 _SPAN_ROOM = 64
-_SPAN_BYTES = ffi.sizeof("struct tp_span")
+SPAN = layout_of(ffi, "tp_span")
+assert SPAN.format == "=3I", "spans are unpacked as numbers of one size"
 _new_dirty = ffi.new_allocator(should_clear_after_alloc=False)
 _NO_LIMIT = 2**64 - 1
 
@@ -174,7 +176,7 @@ class Items:
 
     def _made(self, start: int, count: int) -> list[JsonSpan]:
         text = self._text
-        step = iter(_INTEGERS[count].unpack_from(self._room.view, _SPAN_BYTES * start))
+        step = iter(_INTEGERS[count].unpack_from(self._room.view, SPAN.size * start))
         return [JsonSpan(kind, text[off : off + size]) for off, size, kind in zip(step, step, step, strict=True)]
 
 

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 from topics.engine.index._index_reads import ffi, lib
+from topics.store.format.c_interface import layout_of
 from topics.store.in_memory.hot_tail import HOT_RANGE
 
-TOPIC = struct.Struct("=5Q4I")
-"""A tp_read_topic.
-
-Fields: topic_id, head, earliest, lost, chunks, chunk_count, last_rows, usable, reserved.
-"""
-
-_ASKED, _FOUND = struct.Struct("=4I2QI"), struct.Struct("=Q2IQ")
+TOPIC = layout_of(ffi, "tp_read_topic")
+"""topic_id, head, earliest, lost, chunks, chunk_count, last_rows, usable, reserved."""
+_ASKED, _FOUND = layout_of(ffi, "tp_read", last="limit"), layout_of(ffi, "tp_read", "budget", "next")
 """The layout of a tp_read up to its limit, and from its budget to the cursor after it.
 
 A member of a struct by itself takes cffi as long as all of them by one call.
 """
-_FOUND_AT = struct.calcsize("=4IQ")
+_FOUND_AT = layout_of(ffi, "tp_read", last="from_seq").size
 _U32 = 2**32 - 1
 _new_room = ffi.new_allocator(should_clear_after_alloc=False)
 ROOM_BYTES = 1 << 20

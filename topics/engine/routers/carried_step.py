@@ -206,7 +206,7 @@ def _shared(placed: bytes | bytearray, keep: int, ts: int) -> bytes:
     if len(placed) > _FEW * PLACED.size:
         columns = np.frombuffer(bytearray(placed), PLACED_DTYPE)
         columns["flags"] = columns["flags"] & np.uint8(keep) | np.uint8(FLAG_COPY)
-        columns["ts"] = ts
+        columns["ts_ms"] = ts
         return columns.tobytes()
     pack = PLACED.pack
     rows = PLACED.iter_unpack(placed)

@@ -12,7 +12,7 @@ from topics.engine.index.chunk import Chunk
 from topics.engine.index.index import Index
 from topics.engine.state.topic import Topic
 from topics.store.format._codec import ffi
-from topics.store.format.python_objects import load_slots, slot_offset
+from topics.store.format.c_interface import load_slots, slot_offset
 
 _USED: tuple[tuple[type, tuple[str, ...], str], ...] = (
     (Topic, ("next_seq", "ample", "pending", "pending_records", "pending_bytes", "id", "head"), "index"),

@@ -353,7 +353,7 @@ def index_some(  # noqa: PLR0917 - columns
         return
     rows = np.frombuffer(placed, PLACED_DTYPE, count, at * _PLACED_BYTES)
     offsets = rows["start"] + np.uint32(base)
-    topic.index.append_rows(first, file_id, offsets, rows["length"], rows["size"], rows["ts"], rows["flags"], tags)
+    topic.index.append_rows(first, file_id, offsets, rows["length"], rows["size"], rows["ts_ms"], rows["flags"], tags)
 
 
 def _part(_commit: Commit) -> None:

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from topics.engine.bodies.write_columns import GROUP, KEYED
+from topics.engine.bodies.write_columns import GROUP, KEYED, REQUEST
 from topics.http.access.principal import Principal
 from topics.http.lane._scan import lib
-from topics.http.lane.group_answers import REQUEST
 from topics.http.lane.lane_answers import Answers, applied
 from topics.http.lane.lane_topics import LaneTopics
 from topics.http.lane.scan_table import ScanTable

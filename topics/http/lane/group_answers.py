@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Iterator
 from typing import Any
 
-from topics.engine.bodies.write_columns import GroupColumns
+from topics.engine.bodies.write_columns import REQUEST, GroupColumns
 from topics.engine.values.results import AppendResult
 from topics.engine.values.write_answer import LANE_END, write_times
 from topics.engine.write.plain_appends import PlainAppended
@@ -19,8 +18,6 @@ from topics.http.lane._scan import ffi, lib
 from topics.http.lane.scan_table import ScanTable
 from topics.http.plan.service import Service
 
-REQUEST = struct.Struct("=8I")
-"""receive, topic, off, len, flags, end, key_off, key_len: a tp_request of columns.h."""
 WITHOUT_SEQS = lib.TP_WITHOUT_SEQS
 STRICT = lib.TP_STRICT
 GROUPS_A_PASS = 512

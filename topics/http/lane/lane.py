@@ -18,7 +18,7 @@ from functools import partial
 from itertools import accumulate
 from typing import Any
 
-from topics.engine.bodies.write_columns import GROUP, KEYED, WriteColumns
+from topics.engine.bodies.write_columns import GROUP, KEYED, REQUEST, WriteColumns
 from topics.engine.values import read_answer, write_answer
 from topics.http.access.keyring import Keyring
 from topics.http.access.principal import Principal
@@ -26,7 +26,7 @@ from topics.http.handlers import record_endpoints
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.lane._scan import ffi, lib
 from topics.http.lane.far_writes import FarWrites
-from topics.http.lane.group_answers import REQUEST, Taken
+from topics.http.lane.group_answers import Taken
 from topics.http.lane.lane_answers import AROUND_READ_BYTES, Answers, LaneConnections
 from topics.http.lane.lane_topics import LaneTopics
 from topics.http.lane.plain_writes import LaneTables, PlainWrites

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from topics.common.tuples import make_tuple
-from topics.engine.bodies.write_columns import GROUP, KEYED, GroupColumns, WriteColumns
+from topics.engine.bodies.write_columns import GROUP, KEYED, REQUEST, GroupColumns, WriteColumns
 from topics.engine.state.append_request import AppendRequest
 from topics.engine.state.idempotency import Key
 from topics.http.access.principal import Principal
-from topics.http.lane.group_answers import REQUEST, Group, GroupAnswers, Groups, Taken
+from topics.http.lane.group_answers import Group, GroupAnswers, Groups, Taken
 from topics.http.lane.scan_table import ScanTable
 
 _MANY = 2

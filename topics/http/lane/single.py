@@ -13,14 +13,14 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from topics.engine.bodies.write_columns import KEYED, WriteColumns
+from topics.engine.bodies.write_columns import KEYED, REQUEST, WriteColumns
 from topics.engine.values.results import AppendResult
 from topics.engine.write.write_streak import WriteStreak
 from topics.errors import TopicsError
 from topics.http.http1.http1_connection import HttpConnection
 from topics.http.lane._scan import ffi, lib
 from topics.http.lane.far_writes import FarWrites
-from topics.http.lane.group_answers import REQUEST, Taken
+from topics.http.lane.group_answers import Taken
 from topics.http.lane.lane_answers import Answers, applied, lone_body
 from topics.http.lane.lane_topics import LaneTopics
 from topics.http.lane.scan_table import ScanTable

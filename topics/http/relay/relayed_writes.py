@@ -16,14 +16,14 @@ from functools import partial
 from itertools import accumulate, islice
 from typing import Any, Protocol
 
-from topics.engine.bodies.write_columns import GROUP
+from topics.engine.bodies.write_columns import GROUP, REQUEST
 from topics.engine.values.results import AppendResult
 from topics.engine.write.plain_appends import PlainAppended
 from topics.engine.write.write_streak import WriteStreak
 from topics.errors import RequestError, TopicsError, as_request_error
 from topics.http.access.principal import Principal
 from topics.http.lane._scan import ffi
-from topics.http.lane.group_answers import REQUEST, Group, GroupAnswers, Groups, Taken
+from topics.http.lane.group_answers import Group, GroupAnswers, Groups, Taken
 from topics.http.lane.lane_answers import applied, lone_body
 from topics.http.lane.plain_writes import LaneTables, PlainWrites
 from topics.http.plan.service import Service

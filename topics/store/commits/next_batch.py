@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Any, NamedTuple
 
 from topics.store.format._codec import ffi
+from topics.store.format.c_interface import address_of, layout_of
 from topics.store.format.log_format import FLAG_FSYNC
-from topics.store.format.python_objects import address_of
 from topics.store.format.rows import PLACED
 
-BEGUN = struct.Struct("=13Q2I")
+BEGUN = layout_of(ffi, "tp_next_batch", last="syncs")
 """The layout of a tp_next_batch up to what the last call has framed."""
-_FRAMED = struct.Struct("=6Q")
+_FRAMED = layout_of(ffi, "tp_next_batch", first="begin")
 PLACED_ROWS = 64
 """The most records of a batch."""
 

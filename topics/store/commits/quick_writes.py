@@ -6,7 +6,6 @@ follow for all of them together, once other code is about to drive (`InPlaceComm
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sized
 from typing import Any, NamedTuple, Protocol
 
@@ -15,11 +14,12 @@ from topics.common.tuples import make_tuple
 from topics.store.commits.next_batch import BEGUN, NextPlace
 from topics.store.commits.write_batch import Commit
 from topics.store.format._codec import ffi, lib
+from topics.store.format.c_interface import layout_of, quick_append
 from topics.store.format.log_format import FLAG_FSYNC
-from topics.store.format.python_objects import quick_append
 from topics.store.format.rows import PLACED
 
-_HOW = struct.Struct("=4Q2i6Qq")
+assert lib.TP_TIME_BUCKETS == BUCKET_COUNT, "both sides count times alike"
+_HOW = layout_of(ffi, "tp_quick", "is_open", "result")
 """The layout of a tp_quick from `is_open` to `result`."""
 
 

@@ -124,8 +124,6 @@ struct tp_next_batch {
     uint64_t begin, first_seq, count, size, ts_ms, checksum; /* size: accounted bytes of its records */
 };
 
-_Static_assert(sizeof(struct tp_next_batch) == 20 * 8, "store/commits/next_batch.py says so");
-
 /* Frames the next batch: `count` rows without nodes of others, as tp_frame_batch does. size: their
  * accounted bytes. placed: room for `count` entries; starts count from the body. Returns the bytes
  * of the batch, which is to be written then; 0: nothing was done, because it exceeds a bound, its
@@ -264,7 +262,7 @@ void tp_project(char *out, uint64_t room, const char *bytes, uint64_t size, uint
  * 24 bytes. */
 struct tp_lease {
     uint64_t lease_id, deadline_ms;
-    uint32_t deliveries, reserved;
+    uint32_t deliveries, zero;
 };
 
 /* tp_project for jobs: row i also has leases[i], always its tag, never its node. */

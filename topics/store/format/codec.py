@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from topics.errors import CorruptError
 from topics.store.format._codec import ffi, lib
+from topics.store.format.c_interface import dtype_of
 from topics.store.format.log_format import (
     FLAG_FSYNC,
     FLAG_ROUTED,
@@ -52,32 +53,8 @@ class ScanStop(IntEnum):
     """Data of bytes, for which there is no column."""
 
 
-FRAME_DTYPE = np.dtype(
-    [
-        ("type", "u1"),
-        ("flags", "u1"),
-        ("deleted", "u1"),
-        ("payload_kind", "u1"),
-        ("length", "<u4"),
-        ("topic_id", "<u8"),
-        ("seq", "<u8"),
-        ("ts_ms", "<u8"),
-        ("offset", "<u8"),
-        ("size", "<u4"),
-        ("data_len", "<u4"),
-        ("meta_len", "<u4"),
-        ("ext_len", "<u2"),
-        ("node_len", "<u2"),
-        ("tag_len", "<u2"),
-        ("reserved", "<u2"),
-        ("batch", "<u4"),
-    ]
-)
-"""The layout of struct tp_frame, 64 bytes.
-
-In a frame the texts follow its 52-byte header in the order ext, node, tag, data, meta.
-"""
-assert FRAME_DTYPE.itemsize == 64, "struct tp_frame of codec.h"
+FRAME_DTYPE = dtype_of(ffi, "tp_frame")
+"""In a frame the texts follow its 52-byte header in the order ext, node, tag, data, meta."""
 
 Frames = NDArray[np.void]
 """Shape (n,), dtype FRAME_DTYPE."""

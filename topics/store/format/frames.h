@@ -14,7 +14,6 @@
 #include "codec.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "files are little-endian and so must the machine be");
-_Static_assert(sizeof(struct tp_frame) == 64, "FRAME_DTYPE of codec.py says so");
 
 static inline void put32(uint8_t *p, uint32_t v) { memcpy(p, &v, 4); }
 static inline void put64(uint8_t *p, uint64_t v) { memcpy(p, &v, 8); }

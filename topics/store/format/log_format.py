@@ -277,10 +277,15 @@ PAYLOAD_JSON = 0
 PAYLOAD_BYTES = 1
 """The kind of `data` that is any bytes. A directory with such a record has the newest format."""
 _FRAME_HEADER = struct.Struct("<IBBQQQHHIBBHHII")
-"""frame_bytes (all after this field), type, flags, topic_id, seq, ts_ms, node_len, tag_len,
-data_len, version, payload_kind, ext_len, 0, meta_len, size; then ext, node, tag, data, meta, u64
-XXH3-64 of [4, here), u8 deleted.
+FRAME_FIELDS = (
+    *("frame_bytes", "type", "flags", "topic_id", "seq", "ts_ms", "node_len", "tag_len", "data_len", "version"),
+    *("payload_kind", "ext_len", "zero", "meta_len", "size"),
+)
+"""frame_bytes: all after this field. Then ext, node, tag, data, meta, u64 XXH3-64 of [4, here), u8
+deleted.
 """
+FRAME_FIELD_TYPES = tuple(_FRAME_HEADER.format[1:])
+"""I: u32, B: u8, Q: u64, H: u16, as in numpy."""
 FRAME_START = struct.Struct(_FRAME_HEADER.format[: len("<IBBQQ")])
 """The beginning of a frame, by which one is looked for: frame_bytes to seq."""
 FRAME_LENGTH = struct.Struct(_FRAME_HEADER.format[: len("<I")])

@@ -1,5 +1,5 @@
 /* One record of a request: filled by engine/json/write_scan.c, consumed by store/format/codec.c.
- * Mirrored by store/format/rows.py. Offsets count from the start of Rows.buffer. */
+ * Offsets count from the start of Rows.buffer. */
 #ifndef TOPICS_STORE_ROWS_H
 #define TOPICS_STORE_ROWS_H
 
@@ -24,8 +24,6 @@ struct tp_row {
     uint32_t flags;              /* TP_ROW_*: which of the optional parts are present, and the kind of data */
 };
 
-_Static_assert(sizeof(struct tp_row) == 40, "store/format/rows.py and two C files agree on 40 bytes a row");
-
 /* The position and properties of a row's frame: filled by store/format/codec.c, kept until the
  * index takes it. */
 struct tp_placed {
@@ -36,7 +34,5 @@ struct tp_placed {
     uint8_t zero[3];
     uint64_t ts_ms;
 };
-
-_Static_assert(sizeof(struct tp_placed) == 24, "PLACED_DTYPE of store/format/rows.py says so");
 
 #endif

@@ -1,11 +1,10 @@
 """The records of requests as columns of spans, which the engine passes to the store.
 
-Layout: `rows.h`, 40 bytes a row, the machine's (little-endian) order.
+Layout: `rows.h`, the machine's (little-endian) order.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,35 +13,16 @@ from numpy.typing import NDArray
 
 from topics.common.tuples import make_tuple
 from topics.store.format._codec import ffi, lib
-from topics.store.format.python_objects import rows_of_list
+from topics.store.format.c_interface import dtype_of, layout_of, rows_of_list
 
-ROW = struct.Struct("=10I")
+ROW = layout_of(ffi, "tp_row")
 """data_off, data_len, meta_off, meta_len, tag_off, tag_len, node_off, node_len, size, flags."""
 
-_COLUMNS = (
-    "data_off",
-    "data_len",
-    "meta_off",
-    "meta_len",
-    "tag_off",
-    "tag_len",
-    "node_off",
-    "node_len",
-    "size",
-    "flags",
-)
 _OFFSETS = ("data_off", "meta_off", "tag_off", "node_off")
-ROW_DTYPE = np.dtype([(name, "<u4") for name in _COLUMNS])
+ROW_DTYPE = dtype_of(ffi, "tp_row")
 
-PLACED = struct.Struct("=IIIB3xQ")
-PLACED_DTYPE = np.dtype(
-    {
-        "names": ["start", "length", "size", "flags", "ts"],
-        "formats": ["<u4", "<u4", "<u4", "u1", "<u8"],
-        "offsets": [0, 4, 8, 12, 16],
-        "itemsize": PLACED.size,
-    }
-)
+PLACED = layout_of(ffi, "tp_placed")
+PLACED_DTYPE = dtype_of(ffi, "tp_placed")
 """A framed row: its start, frame length, accounted size, the frame's flags, ms."""
 
 TAG, NODE, META = lib.TP_ROW_TAG, lib.TP_ROW_NODE, lib.TP_ROW_META

@@ -8,12 +8,12 @@ new chunk begins with a copy of the block that the batch begins in.
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
 from collections import deque
 
 from topics.common.memory import LARGE_BYTES, page_aligned
 from topics.store.format._codec import ffi
+from topics.store.format.c_interface import layout_of
 from topics.store.format.codec import Pointer
 from topics.store.format.log_format import BLOCK_BYTES, align_up
 
@@ -27,8 +27,8 @@ _LARGE_SHARE = 16
 """A batch of more than this share of the budget is large: it would displace what readers want."""
 _KEPT_SHARE = 4
 _ZEROS = memoryview(bytes(BLOCK_BYTES))
-HOT_RANGE = struct.Struct("=4Q")
-"""The layout of tp_hot_range in codec.h: file id, start, used, address."""
+HOT_RANGE = layout_of(ffi, "tp_hot_range")
+"""file id, start, used, address."""
 
 
 class TailBuffer:

@@ -6,7 +6,6 @@ Data of bytes is `data_base64`; a reader in this process takes it apart from the
 from __future__ import annotations
 
 import mmap
-import struct
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +13,13 @@ from typing_extensions import Buffer
 
 from topics.common.memory import LARGE_BYTES, page_aligned
 from topics.store.format._codec import ffi, lib
+from topics.store.format.c_interface import layout_of
 from topics.store.format.codec import ScanStop, unsound_frame
 
 Payload = tuple[int, bytes]
 """Data of bytes, and the index of its record among those delivered."""
-LEASE = struct.Struct("=QQI4x")
-"""The layout of struct tp_lease: lease id, deadline (ms), deliveries."""
+LEASE = layout_of(ffi, "tp_lease")
+"""lease id, deadline (ms), deliveries."""
 _FEW_ROWS = 64
 """Number of rows up to which Python's own numbers are summed faster than an array's."""
 _APART_ROOM = 1 << 20
