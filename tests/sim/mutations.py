@@ -866,12 +866,12 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "the session noted before the gap that a power cut left",
         "store/store_start.py",
-        "            await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))\n"
-        "            await self._or_with_reserve("
+        "        await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))\n"
+        "        await self._or_with_reserve("
         "lambda: write_session(loop, directory, checkpointer.snapshot_number))\n",
-        "            await self._or_with_reserve("
+        "        await self._or_with_reserve("
         "lambda: write_session(loop, directory, checkpointer.snapshot_number))\n"
-        "            await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))\n",
+        "        await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))\n",
         f"{_STARTS}::test_a_start_after_a_power_cut_may_be_killed_anywhere_and_no_seq_comes_again",
     ),
     _one(
@@ -962,7 +962,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "records of a time in another class shown by an ephemeral topic",
         "engine/recovery/engine_catalog.py",
-        "                index.kill_through(topic.head)\n",
+        "            index.kill_through(topic.head)\n",
         "",
         "passing",
     ),
@@ -2217,7 +2217,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "gaps below the first record reported by a start",
         "engine/recovery/engine_catalog.py",
-        "            floors.settle_gaps(topic.earliest)\n",
+        "        floors.settle_gaps(topic.earliest)\n",
         "",
         "again",
     ),
@@ -2773,7 +2773,7 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "holes of the log forgotten by a start",
         "engine/recovery/engine_catalog.py",
-        "            floors.open_holes(sorted(self._expired.get(topic.id, ())), index)\n",
+        "        floors.open_holes(sorted(self._expired.get(topic.id, ())), index)\n",
         "",
         "passing",
     ),

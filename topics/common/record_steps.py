@@ -195,16 +195,7 @@ def tail_many_steps(
     followed = _Followed(*calls.places(topics, prefixes))
     cursors, begins, seen = followed.cursors, followed.begins, followed.seen
     has_begun = False
-    # All begin at the first step, before the caller gets a record of any topic.
-    if prefixes:
-        followed.take_in((yield calls.waiting(dict(cursors), wait_ms=0, prefixes=prefixes)), on_left_out)
-    for name, begin in list(begins.items()):
-        if begin is not None and begin.kind != "time":
-            try:
-                cursors[name], begins[name] = (yield calls.placing(name, begin)), None
-            except RequestError as error:
-                followed.forget(name, error)
-    seen |= cursors
+    yield from _begin_all(calls, followed, prefixes, on_left_out)
     while True:
         try:
             for name in list(followed.behind):
@@ -241,6 +232,22 @@ def tail_many_steps(
             if is_closed() and has_begun:
                 return  # the log was closed while the call was made
             raise
+
+
+def _begin_all(
+    calls: RecordCalls, followed: _Followed, prefixes: Mapping[str, int | From | None], on_left_out: OnLeftOut
+) -> RecordSteps:
+    """Find the places of all topics, before the caller gets a record of any."""
+    cursors, begins = followed.cursors, followed.begins
+    if prefixes:
+        followed.take_in((yield calls.waiting(dict(cursors), wait_ms=0, prefixes=prefixes)), on_left_out)
+    for name, begin in list(begins.items()):
+        if begin is not None and begin.kind != "time":
+            try:
+                cursors[name], begins[name] = (yield calls.placing(name, begin)), None
+            except RequestError as error:
+                followed.forget(name, error)
+    followed.seen |= cursors
 
 
 class _Followed:

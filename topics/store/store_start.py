@@ -111,13 +111,7 @@ class StoreStart:
             lost_writes=self._lost_writes,
             is_frozen=self._is_frozen,
         )
-        for cut in found.cuts:
-            log.warning(
-                "recovery cut off %d bytes of %s from byte %d on: the log ends before a batch that is not whole",
-                cut.size,
-                cut.path,
-                cut.offset,
-            )
+        _report_cuts(found)
         loaded = found.loaded
         number = self._found_snapshot = loaded.number if loaded is not None else await self._write_first_snapshot()
         self.power_lost = loaded is not None and self._lost_power(found, session)
@@ -144,17 +138,7 @@ class StoreStart:
         requested = RequestedCheckpoints(loop, checkpointer, self.log)
         latch_note = LatchNote(loop, directory, self.log.space, lambda: checkpointer.snapshot_number)
         if not self._is_frozen:
-            has_all_in_log = not (has_gaps or self.power_lost or self._has_other_shards(found))
-            if not has_all_in_log or not config.archive_dir:
-                without = "the log was opened without it: TOPICS_ARCHIVE_DIR is not set, or topics move between cores"
-                why = "" if config.archive_dir else without
-                await self._or_with_reserve(lambda: mark_losses(loop.files, directory, why))
-            await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))
-            await self._or_with_reserve(lambda: write_session(loop, directory, checkpointer.snapshot_number))
-            self.log.write_latch.on_latch.append(latch_note.begin)
-            if self.log.read_only:  # the latch came before the callback
-                latch_note.begin()
-            checkpointer.start()
+            await self._begin_session(found, checkpointer, latch_note, has_gaps=has_gaps)
         progress(1.0)
         return StoreParts(
             self.files,
@@ -172,6 +156,23 @@ class StoreStart:
                 sum(cut.size for cut in found.cuts),
             ),
         )
+
+    async def _begin_session(
+        self, found: Recovered, checkpointer: Checkpointer, latch_note: LatchNote, *, has_gaps: bool
+    ) -> None:
+        """Make what was found durable, and note that a process uses the directory from now on."""
+        loop, config, directory = self._loop, self._config, self._config.data_dir
+        has_all_in_log = not (has_gaps or self.power_lost or self._has_other_shards(found))
+        if not has_all_in_log or not config.archive_dir:
+            without = "the log was opened without it: TOPICS_ARCHIVE_DIR is not set, or topics move between cores"
+            why = "" if config.archive_dir else without
+            await self._or_with_reserve(lambda: mark_losses(loop.files, directory, why))
+        await self._or_with_reserve(lambda: self._settle(found, checkpointer, has_gaps=has_gaps))
+        await self._or_with_reserve(lambda: write_session(loop, directory, checkpointer.snapshot_number))
+        self.log.write_latch.on_latch.append(latch_note.begin)
+        if self.log.read_only:  # the latch came before the callback
+            latch_note.begin()
+        checkpointer.start()
 
     async def _freeze_log(self, found: Recovered) -> None:
         """Leave the log as it is, and its tail on stable storage where it is."""
@@ -402,6 +403,16 @@ class StoreStart:
         broke = isinstance(error, OSError) and not is_full(error) and not lacks_descriptors(error)
         if (broke or self.log.read_only) and not self._is_frozen:
             await note_lost_writes(self._loop, self._config.data_dir, self._found_snapshot, self.log.space)
+
+
+def _report_cuts(found: Recovered) -> None:
+    for cut in found.cuts:
+        log.warning(
+            "recovery cut off %d bytes of %s from byte %d on: the log ends before a batch that is not whole",
+            cut.size,
+            cut.path,
+            cut.offset,
+        )
 
 
 async def close_files(loop: Loop, files: FileTable) -> None:

@@ -8,14 +8,9 @@ from tests.project.structure.trees import TOPICS, modules, nodes
 LINES_MAX, LONG_MAX = 60, 95
 LONG = {
     "cli/commands/record_commands.py tail",
-    "common/record_steps.py tail_many_steps",
-    "engine/recovery/engine_catalog.py recovered",
     "engine/state/topic.py __init__",
     "http/plan/service.py __init__",
     "server/app.py __init__",
-    "store/read/render_json.py add",
-    "store/recovery/recovery.py recover",
-    "store/store_start.py run",
     "store/wal/commitment.py commit_rows",
     "store/wal/shard.py __init__",
     "store/wal/staging.py stage_records",

@@ -462,47 +462,7 @@ class EngineCatalog:
         for number, topic in enumerate(registry.by_id.values(), 1):
             if number % IMAGES_A_STEP == 0:
                 yield
-            index, floors = topic.index, topic.floors
-            if rebuilt or self._skipped_seqs or incarnation.ends_with_process(topic.config):
-                topic.incarnation = incarnation.draw(self._random_bytes)
-            # Seqs that a router has forwarded or holds were given out. Their records may be lost by
-            # a class that may lose them, or by a failed sync that a process killed at once could
-            # not note; but other topics and clients know these seqs.
-            known = self._routers.given_out(topic)
-            if topic.config.durability == "ephemeral":
-                topic.found_visible(known)
-                index.kill_through(topic.head)
-                # Rows from a time in another class stay gone (R-DUR-5).
-                floors.raise_to(deleted=topic.head)
-                topic.keys = None  # Keys live as long as their records (R-IDEM-8).
-                if topic.producers is not None:
-                    topic.producers.clear()
-                topic.keys_forgotten = topic.head
-            floors.gaps = Gaps(self._gaps_of(topic))
-            floors.open_holes(sorted(self._expired.get(topic.id, ())), index)
-            reserved = self._reserved.get(topic.id, 0)
-            given_out = max(known, reserved if power_lost or self._skipped_seqs else 0)
-            if self._skipped_seqs:
-                given_out = max(topic.head, given_out, self._known_seq(topic.id, topic.name))
-                given_out = min(given_out + self._skipped_seqs, SEQ_MAX)
-            if given_out > topic.head:
-                floors.add_gap(Gap(topic.head + 1, given_out, CRASH))
-                topic.found_visible(given_out)
-                has_lost = True
-            topic.begin_writes(reserved)
-            if topic.readers is not None:
-                topic.readers.limit(topic.head)
-                topic.set_config(topic.config, topic.next_config)
-                registry.with_readers[topic] = None
-            if topic.expiries is not None:
-                topic.expiries.recovered()
-                topic.set_expiries(topic.expiries if topic.expiries.ends else None)
-            topic.retain_caps()
-            if topic.id in self._lost:
-                has_lost |= self._report_lost(topic, np.concatenate(self._lost.pop(topic.id)))
-            floors.settle_gaps(topic.earliest)
-            if topic.queue is not None:
-                self._recover_queue(topic, topic.queue, rebuilt=rebuilt)
+            has_lost |= self._recover_topic(topic, rebuilt=rebuilt, power_lost=power_lost)
         self._stored.staged.recovered(registry.with_id, registry.staging)
         # In a rebuilt directory, lease ids continue from the clock.
         self._stored.lease_ids.recovered(rebuilt_at_ms=self._clock.now_ms() if rebuilt else 0)
@@ -515,6 +475,52 @@ class EngineCatalog:
         self._described_ms.clear()
         self._stored.usage.remove_file(lost_file)
         yield from self._routers.recovered()
+        return has_lost
+
+    def _recover_topic(self, topic: Topic, *, rebuilt: bool, power_lost: bool) -> bool:
+        """Complete one topic once all rows are known; return whether records were lost."""
+        has_lost = False
+        index, floors = topic.index, topic.floors
+        if rebuilt or self._skipped_seqs or incarnation.ends_with_process(topic.config):
+            topic.incarnation = incarnation.draw(self._random_bytes)
+        # Seqs that a router has forwarded or holds were given out. Their records may be lost by
+        # a class that may lose them, or by a failed sync that a process killed at once could
+        # not note; but other topics and clients know these seqs.
+        known = self._routers.given_out(topic)
+        if topic.config.durability == "ephemeral":
+            topic.found_visible(known)
+            index.kill_through(topic.head)
+            # Rows from a time in another class stay gone (R-DUR-5).
+            floors.raise_to(deleted=topic.head)
+            topic.keys = None  # Keys live as long as their records (R-IDEM-8).
+            if topic.producers is not None:
+                topic.producers.clear()
+            topic.keys_forgotten = topic.head
+        floors.gaps = Gaps(self._gaps_of(topic))
+        floors.open_holes(sorted(self._expired.get(topic.id, ())), index)
+        reserved = self._reserved.get(topic.id, 0)
+        given_out = max(known, reserved if power_lost or self._skipped_seqs else 0)
+        if self._skipped_seqs:
+            given_out = max(topic.head, given_out, self._known_seq(topic.id, topic.name))
+            given_out = min(given_out + self._skipped_seqs, SEQ_MAX)
+        if given_out > topic.head:
+            floors.add_gap(Gap(topic.head + 1, given_out, CRASH))
+            topic.found_visible(given_out)
+            has_lost = True
+        topic.begin_writes(reserved)
+        if topic.readers is not None:
+            topic.readers.limit(topic.head)
+            topic.set_config(topic.config, topic.next_config)
+            self._stored.registry.with_readers[topic] = None
+        if topic.expiries is not None:
+            topic.expiries.recovered()
+            topic.set_expiries(topic.expiries if topic.expiries.ends else None)
+        topic.retain_caps()
+        if topic.id in self._lost:
+            has_lost |= self._report_lost(topic, np.concatenate(self._lost.pop(topic.id)))
+        floors.settle_gaps(topic.earliest)
+        if topic.queue is not None:
+            self._recover_queue(topic, topic.queue, rebuilt=rebuilt)
         return has_lost
 
     def _recover_queue(self, topic: Topic, leases: Leases, *, rebuilt: bool) -> None:

@@ -6,6 +6,7 @@ Data of bytes is `data_base64`; a reader in this process takes it apart from the
 from __future__ import annotations
 
 import mmap
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,9 +98,7 @@ class JsonRenderer:
         seqs: NDArray[np.uint64],
         leases: bytes = b"",
     ) -> int:
-        """Add rows of one range: row i is the frame of seqs[i] at data[offsets[i] - base].
-
-        Its length is lengths[i] bytes.
+        """Add rows of one range: row i is seqs[i], lengths[i] bytes at data[offsets[i] - base].
 
         leases: one packed LEASE per row. The rows are then rendered as jobs: with `lease_id`,
             `deadline`, `deliveries`, without `$node`.
@@ -143,15 +142,19 @@ class JsonRenderer:
                 lib.tp_project(out, len(self._out), source, len(view), base, *rows, nodes, len(nodes), state)
             ffi.release(out)
             if state.apart_count:
-                apart = iter(ffi.unpack(spans, 3 * state.apart_count))
-                for index, start, length in zip(apart, apart, apart, strict=True):
-                    self.payloads.append((index, bytes(view[start : start + length])))
+                self._take_apart(view, spans)
             n = int(state.examined)
             done += n
             if state.reason == ScanStop.TORN:
                 raise unsound_frame(int(state.topic_id), int(seqs[n]))
             if state.reason != ScanStop.ROOM:
                 return done
+
+    def _take_apart(self, view: memoryview, spans: Any) -> None:
+        """Take the payloads of bytes of one call, whose texts have none."""
+        apart = iter(ffi.unpack(spans, 3 * self._state.apart_count))
+        for index, start, length in zip(apart, apart, apart, strict=True):
+            self.payloads.append((index, bytes(view[start : start + length])))
 
     def expect(self, frames: int) -> None:
         """Note how many bytes of frames will be added: memory for all of them is got at once."""

@@ -110,7 +110,6 @@ async def recover(
     """Fill the catalog.
 
     is_frozen: the directory is only read.
-
     lost_writes: a write or sync failed since the machine was started, so the page cache may show
         what the disk does not have, for example deletes that a power cut would undo. Reads bypass
         it then.
@@ -137,16 +136,7 @@ async def recover(
     await claim_cold(loop, tiers, listed=has_cold, is_frozen=is_frozen)
     if any(segment.codec != CODEC_PLAIN for segment in manifest.all_segments()):
         require_zstd(f"cold directory {tiers.cold} has compressed segments, and reading them")
-    if store.rebuilt:
-        await a_step_a_pass(loop.next_pass, catalog.restore(None, log_cut=store.log_cut))
-        described = msgspec.json.decode(loaded.catalog, type=list[tuple[int, msgspec.Raw]])
-        times = store.described_ms or [0] * len(described)  # an earlier version has stated none
-        for (topic_id, description), described_ms in zip(described, times, strict=True):
-            catalog.adopt(topic_id, bytes(description), described_ms)
-        for topic_id, seq, ext in store.extensions:
-            _apply_extension(catalog, topic_id, seq, ext)
-    else:
-        await a_step_a_pass(loop.next_pass, catalog.restore(loaded.catalog, log_cut=store.log_cut))
+    await _restore(loop, catalog, loaded)
     flagging = set(store.flagging)
     if not is_frozen:
         await _sync_flags(files, tiers, manifest, flagging)
@@ -154,31 +144,11 @@ async def recover(
     await _load_rows(loop, tiers, catalog, table, manifest, doubtful=doubtful, mends=not is_frozen)
 
     reader = DirectReader(files, direct=is_direct(files.direct_block_bytes(directory)))
-    surveys: dict[int, Survey] = {}
-    for shard in shards_of(files, directory, store.replay):
-        start = store.replay.get(shard, _WHOLE)
-        path = f"{directory}/{shard_directory(shard)}"
-        survey = surveys[shard] = await survey_shard(loop, reader, path, start.file_no, file_bytes)
-        if start.marked and (not survey.used or survey.used[0].number != start.file_no):
-            missing = f"{path}/{wal_file_name(start.file_no)}"
-            raise CorruptError(f"{missing}: the log begins in this file, and it is missing. {REMEDY}")
-    total = sum(file.size for survey in surveys.values() for file in survey.used) or 1
-    done = 0
-
-    def on_bytes(count: int) -> None:
-        nonlocal done
-        done += count
-        progress(min(1.0, done / total))
-
+    surveys = await _survey(loop, reader, directory, store.replay, file_bytes)
+    on_bytes = _in_shares(progress, sum(file.size for survey in surveys.values() for file in survey.used))
     shards = {
         shard: ShardReplay(
-            files,
-            reader,
-            table,
-            survey,
-            whole=shard not in store.replay,
-            pause=loop.next_pass,
-            on_bytes=on_bytes,
+            files, reader, table, survey, whole=shard not in store.replay, pause=loop.next_pass, on_bytes=on_bytes
         )
         for shard, survey in surveys.items()
     }
@@ -187,6 +157,48 @@ async def recover(
     if (batches or not store.clean) and not is_frozen:
         await sweep(loop, tiers, manifest)
     return Recovered(loaded, manifest, surveys, shards, store.replay, batches)
+
+
+def _in_shares(progress: Progress, total: int) -> Callable[[int], None]:
+    """Return a callback with further bytes that are done, of so many."""
+    done = 0
+
+    def on_bytes(count: int) -> None:
+        nonlocal done
+        done += count
+        progress(min(1.0, done / (total or 1)))
+
+    return on_bytes
+
+
+async def _restore(loop: Loop, catalog: Catalog, loaded: Loaded) -> None:
+    """Fill the catalog from the snapshot, or, in a rebuilt directory, from descriptions."""
+    store = loaded.store
+    if not store.rebuilt:
+        await a_step_a_pass(loop.next_pass, catalog.restore(loaded.catalog, log_cut=store.log_cut))
+        return
+    await a_step_a_pass(loop.next_pass, catalog.restore(None, log_cut=store.log_cut))
+    described = msgspec.json.decode(loaded.catalog, type=list[tuple[int, msgspec.Raw]])
+    times = store.described_ms or [0] * len(described)  # an earlier version has stated none
+    for (topic_id, description), described_ms in zip(described, times, strict=True):
+        catalog.adopt(topic_id, bytes(description), described_ms)
+    for topic_id, seq, ext in store.extensions:
+        _apply_extension(catalog, topic_id, seq, ext)
+
+
+async def _survey(
+    loop: Loop, reader: DirectReader, directory: str, replay: dict[int, ReplayStart], file_bytes: int
+) -> dict[int, Survey]:
+    """Return the files of each shard's log. Raises: CorruptError, its first file is missing."""
+    surveys: dict[int, Survey] = {}
+    for shard in shards_of(loop.files, directory, replay):
+        start = replay.get(shard, _WHOLE)
+        path = f"{directory}/{shard_directory(shard)}"
+        survey = surveys[shard] = await survey_shard(loop, reader, path, start.file_no, file_bytes)
+        if start.marked and (not survey.used or survey.used[0].number != start.file_no):
+            missing = f"{path}/{wal_file_name(start.file_no)}"
+            raise CorruptError(f"{missing}: the log begins in this file, and it is missing. {REMEDY}")
+    return surveys
 
 
 def _refuse_orphaned(loop: Loop, directory: str) -> None:
