@@ -33,7 +33,8 @@ from topics.files import newest_snapshot as by_json
 from topics.files.file_calls import SYSTEM, SystemCalls
 from topics.files.newest_snapshot import TopicEntry
 from topics.store.format.floors import Floors
-from topics.store.segments.manifest import Pack, PackRun, Segment, StorePart
+from topics.store.segments.data_files import Pack, PackRun, Segment
+from topics.store.segments.store_part import StorePart
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The newest sound snapshot as values.
 
 The standard library decodes its JSON, because an executor may lack other decoders. The fields are
-defined by `store/segments/manifest.py` and `engine/shared/topic_snapshot.py`; a test compares the
+defined by `store/segments/store_part.py` and `engine/shared/topic_snapshot.py`; a test compares the
 names.
 """
 

@@ -44,8 +44,8 @@ from topics.store.recovery.log_replay import TailPart
 from topics.store.recovery.recovery import APPLIED_A_PASS, Progress, Recovered, recover, unlink_all
 from topics.store.recovery.recovery_counters import RecoveryCounters
 from topics.store.recovery.session_note import LatchNote, SessionNote, note_lost_writes, read_session, write_session
-from topics.store.segments.manifest import ReplayStart, StorePart, pack_store_part
 from topics.store.segments.snapshot_files import write_snapshot
+from topics.store.segments.store_part import ReplayStart, StorePart, pack_store_part
 from topics.store.segments.tiers import Tiers
 from topics.store.wal.sharded_log import ShardedLog, ShardStart
 from topics.store.wal.wal_files import name_spares, wait_to_be_archived

@@ -19,15 +19,8 @@ from topics.engine.shared.dormant import Dormant, DormantBlocks
 from topics.engine.shared.stored_state import StoredState
 from topics.engine.shared.topic_snapshot import EncodedSnapshot, PlainTopics, encoded_in_steps
 from topics.engine.state.topic import Topic
-from topics.store.segments.manifest import (
-    Pack,
-    PackRun,
-    ReplayStart,
-    Segment,
-    StorePart,
-    pack_store_part,
-    unpack_in_steps,
-)
+from topics.store.segments.data_files import Pack, PackRun, Segment
+from topics.store.segments.store_part import ReplayStart, StorePart, pack_store_part, unpack_in_steps
 
 A_BLOCK = 50
 """Topics that a step of the snapshot encodes."""

@@ -39,9 +39,10 @@ from topics.store.layouts.pack_format import PackHeader
 from topics.store.layouts.segment_format import SegmentFooter, SegmentHeader
 from topics.store.layouts.snapshot_format import SnapshotFile
 from topics.store.repair.salvage import salvaged_image
-from topics.store.segments.manifest import Pack, unpack_store_part
+from topics.store.segments.data_files import Pack
 from topics.store.segments.pack import read_pack, scan_pack
 from topics.store.segments.segment import read_footer
+from topics.store.segments.store_part import unpack_store_part
 
 
 class Decoder(NamedTuple):

@@ -12,7 +12,7 @@ from tests.store.store_world import DIRECTORY, StoreWorld, small_config
 from topics.errors import StorageError
 from topics.store.checkpoint.segment_copy import SegmentCopy
 from topics.store.layouts.snapshot_format import SnapshotFile
-from topics.store.segments.manifest import StorePart, unpack_store_part
+from topics.store.segments.store_part import StorePart, unpack_store_part
 
 _S = 1_000_000_000
 _NEVER = {"checkpoint_wal_bytes": 1 << 30, "checkpoint_every_ms": 1 << 40}

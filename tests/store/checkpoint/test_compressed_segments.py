@@ -26,7 +26,7 @@ from topics.store.read.file_range import FileRange
 from topics.store.repair.rebuild import rebuild
 from topics.store.repair.salvage import salvaged_image
 from topics.store.repair.verify_directory import VerifyReport, verify
-from topics.store.segments.manifest import Segment
+from topics.store.segments.data_files import Segment
 
 COLD = "cold"
 TOPIC = "topics/0000000000000001"

@@ -11,13 +11,12 @@ from tests.loop.walk import Walk
 from topics.common.id_blocks import IDS_A_BLOCK
 from topics.store.layouts.directory_names import COLD, HOT
 from topics.store.segments import manifest as manifest_module
-from topics.store.segments.manifest import (
-    Manifest,
-    Pack,
+from topics.store.segments import store_part as part_module
+from topics.store.segments.data_files import Pack, PackRun, Segment
+from topics.store.segments.manifest import Manifest
+from topics.store.segments.store_part import (
     PackedFiles,
-    PackRun,
     ReplayStart,
-    Segment,
     StorePart,
     pack_store_part,
     unpack_in_steps,
@@ -223,7 +222,8 @@ def test_topics_with_files_are_named_once_each_while_files_are_dropped() -> None
 
 
 def test_a_manifest_is_decoded_and_built_some_files_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(manifest_module, "FILES_A_STEP", 10)
+    for module in (manifest_module, part_module):
+        monkeypatch.setattr(module, "FILES_A_STEP", 10)
     packs = [pack(number, *((100 * number + at, 1, 9) for at in range(35))) for number in range(1, 4)]
     segments = [segment(10, 19, topic_id=topic_id) for topic_id in range(1, 96)]
     decoding = Walk(unpack_in_steps(pack_store_part(StorePart({}, segments, packs, "boot", 1))))

@@ -13,7 +13,7 @@ from topics.store.format import codec
 from topics.store.format.catalog import NO_TAG, FewRows, PackRows
 from topics.store.format.row_columns import split
 from topics.store.segments import pack
-from topics.store.segments.manifest import Pack, PackRun
+from topics.store.segments.data_files import Pack, PackRun
 from topics.store.segments.pack import FewRuns, PackIndex, PackWriter, read_pack, scan_pack, scan_runs
 
 EPOCH = 77

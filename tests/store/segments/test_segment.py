@@ -13,7 +13,7 @@ from topics.store.layouts.directory_names import index_path
 from topics.store.layouts.file_kind import FOOTER_BYTES
 from topics.store.layouts.index_rows import index_of
 from topics.store.layouts.segment_format import DescriptionPieces
-from topics.store.segments.manifest import Segment, Totals
+from topics.store.segments.data_files import Segment, Totals
 from topics.store.segments.segment import (
     check_copied,
     cut_back,

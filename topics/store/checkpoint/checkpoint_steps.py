@@ -27,7 +27,8 @@ from topics.store.format.catalog import Deletions
 from topics.store.format.file_table import FileKind, StoredFile
 from topics.store.format.log_format import FrameType, wal_file_no
 from topics.store.layouts.directory_names import SECOND_DIRECTORY_FORMAT, index_path
-from topics.store.segments.manifest import ReplayStart, Segment
+from topics.store.segments.data_files import Segment
+from topics.store.segments.store_part import ReplayStart
 from topics.store.segments.tiers import Tiers
 
 

@@ -20,7 +20,8 @@ from topics.store.disk.time_slices import TimeSlices
 from topics.store.format.catalog import CheckpointCatalog
 from topics.store.format.file_table import FileTable
 from topics.store.layouts.segment_format import SEGMENT_HEADER_MIN
-from topics.store.segments.manifest import Manifest, Pack, Segment
+from topics.store.segments.data_files import Pack, Segment
+from topics.store.segments.manifest import Manifest
 
 _BYTES_A_CHECKPOINT = 256 << 20
 """Bytes written anew per checkpoint: the next one waits for this one, and takes the rest."""

@@ -25,8 +25,9 @@ from topics.store.format.compressed_segment import CODEC_PLAIN, flag_place
 from topics.store.format.log_format import DELETED, DELETED_LIVE
 from topics.store.layouts.directory_names import index_path
 from topics.store.layouts.index_format import INDEX_HEADER_BYTES, IndexHeader
+from topics.store.segments.data_files import Segment
 from topics.store.segments.index_flags import flag_columns, flag_pack_index
-from topics.store.segments.manifest import Manifest, Segment
+from topics.store.segments.manifest import Manifest
 from topics.store.segments.tiers import Tiers
 
 _FLAG = bytes([DELETED])

@@ -30,7 +30,8 @@ from topics.store.format.codec import ScanStop
 from topics.store.format.log_format import BLOCK_BYTES, DELETED
 from topics.store.layouts.file_kind import FOOTER_BYTES
 from topics.store.layouts.pack_format import RUN_DTYPE, RUN_HEADER_BYTES, PackFooter, RunHeader
-from topics.store.segments.manifest import Manifest, Pack
+from topics.store.segments.data_files import Pack
+from topics.store.segments.manifest import Manifest
 
 log = logging.getLogger(__name__)
 

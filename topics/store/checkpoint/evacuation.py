@@ -29,7 +29,7 @@ from topics.store.disk.side_by_side import Line, gravest
 from topics.store.disk.time_slices import TimeSlices
 from topics.store.disk.whole_files import failed_sync, sync_file
 from topics.store.format.catalog import RowColumns
-from topics.store.segments.manifest import Pack, Segment
+from topics.store.segments.data_files import Pack, Segment
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from topics.store.checkpoint.low_space import LowSpace
 from topics.store.format.file_table import FileTable, StoredFile
-from topics.store.segments.manifest import ReplayStart
+from topics.store.segments.store_part import ReplayStart
 from topics.store.wal.sharded_log import ShardedLog
 from topics.store.wal.wal_files import shard_and_number
 

@@ -21,7 +21,7 @@ from topics.store.format.file_table import FileKind
 from topics.store.format.row_columns import contiguous
 from topics.store.layouts.directory_names import PACK_DIRECTORY, pack_path
 from topics.store.read.file_range import FileRange
-from topics.store.segments.manifest import Pack, PackRun
+from topics.store.segments.data_files import Pack, PackRun
 from topics.store.segments.pack import ROWS_A_PACK, RUNS_A_PACK, PackWriter
 from topics.store.segments.segment import check_copied
 

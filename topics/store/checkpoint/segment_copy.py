@@ -25,7 +25,7 @@ from topics.store.format.row_columns import select
 from topics.store.layouts.directory_names import index_path, topic_directory
 from topics.store.layouts.index_rows import index_of
 from topics.store.layouts.segment_format import SEGMENT_HEADER_MIN, DescriptionPieces
-from topics.store.segments.manifest import Segment, Totals
+from topics.store.segments.data_files import Segment, Totals
 from topics.store.segments.segment import cut_back, extend, new_segment, packed_footer, packed_index
 
 READS_A_CHUNK = 512

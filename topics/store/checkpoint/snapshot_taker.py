@@ -19,8 +19,9 @@ from topics.store.commits.write_batch import Commit
 from topics.store.disk.time_slices import TimeSlices, a_step_a_pass
 from topics.store.layouts.directory_names import HOT, snapshot_path
 from topics.store.layouts.snapshot_format import sum_in_steps
-from topics.store.segments.manifest import PackedFiles, ReplayStart, Segment, StorePart
+from topics.store.segments.data_files import Segment
 from topics.store.segments.snapshot_files import COPIES, snapshot_numbers, write_snapshot
+from topics.store.segments.store_part import PackedFiles, ReplayStart, StorePart
 from topics.store.segments.tiers import Tiers
 from topics.store.wal.ends_by_time import FileEnds, ends_by_time
 

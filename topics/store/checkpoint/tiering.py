@@ -34,7 +34,8 @@ from topics.store.format.compressed_segment import (
 from topics.store.format.file_table import FileTable, StoredFile
 from topics.store.format.log_format import BLOCK_BYTES
 from topics.store.layouts.directory_names import COLD, HOT, TOPICS_DIRECTORY, index_path, topic_directory
-from topics.store.segments.manifest import Manifest, Segment
+from topics.store.segments.data_files import Segment
+from topics.store.segments.manifest import Manifest
 from topics.store.segments.tiers import Tiers
 
 log = logging.getLogger(__name__)

@@ -24,9 +24,11 @@ from topics.store.format import codec
 from topics.store.format.codec import ScanStop
 from topics.store.layouts.directory_names import COLD, PACK_DIRECTORY, index_path
 from topics.store.layouts.pack_format import RUN_HEADER_BYTES, RunHeader
-from topics.store.segments.manifest import Manifest, Pack, PackRun, Segment, StorePart
+from topics.store.segments.data_files import Pack, PackRun, Segment
+from topics.store.segments.manifest import Manifest
 from topics.store.segments.pack import ROWS_A_PACK, RUNS_A_PACK, PackWriter, read_pack
 from topics.store.segments.snapshot_files import Loaded
+from topics.store.segments.store_part import StorePart
 from topics.store.segments.tiers import Tiers
 
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)

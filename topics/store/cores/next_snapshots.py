@@ -20,8 +20,9 @@ from topics.store.layouts.directory_names import (
 )
 from topics.store.layouts.snapshot_format import Pieces, pack_snapshot
 from topics.store.recovery.recovery import sweep
-from topics.store.segments.manifest import Manifest, StorePart, pack_store_part
+from topics.store.segments.manifest import Manifest
 from topics.store.segments.snapshot_files import COPIES, load_snapshot, snapshot_numbers
+from topics.store.segments.store_part import StorePart, pack_store_part
 from topics.store.segments.tiers import Tiers
 
 _NEXT = "next-"

@@ -24,7 +24,7 @@ from topics.store.format.log_format import (
 )
 from topics.store.recovery.direct_reader import DirectReader
 from topics.store.recovery.missing_batches import REMEDY, LogFile, highest_synced, torn_middle
-from topics.store.segments.manifest import ReplayStart
+from topics.store.segments.store_part import ReplayStart
 
 _LOOKS_AT_A_TIME = 8
 """Files of a shard whose first batches are read side by side."""

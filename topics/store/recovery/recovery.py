@@ -54,10 +54,12 @@ from topics.store.recovery.log_replay import Cut, ShardReplay
 from topics.store.recovery.log_survey import Survey, shards_of, survey_shard
 from topics.store.recovery.missing_batches import REMEDY
 from topics.store.recovery.verified_batches import VerifiedBatches
-from topics.store.segments.manifest import Manifest, Pack, ReplayStart, Segment
+from topics.store.segments.data_files import Pack, Segment
+from topics.store.segments.manifest import Manifest
 from topics.store.segments.pack import PackIndex, read_pack
 from topics.store.segments.segment import cut_back, read_rows, rewrite_index
 from topics.store.segments.snapshot_files import Loaded, load_snapshot
+from topics.store.segments.store_part import ReplayStart
 from topics.store.segments.tiers import Tiers, claim_cold
 
 log = logging.getLogger(__name__)

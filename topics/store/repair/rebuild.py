@@ -24,8 +24,8 @@ from topics.store.repair.rebuild_from_segments import RebuildFromSegments
 from topics.store.repair.rebuild_from_snapshot import RebuildFromSnapshot
 from topics.store.repair.rebuild_log import RebuildLog
 from topics.store.repair.set_aside import SetAside
-from topics.store.segments.manifest import StorePart, pack_store_part
 from topics.store.segments.snapshot_files import Loaded, snapshot_numbers, sound_snapshot, write_snapshot
+from topics.store.segments.store_part import StorePart, pack_store_part
 from topics.store.segments.tiers import Tiers, require_cold
 
 

@@ -12,7 +12,7 @@ from topics.store.format.log_format import FRAME_HEADER_BYTES, ProducerPart, unp
 from topics.store.layouts.directory_names import index_path
 from topics.store.layouts.index_format import IndexHeader
 from topics.store.repair.salvage import SalvagedRun, pack_of
-from topics.store.segments.manifest import Pack
+from topics.store.segments.data_files import Pack
 
 
 def parts_in(data: bytes | memoryview, frames: Frames) -> list[tuple[int, int, bytes]]:

@@ -24,8 +24,8 @@ from topics.store.repair.owned_topics import EVERY_TOPIC, OwnedTopics
 from topics.store.repair.rebuild_files import hints_of, parts_in, rewrite_pack
 from topics.store.repair.salvage import codec_of, mend_segment, salvage_pack, salvaged_image
 from topics.store.repair.set_aside import SetAside
+from topics.store.segments.data_files import Pack, PackRun, Segment
 from topics.store.segments.index_flags import flag_pack_index
-from topics.store.segments.manifest import Pack, PackRun, Segment
 from topics.store.segments.pack import scan_runs
 from topics.store.segments.segment import describe_file, read_segment
 from topics.store.segments.tiers import SegmentFile, Tiers, segment_files

@@ -16,8 +16,9 @@ from topics.store.layouts.segment_format import SegmentHeader
 from topics.store.repair.rebuild_files import hints_of, rewrite_pack
 from topics.store.repair.salvage import SalvagedPack, SalvagedRun, codec_of, mend_segment, salvage_pack, salvaged_image
 from topics.store.repair.set_aside import SetAside
-from topics.store.segments.manifest import Pack, PackRun, Segment, StorePart
+from topics.store.segments.data_files import Pack, PackRun, Segment
 from topics.store.segments.segment import describe_file, read_footer
+from topics.store.segments.store_part import StorePart
 from topics.store.segments.tiers import Tiers
 
 

@@ -32,8 +32,8 @@ from topics.store.recovery.verified_batches import VerifiedBatches
 from topics.store.repair.salvage import unflipped
 from topics.store.repair.set_aside import SetAside
 from topics.store.repair.verify_directory import replay_shard
-from topics.store.segments.manifest import ReplayStart
 from topics.store.segments.snapshot_files import Loaded
+from topics.store.segments.store_part import ReplayStart
 
 
 class RebuildLog:

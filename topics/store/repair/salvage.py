@@ -34,7 +34,7 @@ from topics.store.format.log_format import BLOCK_BYTES, FRAME_LENGTH, FRAME_STAR
 from topics.store.layouts.file_kind import FOOTER_BYTES
 from topics.store.layouts.pack_format import RUN_DTYPE, RUN_HEADER_BYTES, RUN_MAGIC, PackFooter, PackHeader, RunHeader
 from topics.store.layouts.segment_format import SEGMENT_MAGIC, SegmentFooter, SegmentHeader
-from topics.store.segments.manifest import PackRun, Segment
+from topics.store.segments.data_files import PackRun, Segment
 from topics.store.segments.pack import PackWriter
 from topics.store.segments.segment import read_footer
 

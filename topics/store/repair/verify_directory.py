@@ -32,10 +32,12 @@ from topics.store.recovery.direct_reader import DirectReader
 from topics.store.recovery.log_replay import ShardReplay
 from topics.store.recovery.log_survey import shards_of, survey_shard
 from topics.store.recovery.verified_batches import VerifiedBatches
-from topics.store.segments.manifest import Manifest, Pack, ReplayStart, Segment, StorePart, unpack_store_part
+from topics.store.segments.data_files import Pack, Segment
+from topics.store.segments.manifest import Manifest
 from topics.store.segments.pack import PackIndex, read_pack, scan_runs
 from topics.store.segments.segment import read_footer
 from topics.store.segments.snapshot_files import read_snapshot, snapshot_numbers
+from topics.store.segments.store_part import ReplayStart, StorePart, unpack_store_part
 from topics.store.segments.tiers import Tiers, require_cold, segment_files
 
 

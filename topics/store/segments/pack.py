@@ -25,7 +25,7 @@ from topics.store.layouts.file_kind import FOOTER_BYTES
 from topics.store.layouts.index_format import INDEX_DELETED, IndexColumns
 from topics.store.layouts.index_rows import index_rows
 from topics.store.layouts.pack_format import RUN_DTYPE, RUN_HEADER_BYTES, RUN_MAGIC, PackFooter, PackHeader, RunHeader
-from topics.store.segments.manifest import Pack, PackRun
+from topics.store.segments.data_files import Pack, PackRun
 
 _INDEXED_ROWS = 1024
 """Rows, of runs or of one that has more, from which on their index columns are made together."""

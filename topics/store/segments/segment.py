@@ -31,7 +31,7 @@ from topics.store.layouts.segment_format import (
     footer_description_bytes,
     header_bytes_of,
 )
-from topics.store.segments.manifest import Segment, Totals
+from topics.store.segments.data_files import Segment, Totals
 
 
 def new_segment(

@@ -37,7 +37,7 @@ from topics.store.layouts.snapshot_format import (
     pack_snapshot,
     sum_in_steps,
 )
-from topics.store.segments.manifest import StorePart, unpack_in_steps, unpack_store_part
+from topics.store.segments.store_part import StorePart, unpack_in_steps, unpack_store_part
 
 log = logging.getLogger(__name__)
 

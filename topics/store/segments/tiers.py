@@ -23,7 +23,7 @@ from topics.loop.ring import Ring
 from topics.store.disk.data_directory import make_with_parents, refuse_unsafe, sync_parents
 from topics.store.disk.whole_files import FileCalls, list_if_there, read_file, replace_file
 from topics.store.layouts.directory_names import COLD, COLD_MARK_NAME, HOT
-from topics.store.segments.manifest import Segment
+from topics.store.segments.data_files import Segment
 from topics.store.segments.snapshot_files import sound_snapshot
 
 _COLD_DIR = "cold_dir (TOPICS_COLD_DIR)"

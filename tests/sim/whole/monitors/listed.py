@@ -23,7 +23,7 @@ from topics.store.layouts.file_kind import FOOTER_BYTES
 from topics.store.layouts.index_format import FLAGS_OFFSET_PER_ROW
 from topics.store.layouts.pack_format import PackFooter
 from topics.store.layouts.snapshot_format import SnapshotFile
-from topics.store.segments.manifest import unpack_store_part
+from topics.store.segments.store_part import unpack_store_part
 from topics.store.segments.tiers import Tiers
 
 
