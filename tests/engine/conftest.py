@@ -17,3 +17,12 @@ def _bury_the_dead() -> Iterator[None]:
     """
     yield
     gc.collect()
+
+
+@pytest.fixture
+def no_old_garbage() -> Iterator[None]:
+    """Collect nothing in this test, which counts calls, lines or bytes: old garbage would add its own."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import tracemalloc
 from typing import Any
 
@@ -185,11 +184,11 @@ def test_of_two_descriptions_the_later_one_holds() -> None:
         check(again, model, [(epoch, 0) for epoch in range(5)])
 
 
+@pytest.mark.usefixtures("no_old_garbage")
 def test_a_producer_of_16_epochs_of_8_parts_takes_less_than_4_kilobytes() -> None:
     """R-PROD-5: with an id as long as that of a query; the snapshot has less than 5 KB of it."""
     count = ProducerTotals(Config(data_dir=""))
     known = Producers(count)
-    gc.collect()  # else what old garbage allocates when it is collected is counted
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     for number in range(100):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import sys
 from collections.abc import Iterator
@@ -279,6 +278,7 @@ def test_many_deletes_are_found_out_at_once() -> None:
     assert q.counters == (1, 1, 0)
 
 
+@pytest.mark.usefixtures("no_old_garbage")
 @pytest.mark.parametrize(("how", "most"), [("a floor", 2), ("a delete", 6)])
 def test_leases_that_a_floor_or_a_delete_ends_are_taken_from_the_counters_by_few_calls_a_thousand(
     how: str, most: int
@@ -303,7 +303,6 @@ def test_leases_that_a_floor_or_a_delete_ends_are_taken_from_the_counters_by_few
         q.floors.raise_to(cap=last)
     which = np.ones(last, np.bool_)
     before = sys.getprofile()
-    gc.collect()  # else calls that old garbage makes when it is collected are counted
     sys.setprofile(count)
     try:
         if how == "a floor":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import random
 import sys
 import tracemalloc
@@ -242,10 +241,10 @@ def test_stats_count_every_class(h: Harness) -> None:
     assert len(h.engine.topic_states("", (), 3)) == 3
 
 
+@pytest.mark.usefixtures("no_old_garbage")
 def test_an_idle_topic_is_small(h: Harness) -> None:
     """At most 3 KiB all in all."""
     h.put("warm")
-    gc.collect()  # else what old garbage allocates when it is collected is counted
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
     for number in range(500):
@@ -303,6 +302,7 @@ def test_topics_are_counted_as_they_come_change_and_go(seed: int) -> None:
     assert stats.topics > 3
 
 
+@pytest.mark.usefixtures("no_old_garbage")
 def test_numbers_of_all_topics_take_as_many_steps_however_many_there_are(h: Harness) -> None:
     """12.2: a probe needs no key. With 10^6 topics it took 158 ms."""
     made, steps = 0, []
@@ -317,7 +317,6 @@ def test_numbers_of_all_topics_take_as_many_steps_however_many_there_are(h: Harn
             h.put(f"t{made}")
             made += 1
         steps.append(0)
-        gc.collect()  # else lines that old garbage runs when it is collected are counted
         sys.settrace(step)
         try:
             topics, stats = h.engine.topic_count(), h.engine.stats()
