@@ -211,6 +211,7 @@ check: venv ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy -p tests.sim.whole
 	$(BIN)/mypy tests/project/typed/typed_use.py
 
 # tests/project/typed/typed_use.py uses all that programs use, and misspells some; pyright comes from the package index, once, and brings node.

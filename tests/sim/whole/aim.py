@@ -28,6 +28,7 @@ import contextlib
 import errno
 import random
 from collections.abc import Iterator
+from typing import Any
 
 from tests.sim.genome import stream
 from tests.sim.whole.seed_plan import WHOLE, Faulty, Life, Plan, PlannedFault, Starting
@@ -156,8 +157,8 @@ def choose_trouble(rng: random.Random) -> Faulty:
     return Faulty((PlannedFault(kind, error, nth=nth, times=rng.choice((1, 1, _ALWAYS))),))
 
 
-def _change(plan: Plan, at: int, **changes: object) -> None:
-    plan.lives[at] = Life(**{**plan.lives[at]._asdict(), **changes})  # type: ignore[arg-type]
+def _change(plan: Plan, at: int, **changes: Any) -> None:
+    plan.lives[at] = Life(**{**plan.lives[at]._asdict(), **changes})
 
 
 @contextlib.contextmanager

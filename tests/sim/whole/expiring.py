@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.sim.whole.clients.clients import Client, Clients
 from tests.sim.whole.clients.http_client import Wire
-from tests.sim.whole.machine import Audit, Machine
+from tests.sim.whole.machine import Audit, Machine, Wrong
 
 _TTLS_MS = (0, 0, 0, 1, 5, 20, 100, 2000)
 _STAY = 0.08
@@ -110,7 +110,10 @@ class Expiring(Clients):
 
     def check(self, topic: Topic, page: Any, walk: Walk, asked_ms: int) -> None:
         """Check the page that a walk got."""
-        wrong = lambda text: self.machine.wrong(f"{topic.path} from {walk.cursor}: {text}")  # noqa: E731
+
+        def wrong(text: str) -> Wrong:
+            return self.machine.wrong(f"{topic.path} from {walk.cursor}: {text}")
+
         now_ms = self.machine.ring.clock.now_ms()
         topic.latest_ms = max(topic.latest_ms, now_ms)
         found = {row["$seq"]: row for row in page["records"]}

@@ -371,7 +371,7 @@ class LibraryMachine(Machine):
         if only_read is not None and (shown := self._shown(self.log)) is not None:
             self._compare(only_read, shown)
         self._chance = stream(self.plan.seed, f"{self.ring.life}:meanwhile")
-        self.log._driver.rests.pause = self._meanwhile  # type: ignore[method-assign]
+        self.log._driver.rests.pause = self._meanwhile  # type: ignore[method-assign, assignment]
         return True
 
     def _look_only(self) -> dict[str, Any] | CorruptError | None:

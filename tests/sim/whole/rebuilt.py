@@ -93,6 +93,7 @@ def _rows(stored: StoredEngine) -> dict[int, _Rows]:
     found = {}
     for topic_id in [*registry.by_id, *registry.dormant.by_id]:
         topic = registry.with_id(topic_id)
+        assert topic is not None
         live = topic.index.live_seqs(0, topic.index.last_seq, 1 << 30)
         found[topic_id] = _Rows(set(live), topic.floors.dead_through, topic.config)
     return found

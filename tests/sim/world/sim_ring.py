@@ -40,6 +40,7 @@ class SimRing:
     """
 
     name = "sim"
+    wake_fd = -1
     polls = 0
     ready_fd = -1
     shows_wakes = True

@@ -171,8 +171,8 @@ class Write(Operation):
             return [*steps, before]
         if known is not None:
             expect("status", status, 200)
-            found = (answer["first_seq"], answer["last_seq"], answer["head_seq"], answer["deduped"])
-            expect("(first, last, head, deduped)", found, (*known, known[1], True))
+            repeated = (answer["first_seq"], answer["last_seq"], answer["head_seq"], answer["deduped"])
+            expect("(first, last, head, deduped)", repeated, (*known, known[1], True))
             return [before]
         expect("status", status, 201 if steps else 200)
         first = answer["first_seq"]

@@ -73,7 +73,7 @@ def _read_back(machine: Machine, rng: random.Random, topic: OwnedTopic, candidat
         except Inconsistent as reason:
             raise machine.wrong(f"{topic.name}: {reason}") from reason
     try:
-        if len({state.instance for state in matching}) == 1:
+        if len({each.instance for each in matching if each is not None}) == 1:
             topic.see_incarnation(state, looked, audits=True)
             for _read, _status, page in answers[1:]:
                 topic.see_names(state, page)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tests.sim.whole.clients.clients import Client, Clients
 from tests.sim.whole.clients.http_client import Wire
 from tests.sim.whole.clients.payloads import stored
-from tests.sim.whole.machine import Audit, Machine
+from tests.sim.whole.machine import Audit, Machine, Wrong
 
 _FOREVER = 1 << 62
 
@@ -162,7 +162,10 @@ class Passing(Clients):
 
     def check(self, topic: Topic, page: Any, asked: Asked) -> None:
         """Check a page from 0."""
-        wrong = lambda text: self.machine.wrong(f"{topic.path}: {text}")  # noqa: E731
+
+        def wrong(text: str) -> Wrong:
+            return self.machine.wrong(f"{topic.path}: {text}")
+
         now_ms = self.machine.ring.clock.now_ms()
         found = {row["$seq"]: row for row in page["records"]}
         longest_ms = max(asked.longest_ms, topic.lives()[-1])

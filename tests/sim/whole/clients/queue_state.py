@@ -117,8 +117,8 @@ class Queue:
         self.maybe |= texts
         self.sent += len(texts)
         for known in (self.leases, self.ended, self.delayed, self.due, self.noted, self.seqs):
-            for text in texts & known.keys():  # type: ignore[attr-defined]
-                del known[text]  # type: ignore[attr-defined]
+            for text in texts & known.keys():
+                del known[text]
 
     def over(self, texts: set[str], now_ns: int) -> None:
         """Note that these jobs have ended for good."""

@@ -16,7 +16,7 @@ from tests.sim.whole.clients.clients import Client, Clients
 from tests.sim.whole.clients.http_client import Wire
 from tests.sim.whole.clients.keys import Key
 from tests.sim.whole.clients.payloads import stored
-from tests.sim.whole.machine import Audit, Machine
+from tests.sim.whole.machine import Audit, Machine, Wrong
 from topics.store.checkpoint import checkpointer
 
 _WRITERS = 2
@@ -138,7 +138,10 @@ class Shared(Clients):
                     follower.newest_ts = 0
 
     def _compare(self, topic: Topic, found: dict[int, str], told: list[tuple[int, int]], head: int) -> None:
-        wrong = lambda text: self.machine.wrong(f"{topic.name}: {text}")  # noqa: E731
+
+        def wrong(text: str) -> Wrong:
+            return self.machine.wrong(f"{topic.name}: {text}")
+
         machine = self.machine
         may_lose = topic.durability == "disk" and (machine.power_failed or machine.io_failed)
         texts = set(found.values())
@@ -372,7 +375,10 @@ class _Follower(Client):
         if status != 200:
             return
         topic, cursor = self.topic, self.cursor
-        wrong = lambda text: self.machine.wrong(f"{topic.name}: a follower at {cursor} {text}")  # noqa: E731
+
+        def wrong(text: str) -> Wrong:
+            return self.machine.wrong(f"{topic.name}: a follower at {cursor} {text}")
+
         found = {row["$seq"]: row["data"] for row in page["records"]}
         if list(found) != sorted(found) or len(found) != len(page["records"]):
             raise wrong(f"gets seqs {[row['$seq'] for row in page['records']]}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from tests.sim.whole.clients.clients import Client, Clients
@@ -78,7 +78,7 @@ class Workers(Clients):
             queue.moved = moved
         yield from audit(self.machine, queue, list(jobs.values()), state)
 
-    def _read_all(self, queue: Queue) -> Audit:
+    def _read_all(self, queue: Queue) -> Generator[Any, Any, tuple[dict[int, str], set[str], Any]]:
         """Return the jobs, by seq, the dead letters, and the state of a queue.
 
         R-CORE-15: jobs that were on their way at a start may leave the queue in between.

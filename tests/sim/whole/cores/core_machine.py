@@ -120,10 +120,10 @@ class CoreMachine(Machine):
         else:
             self.slots = layout.slots
             cores = self.slots.cores
-            for core in range(cores):
-                config = share_of(core_config(self.config, core), cores)
-                ring = self.ring.beside(f".{core}")
-                self.cores.append(Core(self, core, layout.number_of(core), config, ring))
+            for at in range(cores):
+                config = share_of(core_config(self.config, at), cores)
+                ring = self.ring.beside(f".{at}")
+                self.cores.append(Core(self, at, layout.number_of(at), config, ring))
         watch_together(self.cores, self.monitor.living)
         self._keep_numbers()
         self.ring.disk.watch = self._watch

@@ -172,8 +172,8 @@ class Monitor:
         """Yield the files that recovery from a snapshot would read, and how much of each."""
         root, config = self._machine.ring.disk.root, self._machine.config
         shards = find(root, f"{config.data_dir}/wal", durable=True)
-        for shard in sorted(shards.durable) if isinstance(shards, SimDirectory) else ():
-            for name, file in _files(shards.durable[shard]):
+        for shard, names in sorted(shards.durable.items()) if isinstance(shards, SimDirectory) else ():
+            for name, file in _files(names):
                 place = place_in_log(f"{shard}/{name}")
                 if place is not None and listed.replay.get(place[0], 0) <= place[1]:
                     yield file, len(file.durable)

@@ -21,10 +21,11 @@ def topics_by_shard(world: SimWorld, **config: Any) -> tuple[list[str], list[str
     """Eight new topics, as two shards have them: at least two each."""
     assert world.server is not None
     assert world.server.engine is not None
-    core = world.server.engine._core
+    engine: Any = world.server.engine
+    core = engine._core
     shards: tuple[list[str], list[str]] = ([], [])
     for name in "abcdefgh":
         world.put(name, **config)
-        shards[core.log.shard_of(core.registry.by_name[name].id)].append(name)  # type: ignore[attr-defined]
+        shards[core.log.shard_of(core.registry.by_name[name].id)].append(name)
     assert min(map(len, shards)) >= 2
     return shards

@@ -92,7 +92,8 @@ class Changing:
         kept, told = self.look()
         assert self.world.server is not None
         assert self.world.server.engine is not None
-        core = self.world.server.engine._core
+        engine: Any = self.world.server.engine
+        core = engine._core
         for chunk, rows, file_ids in core.registry.by_name["a"].index.locations(0, 1 << 62):
             for row, file_id in zip(rows.tolist(), file_ids.tolist(), strict=True):
                 if core.usage.is_memory(file_id):

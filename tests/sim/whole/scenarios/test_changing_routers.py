@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 import pytest
 
@@ -147,7 +148,8 @@ def test_routers_that_are_gone_are_forgotten_with_the_log_that_told_of_them(shar
     world.start()
     assert world.server is not None
     assert world.server.engine is not None
-    gone = world.server.engine._core.routers
+    engine: Any = world.server.engine
+    gone = engine._core.routers
     for session in range(12):
         route(world, f"s{session}", f"d{session}")
         world.write(f"s{session}", session)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 _MS = 1_000_000
 
 
-def claim_while_a_poison_job_is_read(monkeypatch: pytest.MonkeyPatch, **settings: int) -> tuple[SimWorld, Connection]:
+def claim_while_a_poison_job_is_read(monkeypatch: pytest.MonkeyPatch, **settings: Any) -> tuple[SimWorld, Connection]:
     """A queue of three jobs, the first of them poison; a claim of all three waits for the disk."""
     world = SimWorld(hot_tail_bytes=4096, **settings)
     world.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -61,8 +62,9 @@ def test_a_deletion_of_what_was_not_made_is_refused_by_a_log_that_failed(monkeyp
         world.put(name)
     assert world.server is not None
     assert world.server.engine is not None
-    core = world.server.engine._core
-    shard_of: Callable[[int], int] = core.log.shard_of  # type: ignore[attr-defined]
+    engine: Any = world.server.engine
+    core = engine._core
+    shard_of: Callable[[int], int] = core.log.shard_of
     coming = shard_of(core.registry.last_id + 1)
     other = next(name for name in "abcd" if shard_of(core.registry.by_name[name].id) != coming)
     monkeypatch.setitem(LATENCY_NS, "write", 5_000_000)

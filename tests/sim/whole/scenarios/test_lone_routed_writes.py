@@ -105,8 +105,8 @@ def test_copies_come_with_their_writes_once_and_in_order_whatever_ends_the_serve
     """R-RTR-4, R-RTR-16, R-RTR-17."""
     carried: list[object] = []
     publish, enter = CarriedStep.publish, StepCarrier._carry
-    monkeypatch.setattr(CarriedStep, "publish", lambda *step: (carried.append(step), publish(*step)))
-    monkeypatch.setattr(StepCarrier, "_carry", lambda *step: (carried.append(step), enter(*step)))
+    monkeypatch.setattr(CarriedStep, "publish", lambda *step: (carried.append(step), publish(*step)))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(StepCarrier, "_carry", lambda *step: (carried.append(step), enter(*step)))  # type: ignore[func-returns-value]
     story = Story(seed)
     for _life in range(4):
         for _ in range(story.rng.randint(15, 40)):

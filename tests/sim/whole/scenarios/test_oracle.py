@@ -152,6 +152,7 @@ def test_a_page_given_back_that_another_read_may_have_is_not_missing(others: int
     topic.texts.add("~5~")
     reader.back = 4, 1
     wires = [Mock() for _ in range(1 + others)]
+    client: Any
     for client, wire in zip(reading.clients, wires, strict=False):
         client._read(wire, topic, reader, [])
     page = {"records": [{"$seq": 5, "data": "~5~"}], "tombstone": None, "token": "a", "deadline": 9, "next_from_seq": 5}
@@ -172,7 +173,7 @@ def test_files_are_not_compared_with_a_topic_whose_delete_is_under_way(under_way
     machine.home.return_value.engine = SimpleNamespace(
         _core=SimpleNamespace(registry=SimpleNamespace(visible=lambda _: Mock(id=12)))
     )
-    asking = Checkpoints(machine, random.Random(0), [owner]).clients[0]
+    asking: Any = Checkpoints(machine, random.Random(0), [owner]).clients[0]
     assert [before.topic for before in asking._look()] == ([] if under_way else [topic])
 
 

@@ -23,7 +23,7 @@ def test_a_router_without_room_neither_reads_nor_copies_again_and_again(
 ) -> None:
     """R-RTR-13. It is tried ten times a second, at each read of its destination and at each ack in its source."""
     made: list[int] = []
-    monkeypatch.setattr(forward_steps, "copies_of", lambda *given: (made.append(1), copies_of(*given))[1])
+    monkeypatch.setattr(forward_steps, "copies_of", lambda *given: (made.append(1), copies_of(*given))[1])  # type: ignore[func-returns-value]
     world = SimWorld()
     world.start()
     world.put("s", type="queue")
@@ -69,10 +69,12 @@ def test_a_slot_that_becomes_free_costs_no_look_at_all_that_a_router_keeps(monke
     monkeypatch.setattr(forward_steps, "_STEP_ROWS", 10)
     looked_at: list[int] = []
     alive = Index.alive
-    monkeypatch.setattr(Index, "alive", lambda self, seqs: (looked_at.append(len(seqs)), alive(self, seqs))[1])
+    monkeypatch.setattr(Index, "alive", lambda self, seqs: (looked_at.append(len(seqs)), alive(self, seqs))[1])  # type: ignore[func-returns-value]
     made: list[int] = []
     monkeypatch.setattr(
-        forward_steps, "copies_of", lambda *given: (made.append(len(given[1][0][2].seqs)), copies_of(*given))[1]
+        forward_steps,
+        "copies_of",
+        lambda *given: (made.append(len(given[1][0][2].seqs)), copies_of(*given))[1],  # type: ignore[func-returns-value]
     )
     world = SimWorld()
     world.start()
@@ -100,7 +102,7 @@ def test_a_step_of_one_router_does_not_ask_all_others_of_its_source(monkeypatch:
     """R-RTR-12. What hops they still need was asked of each by each."""
     forgotten: list[int] = []
     forget = Hops.forget
-    monkeypatch.setattr(Hops, "forget", lambda self, upto: (forgotten.append(upto), forget(self, upto))[1])
+    monkeypatch.setattr(Hops, "forget", lambda self, upto: (forgotten.append(upto), forget(self, upto))[1])  # type: ignore[func-returns-value]
     world = SimWorld()
     world.start()
     route(world, "s", "a", "sa")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import xxhash
@@ -128,7 +129,12 @@ def test_a_cold_directory_that_a_killed_start_made_survives_a_power_cut() -> Non
     """R-DUR-2. Who made it was killed before its name was durable; the next one found it there. Seed 3125287."""
     for effects in range(1, 40):
         seed = effects // 2 % 2
-        settings = {"pack_run_bytes": 0, "segment_max_events": 2, "cold_dir": "/srv/cold", "hot_retain_segments": 0}
+        settings: Any = {
+            "pack_run_bytes": 0,
+            "segment_max_events": 2,
+            "cold_dir": "/srv/cold",
+            "hot_retain_segments": 0,
+        }
         world = SimWorld(seed, checkpoint_wal_bytes=1, **settings)
         world.ring.stop_at(effects)
         with contextlib.suppress(SimStoppedError):

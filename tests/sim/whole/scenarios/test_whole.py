@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,8 @@ def _check(seeds: range, length: Length) -> Counter[str]:
 def test_no_killed_library_is_waited_for_when_this_process_ends() -> None:
     """A close of what is open at its end would wait for the close of a process that is dead: for ever."""
     assert run_seed(2, length=SHORT)["runs of the library"]
-    assert not [log for log in open_logs if log._closed]
+    logs: list[Any] = [*open_logs]
+    assert not [log for log in logs if log._closed]
 
 
 def test_a_call_of_the_library_that_comes_in_a_pass_is_made_after_it() -> None:
