@@ -3357,8 +3357,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "relayed requests in another order than they came",
         "http/relay/relay_client.py",
-        "            call = waiting.popleft()\n",
-        "            call = waiting.pop()\n",
+        "            call, slot = waiting.popleft()\n",
+        "            call, slot = waiting.pop()\n",
         _RELAYS,
     ),
     _one(

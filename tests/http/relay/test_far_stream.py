@@ -154,6 +154,35 @@ def test_a_key_has_its_limit_where_the_connection_is() -> None:
     assert (cores.service.streams.slots.open, cores.owner.streams.slots.open) == (1, 1)
 
 
+def test_a_limit_that_is_not_known_yet_is_no_limit_that_is_reached(cores: LinkedCores) -> None:
+    limit = cores.service.streams.slots.limit
+    limit.waits_for, limit.most = 1, 0
+    peer = cores.http1()
+    peer.send(get())
+    cores.work()
+    (answer,) = peer.wire.take()
+    assert (answer.status, answer.code, answer.json["error"]["detail"]) == (503, "not_ready", {"core": 1})
+
+
+def test_a_body_that_comes_with_a_request_for_a_stream_is_no_reason_to_refuse_it(cores: LinkedCores) -> None:
+    body = b'{"error":{"code":"throttled","message":"by its client"}}'
+    peer = cores.http1()
+    peer.send(get("far/work", f"Content-Length: {len(body)}") + body)
+    cores.work()
+    assert peer.wire.sent.startswith(b"HTTP/1.1 200")
+
+
+def test_streams_that_are_not_sent_hold_their_slots_until_they_are_refused(cores: LinkedCores) -> None:
+    cores.is_there = False
+    peer = cores.http1()
+    peer.send(get())
+    assert cores.service.streams.slots.open == 1
+    cores.flush()
+    assert cores.service.streams.slots.open == 0
+    cores.end_pass()
+    assert peer.wire.take()[0].status == 503
+
+
 def test_a_client_that_does_not_read_stops_its_stream_and_no_other(cores: LinkedCores) -> None:
     slow, _ = opened(cores), opened(cores)
     of_slow, of_quick = cores.echo.streams

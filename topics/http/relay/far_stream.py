@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Protocol
 
 from topics.common.transitions import Transitions
-from topics.errors import RequestError
 from topics.http.plan.call import Call
 from topics.http.relay.relay_message import COUNT, KEY_GONE, ORDER, STOP, TAKEN
 from topics.http.streams.stream_slots import Slot
@@ -78,18 +77,13 @@ class FarStream:
         "_stream",
         "_unsent",
         "_untaken",
-        "without_slot",
     )
 
-    def __init__(self, call: Call, number: int, asker: StreamAsker) -> None:
-        self._slot: Slot | None = None
-        self.without_slot = b""
-        """Why it has no slot."""
-        try:
-            self._slot = call.take_slot(call.principal)
-            self._slot.on_key_gone = self._on_key_gone
-        except RequestError as error:
-            self.without_slot = error.message.encode()
+    def __init__(self, call: Call, slot: Slot | None, number: int, asker: StreamAsker) -> None:
+        """slot: None, if there is none for it. number: in what is asked by `asker`."""
+        self._slot = slot
+        if slot is not None:
+            slot.on_key_gone = self._on_key_gone
         call.on_disconnect = self.leave
         self._call: Call | None = call
         """The call, until the stream opens."""

@@ -17,6 +17,8 @@ from itertools import repeat
 from typing import NamedTuple, Protocol, cast
 
 from topics.common.tuples import make_tuple
+from topics.engine.shared.limits import ShareSpentError
+from topics.errors import RequestError
 from topics.http.plan.answer_turns import AnswerTurns
 from topics.http.plan.call import Call
 from topics.http.plan.service import FarAnswers, FarName
@@ -36,7 +38,8 @@ from topics.http.relay.relay_message import (
     encoded,
 )
 from topics.http.relay.relayed_head import head_there
-from topics.http.wire.error_answers import ElsewhereError
+from topics.http.streams.stream_slots import Slot
+from topics.http.wire.error_answers import ElsewhereError, envelope
 from topics.http.wire.head import HEAD_END
 from topics.http.wire.stream import Block
 
@@ -105,7 +108,7 @@ class RelayClient:
         self._due = due
         self._call_later = call_later
         self._turns = turns
-        self._waiting: deque[Call] = deque()
+        self._waiting: deque[_WaitingCall] = deque()
         self._asked: _Asked | None = None
         self.relayed = 0
         """Requests that were sent."""
@@ -118,10 +121,15 @@ class RelayClient:
         if len(self._waiting) + asked >= IN_FLIGHT_MAX or len(call.body) >= TEXT_BYTES_MAX // 2:
             call.fail(ElsewhereError(self._core))
             return
-        call.held_bytes = len(call.body)
+        slot = None
         if call.plan.is_of_stream:
-            call.on_disconnect = _nothing  # it ends with its client
-        self._waiting.append(call)
+            slot, refusal = _slot_of(call)
+            if isinstance(refusal, ShareSpentError) and call.asks_others(refusal):
+                return
+            call.on_disconnect = _nothing if slot is None else slot.release
+            call.body = b"" if refusal is None else envelope(refusal)
+        call.held_bytes = len(call.body)
+        self._waiting.append(_WaitingCall(call, slot))
         self._due(self.flush)
 
     def ask_plain(
@@ -152,7 +160,7 @@ class RelayClient:
     def flush(self) -> None:
         """Send the requests of the pass, as far as there is room, in one message."""
         waiting = self._waiting
-        while waiting and waiting[0].answered:
+        while waiting and waiting[0].call.answered:
             waiting.popleft()  # its client has left
         asked = self._asked
         if asked is None:
@@ -166,10 +174,10 @@ class RelayClient:
         asked.send_staged()
         rows = asked.orders()
         while waiting and len(rows) < ROWS_MAX and asked.has_room:
-            call = waiting.popleft()
+            call, slot = waiting.popleft()
             if not call.answered:
                 self.relayed += call.is_of_client
-                rows.append(asked.row_of(call))
+                rows.append(asked.row_of(call, slot))
         if rows:
             asked.send(rows)
         asked.watch(self._call_later, self._note_dead)
@@ -222,9 +230,26 @@ class RelayClient:
     def _refuse_waiting(self) -> None:
         waiting = list(self._waiting)
         self._waiting.clear()
-        for call in waiting:
+        for call, slot in waiting:
             call.held_bytes = 0
+            if slot is not None:
+                slot.release()
             self._turns.answer(partial(call.fail, ElsewhereError(self._core)))
+
+
+class _WaitingCall(NamedTuple):
+    """A request that was not sent. slot: of a stream, given back if its client leaves."""
+
+    call: Call
+    slot: Slot | None
+
+
+def _slot_of(call: Call) -> tuple[Slot | None, RequestError | None]:
+    """Return the slot of a stream, or the reason why it has none."""
+    try:
+        return call.take_slot(call.principal), None
+    except RequestError as error:
+        return None, error
 
 
 class _PlainWrite(NamedTuple):
@@ -288,16 +313,14 @@ class _Asked:
         streams, self.streams = list(self.streams.values()), {}
         return streams
 
-    def row_of(self, call: Call) -> RelayRow:
-        """Return the row of a request, which is sent next."""
+    def row_of(self, call: Call, slot: Slot | None) -> RelayRow:
+        """Return the row of a request, which is sent next. slot: of a stream that has one."""
         number = self._sent = self._sent + 1
-        body = call.body
         if call.plan.is_of_stream:
-            stream = self.streams[number] = FarStream(call, number, self)
-            body = stream.without_slot
+            self.streams[number] = FarStream(call, slot, number, self)
         else:
             self.calls[number] = call
-        row = RelayRow(number, ASK, head_there(call.plan), body)
+        row = RelayRow(number, ASK, head_there(call.plan), call.body)
         self._sizes.append(len(row.body))
         self._not_begun_bytes += len(row.body)
         call.body, call.held_bytes = b"", 0
@@ -465,7 +488,7 @@ class _Asked:
 
 
 def _nothing() -> None:
-    """Stand in for what ends a stream at the other core, as long as it was not asked for."""
+    """Stand in for what a client that leaves gives back: it ends with it."""
 
 
 def _body_of(answer: bytes) -> bytes:

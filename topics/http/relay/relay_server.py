@@ -41,7 +41,7 @@ from topics.http.relay.relayed_stream import RelayedStream
 from topics.http.relay.relayed_writes import RelayedWrites, Waiting
 from topics.http.streams.key_limits import CountedKey
 from topics.http.streams.stream_slots import Slot
-from topics.http.wire.error_answers import ElsewhereError, envelope, extra_headers, status_of
+from topics.http.wire.error_answers import ElsewhereError, envelope, error_in, extra_headers, status_of
 from topics.http.wire.response import JSON
 from topics.http.wire.stream import Stream
 from topics.http.wire.upgrade import OpenUpgraded
@@ -79,7 +79,7 @@ class RelayedCall(Call):
 
     def take_slot(self, key: CountedKey | None) -> Slot:
         if self.body:  # why the core of its client has none
-            raise RequestError("throttled", bytes(self.body).decode())
+            raise error_in(bytes(self.body))
         slot = self._slot = self.service.streams.slots.take(key, is_of_client=False)
         return slot
 

@@ -79,7 +79,7 @@ class StreamSlots:
         """
         of_key = None
         if is_of_client:
-            of_key = self.check(key)
+            of_key = self._check(key)
             self.of_clients += 1
             if of_key is not None:
                 of_key.count += 1
@@ -87,7 +87,7 @@ class StreamSlots:
         self._taken[slot] = None
         return slot
 
-    def check(self, key: CountedKey | None) -> KeyLimit | None:
+    def _check(self, key: CountedKey | None) -> KeyLimit | None:
         """Check that a stream of a client may open for a key. Return the limit of the key.
 
         Raises: RequestError throttled.

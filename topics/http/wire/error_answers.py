@@ -97,6 +97,12 @@ def envelope(error: RequestError) -> bytes:
     return msgspec.json.encode({"error": inner})
 
 
+def error_in(body: bytes) -> RequestError:
+    """Return the error of an envelope."""
+    inner = msgspec.json.decode(body)["error"]
+    return RequestError(inner["code"], inner["message"], inner.get("detail"))
+
+
 def extra_headers(error: RequestError) -> bytes:
     """Return the header lines of an error: Retry-After for 429 and 503, Allow for 405."""
     if isinstance(error, MethodNotAllowedError):

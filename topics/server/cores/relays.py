@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from topics.engine.shared.limits import ShareSpentError
 from topics.http.access.routes import Route, RouteTable
 from topics.http.lane.plain_writes import LaneTables
 from topics.http.plan.call import Call
@@ -86,17 +85,7 @@ class Relays:
     def _ask(self, call: Call) -> None:
         core = call.plan.core
         assert core is not None, "relayed to no core"
-        if call.plan.is_of_stream and self._waits_for_slot(call):
-            return
         self.asked[core].ask(call)
-
-    def _waits_for_slot(self, call: Call) -> bool:
-        """Return whether a stream waits until other cores were asked for the room for it."""
-        try:
-            self._service.streams.slots.check(call.principal)
-        except ShareSpentError as refusal:
-            return call.asks_others(refusal)
-        return False
 
     def _end_streams(self) -> Iterator[None]:
         for asked in self.asked:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.amount import seeds
 from tests.http.byte_stream import Response
+from tests.server.service.test_relays import Staying
 from tests.server.service.two_cores import TwoCores, is_whole, request
 from tests.sim import SimClient
 from topics.server.cores import shares
@@ -143,8 +144,34 @@ def test_a_key_has_its_limits_over_all_cores() -> None:
     assert [server.service.streams.slots.of_clients for server in world.servers] == [3, 1, 2]
 
 
+def test_streams_that_are_relayed_in_one_pass_use_what_any_core_has_left() -> None:
+    """R-CORE-7: each counts from the moment on in which the other core is to be asked for it."""
+    world = TwoCores(9, Staying, cores=3, api_keys=SECRET, max_sse_connections_per_key=3)
+    key = f"Authorization: Bearer {SECRET}"
+    topic = world.topic_of(0, "t")
+    session = request("POST", "/v0/watch", {"topics": {topic: {}}}, key)
+    assert world.ask(world.connect(0), request("PUT", f"/v0/topics/{topic}", {}, key)).status == 201
+    wid = world.ask(world.connect(0), session).json["wid"]
+    streams = [world.connect(1) for _ in range(4)]
+    for stream in streams:
+        stream.send(head_of(wid, key))
+    heads = [head_in(world, stream) for stream in streams]
+    assert sorted(head[:12] for head in heads) == [b"HTTP/1.1 200"] * 3 + [b"HTTP/1.1 429"]
+    assert [server.service.streams.slots.of_clients for server in world.servers] == [0, 3, 0]
+    streams[0].close()
+    world.run(lambda: world.servers[1].service.streams.slots.of_clients == 2)
+
+
+def head_of(wid: str, *lines: str) -> bytes:
+    return "\r\n".join((f"GET /v0/watch/{wid} HTTP/1.1", "Host: localhost", *lines, "\r\n")).encode()
+
+
 def read_head(world: TwoCores, tcp: SimClient, wid: str, *lines: str) -> bytes:
-    tcp.send("\r\n".join((f"GET /v0/watch/{wid} HTTP/1.1", "Host: localhost", *lines, "\r\n")).encode())
+    tcp.send(head_of(wid, *lines))
+    return head_in(world, tcp)
+
+
+def head_in(world: TwoCores, tcp: SimClient) -> bytes:
     got = b""
 
     def came() -> bool:
