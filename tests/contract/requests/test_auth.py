@@ -22,6 +22,7 @@ from topics.http.access.guard import shape_scope
 from topics.http.access.routes import Access, Route
 from topics.http.access.scope import Scope
 from topics.http.route_table import ROUTES
+from topics.http.streams import stream_slots
 
 KEYS = "root,reader:read,writer:write,deleter:delete,admin:admin,rw:rw,box:rw+d+a:box-|b:,boxreader:r:box-"
 UNAUTHORIZED = (401, "unauthorized", None)
@@ -552,6 +553,23 @@ def test_a_watch_stream_ends_with_its_key(changing: World, key_file: Path, token
     assert streams["stays"].one().data["to_seq"] == 2
     answer = create(changing, "t", headers=bearer(token))
     assert answer.status == (200 if token == "less" else 401)
+
+
+def test_sessions_whose_streams_end_later_than_their_key_take_no_place_of_others(
+    make_world: MakeWorld, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """4.1: with more streams than end in one pass, the sessions of the last ones were idle, and counted."""
+    monkeypatch.setattr(stream_slots, "KEYS_GONE_A_PASS", 1)
+    world = make_world(api_keys_file=str(key_file), max_watch_sessions_per_key=2)
+    assert ask(world, "stays", "POST", "/v0/topics/t", {"records": [{"data": 1}]}).status == 201
+    streams = []
+    for _ in range(2):
+        answer = create(world, "t", headers=bearer("less"))
+        streams.append(EventStream(world, answer.json["stream_url"], bearer("less") | STREAM))
+        streams[-1].frames(2)
+    change_keys(world, key_file, FEWER)
+    assert all(stream.ends() for stream in streams)
+    assert [create(world, "t", headers=bearer("less")).status for _ in range(3)] == [200, 200, 429]
 
 
 @pytest.mark.parametrize("token", ["gone", "less"])

@@ -19,6 +19,7 @@ class CountedKey(Protocol):
 
     key_id: int | None
     mark: bytes
+    is_valid: bool
 
 
 class KeyLimit(Limit):

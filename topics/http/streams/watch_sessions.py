@@ -210,11 +210,13 @@ class Sessions:
         session.used_ns = self._clock.monotonic_ns()
         if not session.streams:
             self._idle[session] = None
+            if session.key is not None and not session.key.is_valid:
+                self._forget([session])
 
     def drop_others(self, key_ids: Container[int]) -> None:
         """Drop the sessions of keys other than these. Sessions created without keys stay.
 
-        Their streams have ended before.
+        Those with streams go with the last of them.
         """
         gone = [each for each in self._idle if each.key is not None and each.key.key_id not in key_ids]
         self._forget(gone)
