@@ -412,6 +412,11 @@ class Machine:
         """Return whether, besides, there are descriptors: no request may fail."""
         return self.disk_is_sound and not self.descriptors_are_few
 
+    @property
+    def may_stand_still(self) -> bool:
+        """Return whether clients may get nothing done, for all of this life."""
+        return self.descriptors_are_few
+
     def _refused(self, reason: str) -> bool:
         failures = self.ring.faults.failures[self._failures_at_start :]
         may_lack_space = not self._has_reserve or self.config.wal_shards != self._shards_served

@@ -179,6 +179,11 @@ class CoreMachine(Machine):
         return super().lacks_nothing and self._is_quiet
 
     @property
+    def may_stand_still(self) -> bool:
+        """Return whether, besides, a core stays away: all topics of the clients may be on it."""
+        return super().may_stand_still or (self._kills is not None and self._kills.has_given_up)
+
+    @property
     def _is_quiet(self) -> bool:
         """Return whether no core is away, or has just come back."""
         return self._kills is None or not self._kills.disturbs

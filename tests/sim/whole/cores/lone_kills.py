@@ -60,7 +60,12 @@ class CoreKills:
     @property
     def is_idle(self) -> bool:
         """Return whether no core is to come back, and all clients know what a start has left."""
-        return not (self._is_away or self._is_back) or self._failed >= _STARTS_MAX
+        return not (self._is_away or self._is_back) or self.has_given_up
+
+    @property
+    def has_given_up(self) -> bool:
+        """Return whether the core stays away in this life, because its disk fails."""
+        return self._failed >= _STARTS_MAX
 
     @property
     def disturbs(self) -> bool:
@@ -124,7 +129,7 @@ class CoreKills:
         core.kill()
         core.ended.clear()
         self._failed += 1
-        if self._failed < _STARTS_MAX:  # else its disk fails, and it stays away in this life
+        if not self.has_given_up:
             self._after(self._kill.away_ns)
         return True
 
