@@ -62,10 +62,10 @@ class Routers:
         Returns the steps that release them. `settle` takes the steps that are left, for a caller
         that looks at `feeders` or `gone`.
         """
-        by_name, life = self.by_name, RouterLife.GONE
+        by_name = self.by_name
         named = [router for router in routers if not router.source.is_far]
         for router in routers:
-            router.enter_life(life)
+            router.leave_life()
             if router.source.is_far:
                 del self.links[router.token]
         for router in named:
@@ -76,7 +76,7 @@ class Routers:
             for router in named:
                 del self._names[bisect_left(self._names, router.name)]
         for source in {router.source for router in routers}:
-            source.routers = tuple([router for router in source.routers if router.life is not life])
+            source.routers = tuple([router for router in source.routers if router.life is not RouterLife.GONE])
         self._leaving += routers
         return self._leave()
 

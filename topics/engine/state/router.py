@@ -61,6 +61,8 @@ ROUTER_LIVES = Transitions(
 )
 """A live router is gone with its topic. A deletion that failed leaves it live."""
 
+_BEFORE_GONE = ROUTER_LIVES.before(RouterLife.GONE)
+
 UNKNOWN = -1
 ABOVE_ALL = 1 << 64
 """Above every seq."""
@@ -179,6 +181,12 @@ class RouterOf(Generic[End]):
     def enter_life(self, life: RouterLife) -> None:
         """Begin another stage of the router's life."""
         self.life = ROUTER_LIVES.check(self.life, life)
+
+    def leave_life(self) -> None:
+        """Begin the last stage, in a pass in which perhaps 10,000 routers do."""
+        if self.life not in _BEFORE_GONE:
+            raise ROUTER_LIVES.error(self.life, RouterLife.GONE)
+        self.life = RouterLife.GONE
 
     def enter(self, work: RouterWork) -> None:
         """Begin other work, which may follow the present one."""
