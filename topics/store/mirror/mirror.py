@@ -11,8 +11,6 @@ import contextlib
 import re
 from typing import NamedTuple
 
-import msgspec
-
 from topics.common.values.archive_state import ArchivedEnd, ArchiveState
 from topics.errors import CorruptError, FormatError, StorageError, UsageError
 from topics.loop.loop import Loop
@@ -26,32 +24,18 @@ from topics.store.archive.archive_note import (
     write_note,
 )
 from topics.store.archive.archive_retention import remove_old
-from topics.store.backup.backup_files import is_timeline_name, pack_description, time_name, unpack_description
+from topics.store.backup.backup_files import time_name
 from topics.store.backup.backup_manifest import backup_names, read_manifest
-from topics.store.backup.free_places import FOLLOWED_NAME
 from topics.store.disk.data_directory import make_with_parents, sync_parents
-from topics.store.disk.whole_files import FileCalls, read_file, replace_file
 from topics.store.mirror.base_pull import BasePull
+from topics.store.mirror.followed_log import FollowedLog, read_followed
 from topics.store.mirror.log_pull import ChainEnd, LogPull
 from topics.store.mirror.mirror_source import MirrorSource, MissingPartError
 from topics.store.mirror.promotion import note_promotion, promotion_of
 
-_FOLLOWED_VERSION = 1
-_REMEDY = "Begin a mirror in another directory; `topics restore --from {root}` makes a data directory of this one"
 _BASES_APART_MS = 86_400_000
 """A server makes a base a day."""
 _BASE_NAME = re.compile(r"[0-9TZ-]{20,40}", re.ASCII)
-
-
-class Followed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The contents of the file that names what a mirror follows."""
-
-    timeline: str
-    holes: int
-    """Holes of the server's archive that the mirror has gone past."""
-    line: str
-    """The first timeline that was followed here: those after it continue it."""
-    version: int = _FOLLOWED_VERSION
 
 
 class MirrorEnd(NamedTuple):
@@ -87,22 +71,13 @@ async def newest_timeline(loop: Loop, root: str) -> str:
     Where that has nothing yet, it is the mirror itself, with those that were followed before.
     Raises: UsageError, there is nothing to promote; CorruptError, FormatError, OSError.
     """
-    followed = await _followed(loop.files, root)
+    followed = await read_followed(loop.files, root)
     names = await loop.files.to_thread(timeline_names, loop.files, root)
     notes = {name: await read_note(loop.files, f"{root}/{name}") for name in names}
     whole = [name for name, note in notes.items() if note is not None and note.upto_ms]
     if not whole:
         raise UsageError(f"{root} has nothing to promote: its first base was not copied to the end")
     return f"{root}/{followed.timeline}" if followed is not None and followed.timeline in whole else root
-
-
-async def _followed(files: FileCalls, root: str) -> Followed | None:
-    path = f"{root}/{FOLLOWED_NAME}"
-    try:
-        remedy = _REMEDY.format(root=root)
-        return unpack_description(await read_file(files, path), path, Followed, _FOLLOWED_VERSION, remedy)
-    except FileNotFoundError:
-        return None
 
 
 class Mirror:
@@ -118,9 +93,7 @@ class Mirror:
         self._root = root
         self._retain_ms = retain_ms
         self._piece_bytes = piece_bytes
-        self._followed: Followed | None = None
-        self._may_follow = ""
-        """Name of a timeline that may be followed in the place of the one before."""
+        self._followed = FollowedLog(loop, root)
         self._note: ArchiveNote | None = None
         self._chains: dict[int, ChainEnd] | None = None
         """Verified ends of the log, by shard; None: begin anew with a base."""
@@ -133,8 +106,8 @@ class Mirror:
     def end(self) -> MirrorEnd:
         note, log, base = self._note or ArchiveNote(), self._log, self._base
         copied = self._copied_bytes + (log.copied_bytes if log else 0) + (base.copied_bytes if base else 0)
-        timeline = self._followed.timeline if self._followed else ""
-        return MirrorEnd(timeline, note.upto_ms, note.holes, self._waits_for, base.left_bytes if base else 0, copied)
+        left = base.left_bytes if base else 0
+        return MirrorEnd(self._followed.name, note.upto_ms, note.holes, self._waits_for, left, copied)
 
     async def open(self, timeline: str = "") -> None:
         """Find what is there. timeline: another one that may be followed from now on; "": none.
@@ -146,15 +119,13 @@ class Mirror:
             await sync_parents(self._loop, self._root, made_in)
         await check_not_promoted(self._loop, self._root)
         await note_promotion(self._loop, self._root, None)
-        self._followed = await _followed(self._files, self._root)
-        self._may_follow = timeline
-        if self._followed is not None:
+        await self._followed.open(timeline)
+        if self._followed.name:
             await self._find_note()
 
     async def _find_note(self) -> None:
-        assert self._followed is not None, "a timeline is followed"
-        self._log = LogPull(self._loop, self._source, self._root, self._followed.timeline, self._piece_bytes)
-        self._note = await read_note(self._files, self._path)
+        self._log = LogPull(self._loop, self._source, self._root, self._followed.name, self._piece_bytes)
+        self._note = await read_note(self._files, self._followed.path)
         self._chains = None
         if self._note is not None and self._note.upto_ms:
             # A part that is damaged here is copied anew.
@@ -164,17 +135,6 @@ class Mirror:
                     for shard, end in self._note.shards.items()
                     if end.file_no
                 }
-
-    @property
-    def _path(self) -> str:
-        assert self._followed is not None, "a timeline is followed"
-        return f"{self._root}/{self._followed.timeline}"
-
-    async def _follow(self, timeline: str, holes: int) -> None:
-        """Have the directory name what it follows, durably."""
-        followed = Followed(timeline, holes, self._followed.line if self._followed is not None else timeline)
-        await replace_file(self._files, f"{self._root}/{FOLLOWED_NAME}", pack_description(followed))
-        self._followed = followed
 
     async def step(self, ms: int) -> bool:
         """Copy what is new, and then a base for at most so long. Return whether more is known of.
@@ -187,7 +147,6 @@ class Mirror:
             self._waits_for = "the server's archive, which is empty yet"
             return False
         await self._check(state)
-        assert self._followed is not None, "the check has named it"
         try:
             if self._chains is None or self._followed.holes != len(state.holes):
                 return await self._begin(state, ms)
@@ -205,26 +164,9 @@ class Mirror:
             raise
 
     async def _check(self, state: ArchiveState) -> None:
-        if not is_timeline_name(state.timeline):
-            raise FormatError(f"the server's archive has a timeline {state.timeline!r}, which is no name of one")
-        if self._may_follow not in {"", state.timeline}:
-            if self._may_follow not in await self._files.to_thread(timeline_names, self._files, self._root):
-                raise UsageError(
-                    f"the log of the server is {state.timeline}, and --timeline is {self._may_follow}: give the "
-                    "former, or leave out --timeline"
-                )
-            self._may_follow = ""  # one that was followed before
-        if self._followed is None or self._may_follow == state.timeline != self._followed.timeline:
+        if await self._followed.choose(state.timeline):
             await self._drop_base()
-            await self._follow(state.timeline, 0)
             await self._find_note()
-        assert self._followed is not None, "it was named"
-        if self._followed.timeline != state.timeline:
-            raise UsageError(
-                f"the server has another log now, {state.timeline}, and {self._root} follows "
-                f"{self._followed.timeline}: it was restored or replaced, or its archive began anew; to follow it, "
-                f"give --timeline {state.timeline}, or name another directory"
-            )
         for shard, end in (self._note.shards if self._note is not None else {}).items():
             there = state.shards.get(shard)
             if there is not None and (there.file, there.bytes) < (end.file_no, end.size):
@@ -249,13 +191,12 @@ class Mirror:
         return chains
 
     async def _write_note(self, state: ArchiveState, holes: tuple[Hole, ...]) -> None:
-        assert self._followed is not None, "a timeline is followed"
         shards = {shard: ShardEnd(end.file, end.bytes, end.batch) for shard, end in state.shards.items()}
         # A server that was killed states an earlier time at first.
         upto_ms = max(state.upto_ms, self._note.upto_ms if self._note is not None else 0)
         note = ArchiveNote(upto_ms=upto_ms, shards=shards, holes=holes, line=self._followed.line)
         if note != self._note:
-            await write_note(self._files, self._path, note)
+            await write_note(self._files, self._followed.path, note)
             self._note = note
 
     # --- bases -------------------------------------------------------------------------------------------------------
@@ -274,7 +215,7 @@ class Mirror:
             return True
         name = self._base.name
         self._base = None
-        manifest = await read_manifest(self._files, f"{self._path}/{BASES}/{name}")
+        manifest = await read_manifest(self._files, f"{self._followed.path}/{BASES}/{name}")
         state = await self._source.state(self.end.upto_ms)  # it is later now
         await self._check(state)
         newest_hole = state.holes[-1][1] if state.holes else 0
@@ -285,7 +226,7 @@ class Mirror:
         if self._note is not None and 0 < self._note.upto_ms < manifest.taken_ms:
             holes = (*holes, self._note.hole_after(manifest.taken_ms, manifest.first_log_files))
         await self._write_note(state, holes)
-        await self._follow(state.timeline, len(state.holes))
+        await self._followed.follow(state.timeline, len(state.holes))
         self._chains, self._waits_for = chains, ""
         await self._remove_old()
         return False
@@ -295,14 +236,14 @@ class Mirror:
         for name in reversed(state.bases):
             if _BASE_NAME.fullmatch(name) is None:
                 continue
-            base = BasePull(self._loop, self._source, self._path, name, self._piece_bytes)
+            base = BasePull(self._loop, self._source, self._followed.path, name, self._piece_bytes)
             manifest = await base.look()
             if after_ms <= manifest.taken_ms <= state.upto_ms:
-                self._files.make_directory(self._path)
+                self._files.make_directory(self._followed.path)
                 await self._files.sync_directory(self._root)
                 if self._note is None:  # without one, its bases would be no part of an archive
-                    self._note = ArchiveNote(line=self._followed.line if self._followed is not None else "")
-                    await write_note(self._files, self._path, self._note)
+                    self._note = ArchiveNote(line=self._followed.line)
+                    await write_note(self._files, self._followed.path, self._note)
                 await base.begin()
                 self._base = base
                 return True
@@ -311,11 +252,11 @@ class Mirror:
     async def _copy_newer_base(self, state: ArchiveState, ms: int) -> bool:
         """Copy a base that is newer than those here, if there is one, for a while."""
         if self._base is None:
-            here = backup_names(self._files, f"{self._path}/{BASES}")
+            here = backup_names(self._files, f"{self._followed.path}/{BASES}")
             name = state.bases[-1] if state.bases else ""
             if name in ("", *here) or _BASE_NAME.fullmatch(name) is None:
                 return False
-            base = BasePull(self._loop, self._source, self._path, name, self._piece_bytes)
+            base = BasePull(self._loop, self._source, self._followed.path, name, self._piece_bytes)
             if (await base.look()).taken_ms > state.upto_ms:
                 return False
             await base.begin()
@@ -328,7 +269,7 @@ class Mirror:
 
     async def _advance(self, base: BasePull, ms: int) -> bool:
         """Copy a base for a while. Return whether it is whole."""
-        if base.name in backup_names(self._files, f"{self._path}/{BASES}"):
+        if base.name in backup_names(self._files, f"{self._followed.path}/{BASES}"):
             await base.give_up()
             return True
         until = self._loop.clock.monotonic_ns() + ms * 1_000_000
@@ -348,6 +289,6 @@ class Mirror:
         assert self._note is not None, "a note was written"
         before_ms = self._note.upto_ms - self._retain_ms
         try:
-            await remove_old(self._loop, self._path, before_ms, self._retain_ms, _BASES_APART_MS)
+            await remove_old(self._loop, self._followed.path, before_ms, self._retain_ms, _BASES_APART_MS)
         except StorageError as error:
             self._waits_for = f"room: {error}"
