@@ -22,7 +22,7 @@ PASSED = "R-CORE-8: it counts deliveries before an unsubscribe, of which those o
 STOPS = "R-CORE-5: while a core stops, a wait is not_ready"
 CHECKS = "R-CORE-13: whether a destination is there, and has another source, is asked last"
 WRITTEN = "R-CORE-11: copies on another core than their source are written out there"
-ARCHIVE = "R-CORE-16: no mirror follows the archives of several cores"
+ARCHIVE = "R-CORE-19: a request for the archive of several cores names one"
 ON_ITS_WAY = "R-CORE-15: a job whose dead letter another core cannot take stays on its way"
 NAMES = "R-CORE-13: the core of a destination knows no key, and names none of its routers"
 ARRIVAL = "no rule orders requests of two connections, each of which may come to another core"
@@ -67,6 +67,6 @@ def why_left_out(item: pytest.Function) -> str:
 
 def why_refused(answer: Answer) -> str:
     """Return why several cores may refuse what one core does; "": the answer is another one."""
-    if answer.status == 400 and "which no mirror follows" in answer.text:
+    if answer.status == 400 and "an archive for each of its cores" in answer.text:
         return ARCHIVE
     return BETWEEN if answer.status == 400 and "is an end of a router between two cores" in answer.text else ""

@@ -11,7 +11,7 @@ from topics.client.client_options import Address, options_of
 from topics.client.exchange import ServerRequest
 from topics.client.refusal import refusal_of
 from topics.client.sockets import Sockets
-from topics.common.values.archive_state import ArchivedEnd, ArchiveState
+from topics.common.values.archive_state import ArchivedEnd, ArchiveOfCores, ArchiveState
 from topics.errors import NoAnswerError, UsageError
 
 
@@ -26,6 +26,11 @@ class _StatedHole(msgspec.Struct):
     to_ms: int | None
 
 
+class _StatedOfCores(msgspec.Struct):
+    joint: str
+    set_back: tuple[tuple[int, int], ...]
+
+
 class _StatedArchive(msgspec.Struct):
     timeline: str
     now_ms: int
@@ -33,6 +38,7 @@ class _StatedArchive(msgspec.Struct):
     shards: dict[int, _StatedShard]
     holes: list[_StatedHole]
     bases: tuple[str, ...]
+    of_cores: _StatedOfCores | None = None
 
 
 class _ArchiveAnswer(msgspec.Struct):
@@ -40,6 +46,21 @@ class _ArchiveAnswer(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(_ArchiveAnswer)
+
+
+def state_in(body: bytes) -> ArchiveState:
+    """Return the state in an answer (7.20). Raises: msgspec.DecodeError."""
+    found = _decoder.decode(body).archive
+    of_cores = found.of_cores
+    return ArchiveState(
+        timeline=found.timeline,
+        now_ms=found.now_ms,
+        upto_ms=found.upto_ms,
+        shards={shard: ArchivedEnd(end.file, end.bytes, end.batch) for shard, end in found.shards.items()},
+        holes=tuple((hole.from_ms, hole.to_ms) for hole in found.holes),
+        bases=found.bases,
+        of_cores=None if of_cores is None else ArchiveOfCores(of_cores.joint, of_cores.set_back),
+    )
 
 
 class ArchiveClient:
@@ -63,35 +84,28 @@ class ArchiveClient:
         """Whether requests have a key."""
         return self._options.key is not None
 
-    def state(self, upto_ms: int = 0) -> ArchiveState:
+    def state(self, upto_ms: int = 0, core: int = 0) -> ArchiveState:
         """Return how far the archive is.
 
+        core: of a server of several cores, whose archive. One core is asked in the same way.
         upto_ms: Unix ms up to which the mirror has it, durably; 0: it has nothing.
         Raises: NoAnswerError, there is none now; UsageError, there will be none at this address;
             RequestError, it is refused; StorageError.
         """
-        stated = f"?{urlencode({'mirror': self._mirror, 'upto_ms': upto_ms})}" if self._mirror else ""
-        body = self._ask(f"/v0/archive{stated}")
+        stated = {"mirror": self._mirror, "upto_ms": upto_ms} if self._mirror else {}
+        body = self._ask(f"/v0/archive?{urlencode({'core': core, **stated})}")
         try:
-            found = _decoder.decode(body).archive
+            return state_in(body)
         except msgspec.DecodeError as error:
             raise NoAnswerError(f"{self._address.url} answered what no topics server says: {error}") from None
-        return ArchiveState(
-            timeline=found.timeline,
-            now_ms=found.now_ms,
-            upto_ms=found.upto_ms,
-            shards={shard: ArchivedEnd(end.file, end.bytes, end.batch) for shard, end in found.shards.items()},
-            holes=tuple((hole.from_ms, hole.to_ms) for hole in found.holes),
-            bases=found.bases,
-        )
 
-    def piece(self, timeline: str, path: str, offset: int, most: int) -> bytes:
-        """Return bytes of a file.
+    def piece(self, timeline: str, path: str, offset: int, most: int, core: int = 0) -> bytes:
+        """Return bytes of a file. core: as of `state`.
 
         Raises: NoAnswerError, there are none now; UsageError, as `state`; RequestError, not_found
             among them; StorageError.
         """
-        query = urlencode({"timeline": timeline, "path": path, "offset": offset, "bytes": most})
+        query = urlencode({"timeline": timeline, "path": path, "offset": offset, "bytes": most, "core": core})
         return self._ask(f"/v0/archive/file?{query}")
 
     def _ask(self, path: str) -> bytes:

@@ -48,7 +48,7 @@ INSIDE: dict[str, dict[str, set[str]]] = {
         "repair": {"archive", "cores", "disk", "format", "layouts", "recovery", "segments"},
         "backup": {"checkpoint", "cores", "disk", "format", "layouts", "segments"},
         "archive": {"backup", "cores", "disk", "format", "layouts", "recovery", "wal"},
-        "mirror": {"archive", "backup", "disk", "format"},
+        "mirror": {"archive", "backup", "cores", "disk", "format"},
     },
     "engine": {
         "json": set(),

@@ -37,8 +37,9 @@ from topics.loop.loop import Loop
 from topics.store.archive.known_mirrors import NAME_CHARS_MAX
 from topics.store.backup.backup_files import is_timeline_name
 from topics.store.disk.disk_space import is_full
-from topics.store.mirror.mirror import Mirror, check_not_promoted
+from topics.store.mirror.mirror import check_not_promoted
 from topics.store.mirror.mirror_source import MissingPartError
+from topics.store.mirror.server_mirror import ServerMirror
 
 _LONGEST_PAUSE_S = 10.0
 _DAY_MS = 86_400_000
@@ -47,22 +48,33 @@ _RETAIN_MS_MAX = 1 << 40
 Directory = Annotated[str, typer.Option("--to", help="The directory of the mirror.")]
 
 
-class _HttpSource:
-    """The archive of a server, as a mirror reads it. Its calls block the loop."""
+class _HttpServer:
+    """A server whose archive a mirror reads."""
 
     def __init__(self, client: ArchiveClient) -> None:
-        self._client = client
+        self.client = client
         self.has_key = client.has_key
         self.server_ms = self.answered_ms = 0
 
+    def source_of(self, core: int) -> _HttpSource:
+        return _HttpSource(self, core)
+
+
+class _HttpSource:
+    """The archive of a core as a mirror reads it. Its calls block the loop."""
+
+    def __init__(self, server: _HttpServer, core: int) -> None:
+        self._server = server
+        self._core = core
+
     async def state(self, upto_ms: int) -> ArchiveState:
-        found = self._client.state(upto_ms)
-        self.server_ms, self.answered_ms = found.now_ms, SystemClock().now_ms()
+        found = self._server.client.state(upto_ms, self._core)
+        self._server.server_ms, self._server.answered_ms = found.now_ms, SystemClock().now_ms()
         return found
 
     async def piece(self, timeline: str, path: str, offset: int, most: int) -> bytes:
         try:
-            return self._client.piece(timeline, path, offset, most)
+            return self._server.client.piece(timeline, path, offset, most, self._core)
         except RequestError as error:
             if error.code == "not_found":
                 raise MissingPartError(path) from None
@@ -112,14 +124,14 @@ def mirror(  # noqa: PLR0917 - typer makes options of them
     key = key_of(key_file, os.environ) or None
     with options_named({"url": "URL", "attempt_timeout": "--timeout", "key": "--key-file or TOPICS_KEY"}):
         client = ArchiveClient(url, key, mirror=name, quiet_seconds=timeout)
-    source = _HttpSource(client)
+    server = _HttpServer(client)
     check_mounted(to)
     to = check_free(to)
     with locked_mirror(to, "--to") as loop:
-        follower = Mirror(loop, source, to, retain_ms=retain_ms)
+        follower = ServerMirror(loop, server.source_of, to, retain_ms=retain_ms)
         loop.run_task(follower.open(timeline or ""))
         with contextlib.suppress(KeyboardInterrupt):
-            _follow(loop, follower, source, MirrorPlace(to), url=url, every_ms=every_ms)
+            _follow(loop, follower, server, MirrorPlace(to), url=url, every_ms=every_ms)
 
 
 def _checked_name(name: str) -> str:
@@ -140,7 +152,9 @@ def _refuse_given(options: Iterable[tuple[str, object]], where: str) -> None:
             raise UsageError(f"{option} has no effect {where}: leave it out")
 
 
-def _follow(loop: Loop, follower: Mirror, source: _HttpSource, place: MirrorPlace, *, url: str, every_ms: int) -> None:
+def _follow(
+    loop: Loop, follower: ServerMirror, server: _HttpServer, place: MirrorPlace, *, url: str, every_ms: int
+) -> None:
     said, failures, to = "", 0, place.path
     last = last_status(to)
     server_ms, answered_ms, copied_before = (last.server_ms, last.answered_ms, last.copied_bytes) if last else (0, 0, 0)
@@ -153,10 +167,10 @@ def _follow(loop: Loop, follower: Mirror, source: _HttpSource, place: MirrorPlac
             failures = 0
         except (TopicsError, OSError) as problem:
             failed, failures = problem, failures + 1
-        error = "" if failed is None else _why(failed, url, to, has_key=source.has_key)
+        error = "" if failed is None else _why(failed, url, to, has_key=server.has_key)
         end = follower.end
         if failed is None and not end.waits_for:
-            server_ms, answered_ms = source.server_ms, source.answered_ms
+            server_ms, answered_ms = server.server_ms, server.answered_ms
         now = MirrorStatus(
             url=url,
             timeline=end.timeline,

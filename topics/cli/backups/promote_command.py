@@ -18,6 +18,7 @@ from topics.common.values.time_texts import time_text
 from topics.errors import UsageError
 from topics.store.backup.free_places import FOLLOWED_NAME
 from topics.store.disk.disk_space import room_at
+from topics.store.mirror.followed_log import read_followed
 from topics.store.mirror.mirror import check_not_promoted, newest_timeline
 from topics.store.mirror.promotion import Promotion, note_promotion
 
@@ -50,6 +51,7 @@ def promote(
     with locked_mirror(source, "--from") as loop:
         loop.run_task(check_not_promoted(loop, source))
         newest = loop.run_task(newest_timeline(loop, source))
+        followed = loop.run_task(read_followed(loop.files, source))
         begun = Promotion(os.path.realpath(to), SystemClock().now_ms())
         with room_at(source, f"make room there, or use `topics restore --from {source}`, which notes nothing there"):
             loop.run_task(note_promotion(loop, source, begun))
@@ -65,7 +67,7 @@ def promote(
         f"{made.path}: {count_text(made.topics, 'topic')}, {count_text(made.records, 'record')} of "
         f"{time_text(made.taken_ms)}; {left_out_text(made.skipped_seqs, 'mirror')}"
     )
-    if newest == source:
+    if followed is None or newest != f"{source}/{followed.timeline}":
         print("the log that the mirror follows now was not there as a whole: this is the one that it followed before")
     if made.damage:
         print(f"damage that the mirror has, and that was not needed: {made.damage}")

@@ -19,6 +19,15 @@ class ArchivedEnd(NamedTuple):
     """Number of the last batch; HOLE: it is not known."""
 
 
+class ArchiveOfCores(NamedTuple):
+    """The part of a state that only one of several cores has."""
+
+    joint: str
+    """The name of the timeline that all cores have together."""
+    set_back: tuple[tuple[int, int], ...]
+    """The first and the last Unix ms of the times that came twice."""
+
+
 class ArchiveState(NamedTuple):
     """How far an archive is."""
 
@@ -33,3 +42,5 @@ class ArchiveState(NamedTuple):
     """Begin and end of each hole, Unix ms; the end is None while there is no base after it."""
     bases: tuple[str, ...]
     """Names of the bases, oldest first. The newest may be later than `upto_ms`."""
+    of_cores: ArchiveOfCores | None = None
+    """That of one of several cores; None: the server has one core."""

@@ -17,7 +17,7 @@ def get_archive(call: Call) -> None:
     state = archive_state(call)
     query = call.plan.query
     call.service.engine.archive.note_mirror(query.get("mirror", ""), unsigned(query, "upto_ms", 0))
-    archive = {
+    archive: dict[str, object] = {
         "timeline": state.timeline,
         "now_ms": state.now_ms,
         "upto_ms": state.upto_ms,
@@ -25,6 +25,8 @@ def get_archive(call: Call) -> None:
         "holes": [{"from_ms": begin, "to_ms": end} for begin, end in state.holes],
         "bases": state.bases,
     }
+    if state.of_cores is not None:
+        archive["of_cores"] = state.of_cores._asdict()
     call.reply(b'{"archive":%b,"performance":{"server_total_ms":%b}}' % (msgspec.json.encode(archive), call.total_ms()))
 
 

@@ -262,6 +262,13 @@ _ARCHIVE = answer(
         },
         holes=listing(answer(from_ms=u64(), to_ms=nullable(u64("null while there is no base after it")))),
         bases=listing(text("name of a base, oldest first")),
+        of_cores_Q=titled(
+            "ArchiveOfCores",
+            answer(
+                joint=text("the name of the directory that all cores have together"),
+                set_back=listing(listing(u64("Unix ms: the first and the last of the times that came twice"))),
+            ),
+        ),
     ),
     performance=performance(),
 )
@@ -444,6 +451,7 @@ OPERATIONS: dict[str, ApiOperation] = {
         query={
             "mirror": text("name of the mirror that asks, for `topics_archive_mirror_lag_ms`; at most 200 characters"),
             "upto_ms": u64("Unix ms: all that was acknowledged until then is on its disk", default=0),
+            "core": u32("the number of one of several cores, which a server of them needs"),
         },
     ),
     "GET /v0/archive/file": ApiOperation(
@@ -456,6 +464,7 @@ OPERATIONS: dict[str, ApiOperation] = {
             "path": text("of a file, below the timeline"),
             "offset": u64("of the first byte", default=0),
             "bytes": u64("most that are wanted; clamped to TOPICS_ARCHIVE_PIECE_BYTES"),
+            "core": u32("as of `GET /v0/archive`"),
         },
         media=(OCTETS,),
     ),

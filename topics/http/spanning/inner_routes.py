@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from topics.http.access.routes import Body, RouteTable
-from topics.http.handlers import backup_endpoints, checkpoint_endpoint, record_endpoints, router_endpoints
+from topics.http.handlers import (
+    archive_endpoints,
+    backup_endpoints,
+    checkpoint_endpoint,
+    record_endpoints,
+    router_endpoints,
+)
 from topics.http.plan.call import Handler
 from topics.http.relay.relayed_head import inner_route
 from topics.http.spanning import inner_orders, served_feed
@@ -26,6 +32,8 @@ def inner_routes(cores: AskedCores, shares: Handler) -> RouteTable:
             inner_route("POST", inner_orders.OF_BACKUPS, inner_orders.execute_copy, Body.JSON),
             inner_route("POST", "backups", backup_endpoints.make_backup, Body.JSON_OR_EMPTY),
             inner_route("GET", "backups", backup_endpoints.get_backup),
+            inner_route("GET", "archive", archive_endpoints.get_archive),
+            inner_route("GET", "archive/file", archive_endpoints.get_file),
             inner_route("POST", "checkpoint", checkpoint_endpoint.checkpoint, Body.JSON),
             inner_route("POST", "checkpoints", JoinedCheckpoints(cores).join, Body.JSON),
             inner_route("POST", "shares", shares, Body.JSON, always=True),

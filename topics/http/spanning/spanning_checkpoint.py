@@ -1,6 +1,6 @@
-"""Checkpoints (7.9) and backups (7.18) of all cores, and the refusal of mirrors (7.20, 7.21).
+"""Checkpoints (7.9) and backups (7.18) of all cores, and the archive (7.20, 7.21) of each.
 
-Source: R-CORE-9, R-CORE-14, R-CORE-16.
+Source: R-CORE-9, R-CORE-14, R-CORE-19.
 
 Each core makes a checkpoint of its own. Core 0 joins them, whichever was asked, because it knows
 what an answer that was not done has left: which cores, and the numbers of their checkpoints. It
@@ -23,6 +23,7 @@ from topics.http.plan.call import Call
 from topics.http.relay.relayed_head import inner_plan
 from topics.http.spanning.portion_answers import UNKNOWN, PortionAnswer, failed, pass_on
 from topics.http.spanning.portions import AskedCores, ToAsk, ask_each, ask_each_or_fail
+from topics.http.wire.query import unsigned
 
 JOINING_CORE = 0
 _KNOWN_MAX = 128
@@ -116,10 +117,32 @@ def get_backup(cores: AskedCores, call: Call) -> None:
     _have_backup(cores, call, "GET")
 
 
-def refuse_archive(_cores: AskedCores, call: Call) -> None:
-    """Refuse what a mirror asks for (7.20, 7.21): it follows one log."""
+def get_archive(cores: AskedCores, call: Call) -> None:
+    """Have a core answer how far its archive is."""
+    _have_archive(cores, call, "archive")
+
+
+def get_archived_file(cores: AskedCores, call: Call) -> None:
+    """Have a core answer a piece of a file of its archive."""
+    _have_archive(cores, call, "archive/file")
+
+
+def _have_archive(cores: AskedCores, call: Call, path: str) -> None:
+    """Have the core answer that a mirror names, which follows each by itself (R-CORE-19)."""
     archive_state(call)
-    raise RequestError("invalid_request", "this server has an archive for each of its cores, which no mirror follows")
+    query = call.plan.query
+    core = unsigned(query, "core", cores.count)
+    if core >= cores.count:
+        highest = cores.count - 1
+        message = f"this server has an archive for each of its cores: name one by core (0 to {highest})"
+        raise RequestError("invalid_request", f"{message}, as `topics mirror` of this version or later does")
+    asked = ToAsk(inner_plan(cores.inner, "GET", path, call.principal, dict(query)))
+
+    def reply(answers: list[PortionAnswer]) -> None:
+        if not failed(call, answers):
+            pass_on(call, answers[0])
+
+    ask_each(call, cores, {core: asked}, reply)
 
 
 def _have_backup(cores: AskedCores, call: Call, method: str) -> None:

@@ -45,8 +45,8 @@ _ON_ONE: dict[Handler, Callable[[AskedCores, Call], None]] = {
     checkpoint_endpoint.checkpoint: spanning_checkpoint.checkpoint,
     backup_endpoints.make_backup: spanning_checkpoint.make_backup,
     backup_endpoints.get_backup: spanning_checkpoint.get_backup,
-    archive_endpoints.get_archive: spanning_checkpoint.refuse_archive,
-    archive_endpoints.get_file: spanning_checkpoint.refuse_archive,
+    archive_endpoints.get_archive: spanning_checkpoint.get_archive,
+    archive_endpoints.get_file: spanning_checkpoint.get_archived_file,
 }
 """Requests without portions, whose handlers have to know of the other cores."""
 

@@ -12,12 +12,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from topics.common.values.archive_state import ArchivedEnd, ArchiveState
+from topics.common.values.archive_state import ArchivedEnd, ArchiveOfCores, ArchiveState
 from topics.errors import RequestError, StorageError, TopicsError
 from topics.loop.loop import Loop
+from topics.store.archive.archive_note import ArchiveNote, OfCore
 from topics.store.archive.archiver import Archiver
+from topics.store.archive.joint_timeline import core_place
 from topics.store.archive.known_mirrors import KnownMirrors
 from topics.store.backup.backup_files import is_timeline_name
+from topics.store.disk.directory_format import SLOT_MAP_NAME
 
 _PATH_BYTES_MAX = 512
 _NAME = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
@@ -46,6 +49,8 @@ class ServedArchive:
         self._loop = loop
         self._files = loop.files
         self._archive = archive_dir
+        self._place = core_place(archive_dir)
+        """Where a core has its archive; None: the server has one core."""
         self._archiver = archiver
         self._wanted: deque[_Wanted] = deque()
         self._reads = False
@@ -65,7 +70,13 @@ class ServedArchive:
             shards={shard: ArchivedEnd(end.file_no, end.size, end.batch_no) for shard, end in note.shards.items()},
             holes=tuple((hole.from_ms, hole.to_ms) for hole in note.holes),
             bases=archiver.bases,
+            of_cores=self._of_cores(note),
         )
+
+    def _of_cores(self, note: ArchiveNote) -> ArchiveOfCores | None:
+        if self._place is None:
+            return None
+        return ArchiveOfCores(self._place.joint, note.of_core.set_back if isinstance(note.of_core, OfCore) else ())
 
     def note_mirror(self, name: str, upto_ms: int) -> None:
         """Note that a mirror has all that was acknowledged until a time, Unix ms; 0: nothing."""
@@ -80,12 +91,18 @@ class ServedArchive:
     def read(self, timeline: str, path: str, offset: int, most: int, done: Done) -> None:
         """Read bytes of a file of the archive, at most so many, fewer at its end.
 
+        timeline: that of several cores together has their slot map.
         done: called once, with a RequestError not_found if there is no such file.
         """
-        if not is_timeline_name(timeline) or not is_archived_path(path) or self._archiver is None:
+        place = self._place
+        if place is not None and (timeline, path) == (place.joint, SLOT_MAP_NAME):
+            found = f"{place.archive}/{place.joint}/{SLOT_MAP_NAME}"
+        elif is_timeline_name(timeline) and is_archived_path(path) and self._archiver is not None:
+            found = f"{self._archive}/{timeline}/{path}"
+        else:
             done(_not_found(path))
             return
-        self._wanted.append(_Wanted(f"{self._archive}/{timeline}/{path}", offset, most, done))
+        self._wanted.append(_Wanted(found, offset, most, done))
         if not self._reads:
             self._reads = True
             self._loop.spawn(self._read_all(), "archive is read")

@@ -1,4 +1,4 @@
-"""Which log of a server a directory follows: a file in it says so, and no other one is taken for it."""
+"""The log of a server that a directory follows, which a file in it names."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ class Followed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 async def read_followed(files: FileCalls, root: str) -> Followed | None:
-    """Return what a mirror follows; None: nothing yet. Raises: CorruptError, FormatError, OSError."""
+    """Return what a mirror follows; None: nothing yet.
+
+    Raises: CorruptError, FormatError, OSError.
+    """
     path = f"{root}/{FOLLOWED_NAME}"
     try:
         remedy = _REMEDY.format(root=root)
@@ -40,7 +43,10 @@ class FollowedLog:
     """The timeline that a directory follows, which is named there before anything is copied."""
 
     def __init__(self, loop: Loop, root: str, *, line: str = "", joint: str = "") -> None:
-        """line: that of the timelines here; "": they begin one. joint: of cores, what all follow."""
+        """line: that of the timelines here; "": they begin one.
+
+        joint: of one of several cores, the timeline that all of them follow.
+        """
         self._files = loop.files
         self._root = root
         self._given_line = line
@@ -84,7 +90,7 @@ class FollowedLog:
         self._followed = followed
 
     async def choose(self, timeline: str) -> bool:
-        """Follow the timeline that the server states, or that one before. Return whether it is another.
+        """Follow the timeline that the server states. Return whether it is another than before.
 
         Raises: UsageError, it is another one, which may not be followed; FormatError; OSError.
         """

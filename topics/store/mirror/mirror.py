@@ -11,19 +11,26 @@ import contextlib
 import re
 from typing import NamedTuple
 
+import msgspec
+
 from topics.common.values.archive_state import ArchivedEnd, ArchiveState
 from topics.errors import CorruptError, FormatError, StorageError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import (
     BASES,
+    NOTE_OF_CORES,
     ArchiveNote,
     Hole,
+    OfCore,
     ShardEnd,
     read_note,
     timeline_names,
     write_note,
 )
-from topics.store.archive.archive_retention import remove_old
+from topics.store.archive.archive_retention import kept_from, remove_old
+from topics.store.archive.joint_point import joints_of
+from topics.store.archive.joint_timeline import core_places
+from topics.store.archive.timelines import find_timelines
 from topics.store.backup.backup_files import time_name
 from topics.store.backup.backup_manifest import backup_names, read_manifest
 from topics.store.disk.data_directory import make_with_parents, sync_parents
@@ -33,9 +40,20 @@ from topics.store.mirror.log_pull import ChainEnd, LogPull
 from topics.store.mirror.mirror_source import MirrorSource, MissingPartError
 from topics.store.mirror.promotion import note_promotion, promotion_of
 
+PIECE_BYTES = 1 << 20
 _BASES_APART_MS = 86_400_000
 """A server makes a base a day."""
 _BASE_NAME = re.compile(r"[0-9TZ-]{20,40}", re.ASCII)
+
+
+class OneOfCores(NamedTuple):
+    """Which core a mirror is of."""
+
+    number: int
+    joint: str
+    """The name of the timeline that all cores have together."""
+    line: str
+    """That of all timelines of the mirror."""
 
 
 class MirrorEnd(NamedTuple):
@@ -68,32 +86,57 @@ async def check_not_promoted(loop: Loop, root: str) -> None:
 async def newest_timeline(loop: Loop, root: str) -> str:
     """Return the path of what a promotion restores: the timeline that is followed.
 
-    Where that has nothing yet, it is the mirror itself, with those that were followed before.
+    Where that has nothing yet, it is the mirror itself, with those that were followed before; or,
+    if several cores have one of them together, the last one that has something.
     Raises: UsageError, there is nothing to promote; CorruptError, FormatError, OSError.
     """
     followed = await read_followed(loop.files, root)
     names = await loop.files.to_thread(timeline_names, loop.files, root)
-    notes = {name: await read_note(loop.files, f"{root}/{name}") for name in names}
-    whole = [name for name, note in notes.items() if note is not None and note.upto_ms]
+    whole, has_joints = list[str](), False
+    for name in names:
+        path = f"{root}/{name}"
+        if await loop.files.to_thread(core_places, loop.files, path):
+            joints = await joints_of(loop, await find_timelines(loop, path, has_files=False))
+            has_joints, is_whole = True, any(joint.times for joint in joints)
+        else:
+            note = await read_note(loop.files, path)
+            is_whole = note is not None and note.upto_ms > 0
+        if is_whole:
+            whole.append(name)
     if not whole:
         raise UsageError(f"{root} has nothing to promote: its first base was not copied to the end")
-    return f"{root}/{followed.timeline}" if followed is not None and followed.timeline in whole else root
+    if followed is not None and followed.timeline in whole:
+        return f"{root}/{followed.timeline}"
+    return f"{root}/{whole[-1]}" if has_joints else root
 
 
 class Mirror:
     """The mirror in one directory, which this process has locked."""
 
     def __init__(
-        self, loop: Loop, source: MirrorSource, root: str, *, retain_ms: int = 0, piece_bytes: int = 1 << 20
+        self,
+        loop: Loop,
+        source: MirrorSource,
+        root: str,
+        *,
+        retain_ms: int = 0,
+        piece_bytes: int = PIECE_BYTES,
+        of_core: OneOfCores | None = None,
     ) -> None:
-        """retain_ms: age of what is removed here; 0: what a restore of the end does not need."""
+        """retain_ms: age of what is removed here; 0: what a restore of the end does not need.
+
+        of_core: of a mirror of the log of one of several cores.
+        """
         self._loop = loop
         self._files = loop.files
         self._source = source
         self._root = root
         self._retain_ms = retain_ms
         self._piece_bytes = piece_bytes
+        self._core = of_core
         self._followed = FollowedLog(loop, root)
+        if of_core is not None:
+            self._followed = FollowedLog(loop, root, line=of_core.line, joint=of_core.joint)
         self._note: ArchiveNote | None = None
         self._chains: dict[int, ChainEnd] | None = None
         """Verified ends of the log, by shard; None: begin anew with a base."""
@@ -101,6 +144,13 @@ class Mirror:
         self._log: LogPull | None = None
         self._waits_for = ""
         self._copied_bytes = 0
+        self.newest_base_ms = 0
+        """Unix ms of a base: once all cores have that time, `remove_old` is due. 0: it is not."""
+
+    @property
+    def timeline(self) -> tuple[str, ArchiveNote] | None:
+        """The path and the note of the timeline that is followed; None while it has no note."""
+        return None if self._note is None else (self._followed.path, self._note)
 
     @property
     def end(self) -> MirrorEnd:
@@ -142,7 +192,10 @@ class Mirror:
         Raises: UsageError, the server has another log now; CorruptError, FormatError, the archive
             is not sound; StorageError, OSError, this disk failed; TopicsError, there is no answer.
         """
-        state = await self._source.state(self.end.upto_ms)
+        return await self.advance(await self._source.state(self.end.upto_ms), ms)
+
+    async def advance(self, state: ArchiveState, ms: int) -> bool:
+        """Do as `step` does, with what the server has just stated."""
         if not state.timeline or not state.upto_ms:
             self._waits_for = "the server's archive, which is empty yet"
             return False
@@ -154,18 +207,18 @@ class Mirror:
             self._waits_for = ""
             return await self._copy_newer_base(state, ms)
         except MissingPartError as error:
-            await self._drop_base()
+            await self.leave()
             if self._chains is not None and self._note is not None:
                 self._waits_for = f"a base, because the server's archive has no more {error}"
             self._chains = None
             return False
         except OSError:
-            await self._drop_base()
+            await self.leave()
             raise
 
     async def _check(self, state: ArchiveState) -> None:
         if await self._followed.choose(state.timeline):
-            await self._drop_base()
+            await self.leave()
             await self._find_note()
         for shard, end in (self._note.shards if self._note is not None else {}).items():
             there = state.shards.get(shard)
@@ -194,10 +247,17 @@ class Mirror:
         shards = {shard: ShardEnd(end.file, end.bytes, end.batch) for shard, end in state.shards.items()}
         # A server that was killed states an earlier time at first.
         upto_ms = max(state.upto_ms, self._note.upto_ms if self._note is not None else 0)
-        note = ArchiveNote(upto_ms=upto_ms, shards=shards, holes=holes, line=self._followed.line)
+        note = self._as_noted(ArchiveNote(upto_ms=upto_ms, shards=shards, holes=holes), state)
         if note != self._note:
             await write_note(self._files, self._followed.path, note)
             self._note = note
+
+    def _as_noted(self, note: ArchiveNote, state: ArchiveState) -> ArchiveNote:
+        """Return a note with what all notes of this log have."""
+        if self._core is None or state.of_cores is None:
+            return msgspec.structs.replace(note, line=self._followed.line)
+        of_core = OfCore(self._core.number, state.of_cores.set_back)
+        return msgspec.structs.replace(note, version=NOTE_OF_CORES, line=self._followed.line, of_core=of_core)
 
     # --- bases -------------------------------------------------------------------------------------------------------
     async def _begin(self, state: ArchiveState, ms: int) -> bool:
@@ -228,7 +288,7 @@ class Mirror:
         await self._write_note(state, holes)
         await self._followed.follow(state.timeline, len(state.holes))
         self._chains, self._waits_for = chains, ""
-        await self._remove_old()
+        await self._has_base(manifest.taken_ms)
         return False
 
     async def _find_base(self, state: ArchiveState, after_ms: int) -> bool:
@@ -242,7 +302,7 @@ class Mirror:
                 self._files.make_directory(self._followed.path)
                 await self._files.sync_directory(self._root)
                 if self._note is None:  # without one, its bases would be no part of an archive
-                    self._note = ArchiveNote(line=self._followed.line)
+                    self._note = self._as_noted(ArchiveNote(), state)
                     await write_note(self._files, self._followed.path, self._note)
                 await base.begin()
                 self._base = base
@@ -263,8 +323,9 @@ class Mirror:
             self._base = base
         if not await self._advance(self._base, ms):
             return True
-        self._base = None
-        await self._remove_old()
+        name, self._base = self._base.name, None
+        manifest = await read_manifest(self._files, f"{self._followed.path}/{BASES}/{name}")
+        await self._has_base(manifest.taken_ms)
         return False
 
     async def _advance(self, base: BasePull, ms: int) -> bool:
@@ -280,15 +341,27 @@ class Mirror:
         self._copied_bytes += base.copied_bytes
         return True
 
-    async def _drop_base(self) -> None:
+    async def leave(self) -> None:
+        """Remove what is there of a base that is being copied."""
         if self._base is not None:
             await self._base.give_up()
             self._base = None
 
-    async def _remove_old(self) -> None:
+    async def _has_base(self, taken_ms: int) -> None:
+        """Remove what the base replaces. Several cores need that until all have its time."""
+        if self._core is not None:
+            self.newest_base_ms = taken_ms
+        else:
+            await self.remove_old()
+
+    async def remove_old(self) -> None:
+        """Remove what no restore needs that is to be possible. Raises: OSError."""
         assert self._note is not None, "a note was written"
-        before_ms = self._note.upto_ms - self._retain_ms
+        self.newest_base_ms = 0
         try:
+            before_ms = await kept_from(self._loop, self._root, self._note.upto_ms - self._retain_ms)
+            if before_ms is None:
+                return
             await remove_old(self._loop, self._followed.path, before_ms, self._retain_ms, _BASES_APART_MS)
         except StorageError as error:
             self._waits_for = f"room: {error}"

@@ -1,0 +1,155 @@
+"""A mirror of servers that are the cores of one, while clients write (R-CORE-19).
+
+Goal: a promotion has one instant of all cores, which is the one that the mirror has stated, or later.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.amount import seeds, stride
+from tests.server.service.cores.mirrored_cores import MIRROR, Mirrored
+from tests.server.service.cores.test_backup_lives import CORES
+from topics.errors import NoAnswerError, UsageError
+from topics.store.disk.whole_files import list_if_there
+
+# The coroutines of a process that was killed never end, and say so when they are collected.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+@pytest.mark.parametrize("seed", seeds(4))
+def test_a_promotion_has_the_instant_that_the_mirror_states(seed: int) -> None:
+    world = Mirrored(seed)
+    for _ in range(3):
+        world.catch_up()
+        assert world.check_promoted() == world.mirror.end.upto_ms
+    assert not world.mirror.end.holes
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_the_mirror_may_end_at_any_time(power_cut: bool) -> None:
+    world = Mirrored(1)
+    world.catch_up()
+    world.write_on(30)
+    passes = 1
+    while passes < 200:
+        world.killed_after(passes, power_cut=power_cut)
+        world.check_promoted()
+        world.open()
+        passes += stride(20)
+    world.catch_up()
+    assert world.check_promoted() == world.mirror.end.upto_ms
+
+
+@pytest.mark.parametrize("power_cut", [False, True])
+def test_the_mirror_may_end_before_it_has_a_time_of_all(power_cut: bool) -> None:
+    for passes in range(1, 300, stride(25)):
+        world = Mirrored(2)
+        world.killed_after(passes, power_cut=power_cut)
+        if world.stated_ms:
+            world.check_promoted()
+        world.open()
+        world.catch_up()
+        assert world.check_promoted() == world.mirror.end.upto_ms
+
+
+@pytest.mark.parametrize("dies", range(CORES))
+def test_a_core_may_end_while_it_is_followed(dies: int) -> None:
+    for effects in range(50, 1000, stride(200)):
+        world = Mirrored(3)
+        world.catch_up()
+        world.dies = dies
+        ring = world.rings[dies]
+        ring.stop_at(ring.effects + effects)
+        world.catch_up()
+        world.check_promoted()
+        world.write_on(20)
+        world.catch_up()
+        assert world.check_promoted() == world.mirror.end.upto_ms
+
+
+@pytest.mark.parametrize("away", range(CORES))
+def test_the_others_are_followed_while_one_core_is_away(away: int) -> None:
+    world = Mirrored(4)
+    world.catch_up()
+    world.away = {away}
+    world.archived()
+    with pytest.raises(NoAnswerError, match=f"core {away}"):
+        world.step()
+    before_ms = world.mirror.end.upto_ms  # all that the mirror has of the core that is away
+    copied = world.mirror.end.copied_bytes
+    world.archived()
+    with pytest.raises(NoAnswerError, match=f"core {away}"):
+        world.step()
+    assert world.mirror.end.copied_bytes > copied
+    assert world.mirror.end.upto_ms == before_ms == world.check_promoted()
+    world.away = set()
+    world.catch_up()
+    assert world.check_promoted() == world.mirror.end.upto_ms > before_ms
+
+
+def test_bases_that_the_newest_time_needs_stay_while_one_core_is_away() -> None:
+    world = Mirrored(5, archive_base_every_ms=5)
+    world.catch_up()
+    world.away = {1}
+    times = []
+    for _ in range(5):
+        world.archived()
+        with pytest.raises(NoAnswerError):
+            world.step()
+        times.append(world.check_promoted())
+    assert len({*times[1:]}) == 1, "the others have bases of later times"
+    world.away = set()
+    world.catch_up()
+    world.catch_up()
+    assert world.check_promoted() == world.mirror.end.upto_ms
+    for core in range(CORES):
+        (timeline,) = [
+            name
+            for name in list_if_there(world.mirror_loop.files, f"{MIRROR}/{world.joint}/core-{core:02}")
+            if name.startswith("20")
+        ]
+        assert (
+            len(list_if_there(world.mirror_loop.files, f"{MIRROR}/{world.joint}/core-{core:02}/{timeline}/bases")) <= 2
+        )
+
+
+def test_another_joint_timeline_is_followed_once_it_is_named() -> None:
+    world = Mirrored(6)
+    world.catch_up()
+    world.begin_anew()
+    world.archived()
+    with pytest.raises(UsageError, match=f"another log now, {world.joint}.*give --timeline {world.joint}"):
+        world.step()
+    before_ms = world.check_promoted()
+    world.open(world.joint)
+    world.away = {1}
+    with pytest.raises(NoAnswerError):
+        world.step()
+    assert world.check_promoted() == before_ms, "the one of before, as long as this one has no time of all"
+    world.away = set()
+    world.catch_up()
+    assert world.check_promoted() == world.mirror.end.upto_ms > before_ms
+    assert world.mirror.end.timeline == world.joint
+
+
+def test_a_request_names_a_core_and_any_core_answers_for_each() -> None:
+    """7.20/3, R-CORE-19."""
+    world = Mirrored(7)
+    world.archived()
+    for path in ("/v0/archive", "/v0/archive?core=2", "/v0/archive/file?path=slot-map"):
+        answer = world.get(path)
+        assert answer.status == 400
+        assert "an archive for each of its cores: name one by core (0 to 1)" in answer.json["error"]["message"]
+    states = [world.get(f"/v0/archive?core={core}").json["archive"] for core in range(CORES) for _ in range(4)]
+    assert {state["of_cores"]["joint"] for state in states} == {world.joint}
+    assert len({state["timeline"] for state in states}) == CORES
+    found = world.get(f"/v0/archive/file?core=1&timeline={world.joint}&path=slot-map")
+    assert (found.status, found.body) == (
+        200,
+        world.rings[0].disk.contents("/archive")[f"/archive/{world.joint}/slot-map"],
+    )
+    other = states[-1]["timeline"]
+    assert (
+        world.get(f"/v0/archive/file?core=0&timeline={other}&path=log/shard-00/wal-0000000000000001.log").status == 404
+    )
