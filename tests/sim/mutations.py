@@ -50,6 +50,7 @@ _CORES_CALLS = "tests/embedded/calls/test_archived_cores.py"
 _RESTORES = "tests/embedded/calls/test_backup_calls.py"
 _ARCHIVES = "tests/store/archive/test_archiver.py"
 _MIRRORS = "tests/store/mirror/test_mirror.py"
+_MIRRORS_OF_CORES = "tests/server/service/cores/test_mirror_lives.py"
 _TIMES = "tests/store/archive/test_restore_archive.py"
 _ARCHIVED_SEQS = "tests/engine/recovery/test_archived_seqs.py"
 _RECORDS = "tests/embedded/calls/test_restore_call.py"
@@ -3209,8 +3210,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "a mirror that states more than it has",
         "store/mirror/mirror.py",
-        "state(self.end.upto_ms)\n        if not",
-        "state(self.end.upto_ms + 5000)\n        if not",
+        "state(self.end.upto_ms), ms)",
+        "state(self.end.upto_ms + 5000), ms)",
         _MIRRORS,
     ),
     _one(
@@ -3236,10 +3237,38 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "a mirror that follows another log without a word",
-        "store/mirror/mirror.py",
-        "or self._may_follow == state.timeline != self._followed.timeline",
-        "or state.timeline != self._followed.timeline",
+        "store/mirror/followed_log.py",
+        "or (allows and timeline != self.name)",
+        "or timeline != self.name",
         _MIRRORS,
+    ),
+    _one(
+        "a mirror of cores that states a time that not all have",
+        "store/mirror/mirror_of_cores.py",
+        "self._upto_ms = times[-1][1] if times else 0",
+        "self._upto_ms = max(mirror.end.upto_ms for mirror in self._mirrors)",
+        _MIRRORS_OF_CORES,
+    ),
+    _one(
+        "a mirror of cores that forgets the times that came twice",
+        "store/mirror/mirror.py",
+        "OfCore(self._core.number, state.of_cores.set_back)",
+        "OfCore(self._core.number)",
+        _MIRRORS_OF_CORES,
+    ),
+    _one(
+        "a mirror of cores that removes a base that one still needs",
+        "store/mirror/mirror_of_cores.py",
+        "if 0 < mirror.newest_base_ms <= self._upto_ms:",
+        "if mirror.newest_base_ms:",
+        _MIRRORS_OF_CORES,
+    ),
+    _one(
+        "a mirror of cores that ends its step at the first one that is away",
+        "store/mirror/mirror_of_cores.py",
+        "failures.append(error)",
+        "raise",
+        _MIRRORS_OF_CORES,
     ),
     _one(
         "a slot owned by two cores",

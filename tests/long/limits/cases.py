@@ -301,8 +301,8 @@ CASES: dict[str, dict[str, tuple[Value, ...]]] = {
             *("GET /openapi.json", "GET /docs", "GET /", "GET /ui", "GET /v0/backups"),
         )
     },
-    "GET /v0/archive": _query("mirror", "upto_ms"),
-    "GET /v0/archive/file": _query("timeline", "path", "offset", "bytes"),
+    "GET /v0/archive": _query("mirror", "upto_ms", "core"),
+    "GET /v0/archive/file": _query("timeline", "path", "offset", "bytes", "core"),
     "WS ping": _COMMAND,
     "WS subscribe": _COMMAND
     | _body(

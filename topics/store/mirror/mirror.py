@@ -27,7 +27,7 @@ from topics.store.archive.archive_note import (
     timeline_names,
     write_note,
 )
-from topics.store.archive.archive_retention import kept_from, remove_old
+from topics.store.archive.archive_retention import remove_old
 from topics.store.archive.joint_point import joints_of
 from topics.store.archive.joint_timeline import core_places
 from topics.store.archive.timelines import find_timelines
@@ -358,10 +358,8 @@ class Mirror:
         """Remove what no restore needs that is to be possible. Raises: OSError."""
         assert self._note is not None, "a note was written"
         self.newest_base_ms = 0
+        before_ms = self._note.upto_ms - self._retain_ms
         try:
-            before_ms = await kept_from(self._loop, self._root, self._note.upto_ms - self._retain_ms)
-            if before_ms is None:
-                return
             await remove_old(self._loop, self._followed.path, before_ms, self._retain_ms, _BASES_APART_MS)
         except StorageError as error:
             self._waits_for = f"room: {error}"

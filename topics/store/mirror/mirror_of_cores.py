@@ -8,6 +8,7 @@ of any archive of several cores does (R-CORE-16, R-CORE-19).
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
@@ -124,7 +125,7 @@ class MirrorOfCores:
                 failures.append(error)
         await self._find_time()
         for mirror in self._mirrors:
-            if 0 < mirror.newest_base_ms <= self._upto_ms:
+            if 0 < mirror.newest_base_ms <= self._upto_ms:  # else the newest time needs one before
                 await mirror.remove_old()
         lasting = [error for error in failures if isinstance(error, UsageError | RequestError)]
         if failures:
@@ -168,13 +169,13 @@ class MirrorOfCores:
         found = []
         for name in await self._files.to_thread(backup_names, self._files, f"{timeline}/{BASES}"):
             path = f"{timeline}/{BASES}/{name}"
-            base = known.get(path)
-            if base is None:
-                manifest = await read_manifest(self._files, path)
-                first_files = manifest.first_log_files
-                base = Base(path, msgspec.structs.replace(manifest, files=[]), first_files)
-            found.append(base)
+            with suppress(CorruptError, FileNotFoundError):  # a restore does without it, too
+                found.append(known.get(path) or await self._read_base(path))
         return found
+
+    async def _read_base(self, path: str) -> Base:
+        manifest = await read_manifest(self._files, path)
+        return Base(path, msgspec.structs.replace(manifest, files=[]), manifest.first_log_files)
 
 
 class _CoreSource:

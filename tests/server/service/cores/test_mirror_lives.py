@@ -11,7 +11,8 @@ from tests.amount import seeds, stride
 from tests.server.service.cores.mirrored_cores import MIRROR, Mirrored
 from tests.server.service.cores.test_backup_lives import CORES
 from topics.errors import NoAnswerError, UsageError
-from topics.store.disk.whole_files import list_if_there
+from topics.store.archive.archive_note import BASES, timeline_names
+from topics.store.backup.backup_manifest import backup_names
 
 # The coroutines of a process that was killed never end, and say so when they are collected.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -88,30 +89,25 @@ def test_the_others_are_followed_while_one_core_is_away(away: int) -> None:
     assert world.check_promoted() == world.mirror.end.upto_ms > before_ms
 
 
+def bases_here(world: Mirrored, core: int) -> list[str]:
+    files, path = world.mirror_loop.files, f"{MIRROR}/{world.joint}/core-{core:02}"
+    (timeline,) = timeline_names(files, path)
+    return backup_names(files, f"{path}/{timeline}/{BASES}")
+
+
 def test_bases_that_the_newest_time_needs_stay_while_one_core_is_away() -> None:
-    world = Mirrored(5, archive_base_every_ms=5)
+    world = Mirrored(5, archive_base_every_ms=30)
     world.catch_up()
-    world.away = {1}
-    times = []
-    for _ in range(5):
-        world.archived()
+    world.away, (before,) = {1}, bases_here(world, 0)
+    while bases_here(world, 0)[-1] == before:
+        world.write_on(20)
         with pytest.raises(NoAnswerError):
             world.step()
-        times.append(world.check_promoted())
-    assert len({*times[1:]}) == 1, "the others have bases of later times"
+    assert world.check_promoted() == world.mirror.end.upto_ms, "it is before the newer base"
     world.away = set()
-    world.catch_up()
-    world.catch_up()
+    while len(bases_here(world, 0)) > 1:
+        world.catch_up()
     assert world.check_promoted() == world.mirror.end.upto_ms
-    for core in range(CORES):
-        (timeline,) = [
-            name
-            for name in list_if_there(world.mirror_loop.files, f"{MIRROR}/{world.joint}/core-{core:02}")
-            if name.startswith("20")
-        ]
-        assert (
-            len(list_if_there(world.mirror_loop.files, f"{MIRROR}/{world.joint}/core-{core:02}/{timeline}/bases")) <= 2
-        )
 
 
 def test_another_joint_timeline_is_followed_once_it_is_named() -> None:
@@ -153,3 +149,29 @@ def test_a_request_names_a_core_and_any_core_answers_for_each() -> None:
     assert (
         world.get(f"/v0/archive/file?core=0&timeline={other}&path=log/shard-00/wal-0000000000000001.log").status == 404
     )
+
+
+def test_a_promotion_is_of_no_time_that_came_twice() -> None:
+    """The mirror states the newest time before those, until there is one after them."""
+    world = Mirrored(8)
+    world.catch_up()
+    world.write_on(150)
+    world.catch_up()
+    before_ms = world.now_ms
+    moments, world.moments = world.moments, []
+    world.rings[0].clock.step_wall_ms(-120)
+    back_ms = world.now_ms
+    world.stated_ms = 0
+    world.write_on(40)
+    for _ in range(4):
+        world.step()
+        world.write_on(5)
+    assert back_ms - 30 < world.mirror.end.upto_ms < back_ms
+    world.moments = [moment for moment in moments if moment.at_ms < back_ms]
+    world.stated_ms = world.mirror.end.upto_ms
+    assert world.check_promoted() == world.mirror.end.upto_ms
+    world.moments = []
+    world.write_on(before_ms - world.now_ms + 40)
+    world.catch_up()
+    world.moments = [moment for moment in world.moments if moment.at_ms > before_ms]
+    assert world.check_promoted() == world.mirror.end.upto_ms > before_ms
