@@ -58,6 +58,8 @@ log = logging.getLogger(__name__)
 _RETRY_MAX_MS = 10_000
 _IDLE_NOTE_MS = 60_000
 """Interval of the notes of a log to which nothing is written."""
+_FOLLOWED_NOTE_MS = 1_000
+"""The same of one of several cores, as long as a mirror asks for its time."""
 
 
 class ArchiveStats(NamedTuple):
@@ -114,6 +116,8 @@ class Archiver:
         self._running: Future[None] | None = None
         self._retry_ms = config.archive_every_ms
         self._stopped = False
+        self._is_asked = False
+        """Whether a mirror has asked for the time since the last note."""
         self._equal_ms = 0
         """Unix ms at which the archive had all of the log, by its note or later without one."""
         self._copied_before = 0
@@ -149,8 +153,14 @@ class Archiver:
         """How far that timeline is, durably; an empty one while there is none."""
         if self._copy is None:
             return ArchiveNote()
+        if self._core is not None:
+            return self._note  # later times could come again after a start, and none would notice (R-CORE-16)
         # That of an idle log is written once a minute.
         return msgspec.structs.replace(self._note, upto_ms=self._equal_ms)
+
+    def note_asked(self) -> None:
+        """Have the next steps note the time of an idle core soon: a mirror asks for it."""
+        self._is_asked = True
 
     @property
     def _restorable_ms(self) -> int:
@@ -269,7 +279,8 @@ class Archiver:
         note = self._as_noted(ArchiveNote(upto_ms=upto_ms, shards=shards, holes=holes))
         # Nothing is new in an idle log but the time, which is noted rarely: a note takes two syncs.
         is_idle = base is None and msgspec.structs.replace(self._note, upto_ms=upto_ms) == note
-        is_late = self._stopped or upto_ms - self._note.upto_ms >= _IDLE_NOTE_MS
+        every_ms = _FOLLOWED_NOTE_MS if self._is_asked and self._core is not None else _IDLE_NOTE_MS
+        is_late = self._stopped or upto_ms - self._note.upto_ms >= every_ms
         if not is_idle or is_late or (self._core is not None and await self._core.others_have_moved()):
             await self._write_note(copy.timeline, note)
         self._equal_ms = upto_ms
@@ -414,6 +425,7 @@ class Archiver:
     async def _write_note(self, timeline: str, note: ArchiveNote) -> None:
         """Replace the note. It counts only once it is on stable storage."""
         note = self._as_noted(note)
+        self._is_asked = False
         await write_note(self._files, timeline, note)
         self._note = note
 

@@ -81,7 +81,10 @@ class ServedArchive:
     def note_mirror(self, name: str, upto_ms: int) -> None:
         """Note that a mirror has all that was acknowledged until a time, Unix ms; 0: nothing."""
         clock, archiver = self._loop.clock, self._archiver
-        archived_ms = 0 if archiver is None else archiver.note.upto_ms
+        archived_ms = 0
+        if archiver is not None:
+            archiver.note_asked()
+            archived_ms = archiver.note.upto_ms
         self._mirrors.note(name, upto_ms, clock.now_ms(), clock.monotonic_ns(), archived_ms)
 
     def mirror_lags_ms(self) -> list[tuple[str, int]]:

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 from tests.http.byte_stream import Response, Wire
 from tests.server.service.cores.test_archive_lives import Archived
-from tests.server.service.cores.test_backup_lives import Restored, check_restored
+from tests.server.service.cores.test_backup_lives import CORES, Restored, check_restored
 from tests.server.service.two_cores import is_whole, request
 from tests.sim import SimRing
 from topics.client.archive_client import state_in
@@ -73,6 +73,8 @@ class Mirrored(Archived):
     """The servers, and the mirror. `away`: cores that do not answer it."""
 
     def __init__(self, seed: int, **settings: Any) -> None:
+        self.is_quiet = False
+        """Whether the clients write nothing."""
         super().__init__(seed, **settings)
         self.away: set[int] = set()
         self.dies = -1
@@ -87,6 +89,19 @@ class Mirrored(Archived):
         self.mirror_loop = Loop(self.mirror_ring, self.mirror_ring.clock)
         self.mirror = ServerMirror(self.mirror_loop, self.source_of, MIRROR, piece_bytes=_PIECE_BYTES)
         self.mirror_loop.run_task(self.mirror.open(timeline))
+
+    def act(self) -> None:
+        if not self.is_quiet:
+            super().act()
+
+    def end_all(self) -> None:
+        """End the servers, without a power cut."""
+        self.rings = [ring.next_life(power_cut=False) for ring in self.rings]
+
+    def start_all(self) -> None:
+        for core in range(CORES):
+            self._start(core)
+        self.run(lambda: self.is_ready)
 
     def source_of(self, core: int) -> HttpArchive:
         return HttpArchive(self, core)

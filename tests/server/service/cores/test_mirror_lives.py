@@ -175,3 +175,25 @@ def test_a_promotion_is_of_no_time_that_came_twice() -> None:
     world.catch_up()
     world.moments = [moment for moment in world.moments if moment.at_ms > before_ms]
     assert world.check_promoted() == world.mirror.end.upto_ms > before_ms
+
+
+def test_a_time_is_stated_only_once_the_server_would_notice_that_it_came_again() -> None:
+    """It looks for that from the time of its last note on. One of two cores is away after that."""
+    world = Mirrored(9)
+    world.catch_up()
+    world.is_quiet = True
+    world.archived()
+    world.write_on(200)
+    world.step()
+    before = world.mirror.end.upto_ms
+    world.end_all()
+    world.rings[0].clock.step_wall_ms(-100)
+    world.stated_ms, moments = 0, world.moments
+    world.start_all()
+    world.is_quiet = False
+    world.archived()
+    world.away = {0}
+    with pytest.raises(NoAnswerError, match="core 0"):
+        world.step()
+    world.moments = [moment for moment in moments if moment.at_ms < world.now_ms - 100]
+    assert world.check_promoted() == world.mirror.end.upto_ms <= before
