@@ -59,6 +59,11 @@ class Joint(NamedTuple):
         """The times that a restore can lead to: those that all cores have, and that came once."""
         return _times(self.cores)
 
+    @property
+    def came_twice(self) -> list[Range]:
+        """The times that came twice, by each core, since the clock was set back."""
+        return [each for core in self.cores for timeline in core for each in _set_back(timeline)]
+
 
 def core_of(timeline: Timeline) -> str:
     """Return the path of the joint timeline that a timeline is in; "": it is of one core."""
@@ -141,11 +146,11 @@ def joint_at(joints: list[Joint], at_ms: int) -> tuple[Joint, int]:
     """
     with_times = [joint for joint in joints if joint.times]
     if not with_times:
-        _check_bases(joints, 0)
+        check_bases(joints, 0)
         raise UsageError("the archive has no time of all cores yet: each makes a base after its start, if it can")
     if at_ms == END:
         newest, end_ms = with_times[-1], with_times[-1].times[-1][1]
-        _check_bases(joints[joints.index(newest) :], end_ms)
+        check_bases(joints[joints.index(newest) :], end_ms)
         _check_newest(with_times)
         return newest, end_ms
     for joint in reversed(with_times):
@@ -173,8 +178,8 @@ def _check_newest(joints: list[Joint]) -> None:
             )
 
 
-def _check_bases(joints: list[Joint], after_ms: int) -> None:
-    """Raises: CorruptError, no base is left of a timeline that has later times."""
+def check_bases(joints: list[Joint], after_ms: int) -> None:
+    """Check that each timeline with later times has a base. Raises: CorruptError, no base is left of a timeline that has later times."""
     for timeline in (each for joint in joints for core in joint.cores for each in core):
         if timeline.findings and not timeline.bases and timeline.note.upto_ms > after_ms:
             message = f"{timeline.path} is the newest, and its bases are damaged: {timeline.findings[0]}"

@@ -28,7 +28,7 @@ from topics.store.archive.archive_note import (
     write_note,
 )
 from topics.store.archive.archive_retention import remove_old
-from topics.store.archive.joint_point import joints_of
+from topics.store.archive.joint_point import Joint, check_bases, joints_of
 from topics.store.archive.joint_timeline import core_places
 from topics.store.archive.timelines import find_timelines
 from topics.store.backup.backup_files import time_name
@@ -86,28 +86,52 @@ async def check_not_promoted(loop: Loop, root: str) -> None:
 async def newest_timeline(loop: Loop, root: str) -> str:
     """Return the path of what a promotion restores: the timeline that is followed.
 
-    Where that has nothing yet, it is the mirror itself, with those that were followed before; or,
-    if several cores have one of them together, the last one that has something.
-    Raises: UsageError, there is nothing to promote; CorruptError, FormatError, OSError.
+    Where that has nothing yet, it is the mirror itself, with those that were followed before, if
+    none of them is of several cores.
+    Raises: UsageError, there is nothing to promote, or it is older than what is followed, with the
+        remedy; CorruptError, FormatError, OSError.
     """
-    followed = await read_followed(loop.files, root)
-    names = await loop.files.to_thread(timeline_names, loop.files, root)
-    whole, has_joints = list[str](), False
-    for name in names:
-        path = f"{root}/{name}"
-        if await loop.files.to_thread(core_places, loop.files, path):
-            joints = await joints_of(loop, await find_timelines(loop, path, has_files=False))
-            has_joints, is_whole = True, any(joint.times for joint in joints)
-        else:
-            note = await read_note(loop.files, path)
-            is_whole = note is not None and note.upto_ms > 0
-        if is_whole:
-            whole.append(name)
-    if not whole:
+    files, followed = loop.files, await read_followed(loop.files, root)
+    if followed is not None and await _has_log(loop, f"{root}/{followed.timeline}"):
+        path = f"{root}/{followed.timeline}"
+        if joints := await _joints(loop, path):
+            _check_time(path, joints)
+        return path
+    names = await files.to_thread(timeline_names, files, root)
+    others = [path for name in names if await _has_log(loop, path := f"{root}/{name}")]
+    if not others:
         raise UsageError(f"{root} has nothing to promote: its first base was not copied to the end")
-    if followed is not None and followed.timeline in whole:
-        return f"{root}/{followed.timeline}"
-    return f"{root}/{whole[-1]}" if has_joints else root
+    paths = [f"{root}/{name}" for name in names]
+    if followed is not None and any([await files.to_thread(core_places, files, path) for path in paths]):
+        raise UsageError(
+            f"{root}/{followed.timeline} is followed, and was not copied to the end yet: let the mirror run, or use "
+            f"`topics restore --from {others[-1]}` for what was followed before"
+        )
+    return root
+
+
+async def _has_log(loop: Loop, path: str) -> bool:
+    """Return whether a timeline has a time, one of several cores of each. Raises: CorruptError, FormatError, OSError."""
+    if not await loop.files.to_thread(core_places, loop.files, path):
+        note = await read_note(loop.files, path)
+        return note is not None and note.upto_ms > 0
+    joints = await _joints(loop, path)
+    return any(all(any(each.note.upto_ms for each in core) for core in joint.cores) for joint in joints)
+
+
+async def _joints(loop: Loop, path: str) -> list[Joint]:
+    return await joints_of(loop, await find_timelines(loop, path, has_files=False))
+
+
+def _check_time(path: str, joints: list[Joint]) -> None:
+    """Check that the cores have a time together. Raises: UsageError; CorruptError, a base is damaged."""
+    if not any(joint.times for joint in joints):
+        check_bases(joints, 0)
+        was_set = any(joint.came_twice for joint in joints)
+        raise UsageError(
+            f"{path} has no time that all cores have{', and that came once: the clock was set back' if was_set else ''}. "
+            "Let the mirror run until `topics mirror --status` shows one"
+        )
 
 
 class Mirror:

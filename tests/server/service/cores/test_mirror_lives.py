@@ -10,9 +10,10 @@ import pytest
 from tests.amount import seeds, stride
 from tests.server.service.cores.mirrored_cores import MIRROR, Mirrored
 from tests.server.service.cores.test_backup_lives import CORES
-from topics.errors import NoAnswerError, UsageError
+from topics.errors import CorruptError, NoAnswerError, UsageError
 from topics.store.archive.archive_note import BASES, timeline_names
-from topics.store.backup.backup_manifest import backup_names
+from topics.store.backup.backup_manifest import MANIFEST_NAME, backup_names
+from topics.store.disk.whole_files import read_file, replace_file
 
 # The coroutines of a process that was killed never end, and say so when they are collected.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -89,10 +90,21 @@ def test_the_others_are_followed_while_one_core_is_away(away: int) -> None:
     assert world.check_promoted() == world.mirror.end.upto_ms > before_ms
 
 
-def bases_here(world: Mirrored, core: int) -> list[str]:
+def path_of(world: Mirrored, core: int) -> str:
+    """The timeline of a core in the mirror."""
     files, path = world.mirror_loop.files, f"{MIRROR}/{world.joint}/core-{core:02}"
     (timeline,) = timeline_names(files, path)
-    return backup_names(files, f"{path}/{timeline}/{BASES}")
+    return f"{path}/{timeline}"
+
+
+def bases_here(world: Mirrored, core: int) -> list[str]:
+    return backup_names(world.mirror_loop.files, f"{path_of(world, core)}/{BASES}")
+
+
+def damage(world: Mirrored, path: str) -> None:
+    files = world.mirror_loop.files
+    text = world.mirror_loop.run_task(read_file(files, path))
+    world.mirror_loop.run_task(replace_file(files, path, text[: len(text) // 2]))
 
 
 def test_bases_that_the_newest_time_needs_stay_while_one_core_is_away() -> None:
@@ -117,16 +129,22 @@ def test_another_joint_timeline_is_followed_once_it_is_named() -> None:
     world.archived()
     with pytest.raises(UsageError, match=f"another log now, {world.joint}.*give --timeline {world.joint}"):
         world.step()
-    before_ms = world.check_promoted()
+    before, before_ms = world.mirror.end.timeline, world.check_promoted()
     world.open(world.joint)
     world.away = {1}
     with pytest.raises(NoAnswerError):
         world.step()
-    assert world.check_promoted() == before_ms, "the one of before, as long as this one has no time of all"
+    remedy = f"/{world.joint} is followed, and .* use `topics restore --from {MIRROR}/{before}`"
+    with pytest.raises(UsageError, match=remedy):
+        world.check_promoted()
     world.away = set()
     world.catch_up()
     assert world.check_promoted() == world.mirror.end.upto_ms > before_ms
     assert world.mirror.end.timeline == world.joint
+    (base,) = bases_here(world, 1)
+    damage(world, f"{path_of(world, 1)}/{BASES}/{base}/{MANIFEST_NAME}")
+    with pytest.raises(CorruptError, match=f"/{world.joint}/core-01/.* is the newest, and its bases are damaged"):
+        world.check_promoted()
 
 
 def test_a_request_names_a_core_and_any_core_answers_for_each() -> None:
