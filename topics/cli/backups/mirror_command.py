@@ -169,8 +169,8 @@ def _follow(
             failed, failures = problem, failures + 1
         error = "" if failed is None else _why(failed, url, to, has_key=server.has_key)
         end = follower.end
-        if failed is None and not end.waits_for:
-            server_ms, answered_ms = server.server_ms, server.answered_ms
+        if (failed is None and not end.waits_for) or (end.again_ms and server.answered_ms):
+            server_ms, answered_ms = server.server_ms + end.again_ms, server.answered_ms
         now = MirrorStatus(
             url=url,
             timeline=end.timeline,

@@ -34,7 +34,10 @@ class MirrorStatus(msgspec.Struct):
     upto_ms: int
     """Unix ms by the server's clock: all that was acknowledged until then is here."""
     server_ms: int
-    """Unix ms by the server's clock, at its last answer of which all is here; 0: there is none."""
+    """Unix ms by the server's clock, at its last answer of which all is here; 0: there is none.
+
+    Times after `upto_ms` that came twice count twice.
+    """
     answered_ms: int
     """Unix ms by this machine's clock, at that moment."""
     waits_for: str

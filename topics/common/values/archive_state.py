@@ -27,6 +27,10 @@ class ArchiveOfCores(NamedTuple):
     set_back: tuple[tuple[int, int], ...]
     """The first and the last Unix ms of the times that came twice."""
 
+    def ms_again(self, after_ms: int) -> int:
+        """Return how many ms after a time came twice: what is of that time is older by them."""
+        return sum(max(0, last - max(first, after_ms)) for first, last in self.set_back)
+
 
 class ArchiveState(NamedTuple):
     """How far an archive is."""

@@ -85,6 +85,8 @@ class ServedArchive:
         if archiver is not None:
             archiver.note_asked()
             archived_ms = archiver.note.upto_ms
+            of_cores = self._of_cores(archiver.note)
+            upto_ms -= of_cores.ms_again(upto_ms) if upto_ms and of_cores is not None else 0
         self._mirrors.note(name, upto_ms, clock.now_ms(), clock.monotonic_ns(), archived_ms)
 
     def mirror_lags_ms(self) -> list[tuple[str, int]]:

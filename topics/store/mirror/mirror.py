@@ -68,6 +68,8 @@ class MirrorEnd(NamedTuple):
     left_bytes: int
     """Bytes of a base that are to be copied."""
     copied_bytes: int
+    again_ms: int = 0
+    """Ms after `upto_ms` that came twice at the server, of several cores: a promotion lacks these, too."""
 
 
 async def check_not_promoted(loop: Loop, root: str) -> None:

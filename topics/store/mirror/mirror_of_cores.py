@@ -12,10 +12,11 @@ from contextlib import suppress
 
 import msgspec
 
-from topics.common.values.archive_state import ArchiveState
+from topics.common.values.archive_state import ArchiveOfCores, ArchiveState
+from topics.common.values.time_texts import time_text
 from topics.errors import CorruptError, NoAnswerError, RequestError, TopicsError, UsageError
 from topics.loop.loop import Loop
-from topics.store.archive.archive_note import BASES, NOTE_OF_CORES, ArchiveNote, Hole, read_note, write_note
+from topics.store.archive.archive_note import BASES, NOTE_OF_CORES, ArchiveNote, Hole, OfCore, read_note, write_note
 from topics.store.archive.joint_point import Joint
 from topics.store.archive.timelines import Base, Timeline, find_timelines, noted_bases
 from topics.store.backup.backup_manifest import backup_names, read_manifest
@@ -60,9 +61,21 @@ class MirrorOfCores:
         holes: list[Hole] = [hole for end in ends for hole in end.holes]
         left, copied = sum(end.left_bytes for end in ends), sum(end.copied_bytes for end in ends)
         waits_for = self._waits_for or "; ".join(waiting)
+        again_ms, last_ms = self._times_again()
+        if not waits_for and again_ms:
+            waits_for = f"a time after {time_text(last_ms)}, before which the clock of the server was set back"
         if ends and not waits_for and not self._upto_ms:
             waits_for = "a time that all cores have"
-        return MirrorEnd(self._name, self._upto_ms, tuple(holes), waits_for, left, copied)
+        return MirrorEnd(self._name, self._upto_ms, tuple(holes), waits_for, left, copied, again_ms)
+
+    def _times_again(self) -> tuple[int, int]:
+        """Return how many ms after the newest time of all came twice, and the last of them, Unix ms."""
+        again_ms = last_ms = 0
+        for mirror in self._mirrors:
+            if mirror.timeline is not None and isinstance(of_core := mirror.timeline[1].of_core, OfCore):
+                again_ms = max(again_ms, ArchiveOfCores(self._name, of_core.set_back).ms_again(self._upto_ms))
+                last_ms = max([last_ms, *(last for _first, last in of_core.set_back)])
+        return again_ms, last_ms
 
     async def open(self, *, may_change: bool = False) -> None:
         """Find what is there. may_change: whether each core may be followed to another timeline.

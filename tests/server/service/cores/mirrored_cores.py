@@ -127,6 +127,11 @@ class Mirrored(Archived):
         (response,) = wire.take()
         return response
 
+    def shown_lag_ms(self) -> int:
+        """The largest lag of the mirror in the metrics of a core."""
+        lags = [lag for server in self.servers if server.engine for _, lag in server.engine.archive.mirror_lags_ms()]
+        return max(lags)
+
     def step(self) -> None:
         """Make a step of the mirror. What it states is there from then on."""
         try:

@@ -184,7 +184,11 @@ def test_a_promotion_is_of_no_time_that_came_twice() -> None:
     for _ in range(4):
         world.step()
         world.write_on(5)
-    assert back_ms - 30 < world.mirror.end.upto_ms < back_ms
+    end = world.mirror.end
+    assert back_ms - 30 < end.upto_ms < back_ms
+    assert world.now_ms + end.again_ms - end.upto_ms >= 120, "what a promotion lacks"
+    assert end.waits_for.endswith("before which the clock of the server was set back")
+    assert world.shown_lag_ms() >= 120
     world.moments = [moment for moment in moments if moment.at_ms < back_ms]
     world.stated_ms = world.mirror.end.upto_ms
     assert world.check_promoted() == world.mirror.end.upto_ms
@@ -193,6 +197,14 @@ def test_a_promotion_is_of_no_time_that_came_twice() -> None:
     world.catch_up()
     world.moments = [moment for moment in world.moments if moment.at_ms > before_ms]
     assert world.check_promoted() == world.mirror.end.upto_ms > before_ms
+    assert (world.mirror.end.again_ms, world.mirror.end.waits_for) == (0, "")
+    world.rings[0].clock.step_wall_ms(-10_000)
+    world.stated_ms = 0
+    for _ in range(4):
+        world.write_on(20)
+        world.step()
+    with pytest.raises(UsageError, match=r"came once: the clock was set back. Let the mirror run"):
+        world.check_promoted()
 
 
 def test_a_time_is_stated_only_once_the_server_would_notice_that_it_came_again() -> None:
