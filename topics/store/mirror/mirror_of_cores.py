@@ -31,6 +31,14 @@ SourceOf = Callable[[int], MirrorSource]
 """Returns the archive of a core, by its number."""
 
 
+class AnotherLogError(NoAnswerError):
+    """The server has another log than the one that is followed: what it states."""
+
+    def __init__(self, state: ArchiveState) -> None:
+        super().__init__("the server has begun another timeline of its cores")
+        self.state = state
+
+
 class MirrorOfCores:
     """The mirror of one joint timeline."""
 
@@ -51,8 +59,17 @@ class MirrorOfCores:
         self._mirrors: list[Mirror] = []
         self._timelines: dict[str, Timeline] = {}
         """By path, those that are here; the manifests of their bases have no files."""
+        self._failures: dict[int, Exception] = {}
+        """By core, why its last step failed."""
+        self._asked_from_ns: dict[int, int] = {}
+        """By core that failed, the loop time from which it is asked again."""
         self._upto_ms = 0
         self._waits_for = ""
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether the slot map is here, so that each core can be asked by itself."""
+        return bool(self._mirrors)
 
     @property
     def end(self) -> MirrorEnd:
@@ -114,36 +131,54 @@ class MirrorOfCores:
         for mirror in self._mirrors:
             await mirror.leave()
 
-    async def advance(self, state: ArchiveState | NoAnswerError, ms: int) -> bool:
+    async def step(self, ms: int) -> bool:
         """Let each core make a step. Return, and raise, as `Mirror.step`.
 
-        The cores that can be followed have made theirs before it raises.
-        state: what core 0 has just stated, or why it did not.
+        The cores that can be followed have made theirs before it raises. While one of them knows of
+        more, a failure of another one that may pass is what the mirror waits for.
+        Raises: AnotherLogError, the cores have another joint timeline now.
         """
-        if self._stored is None and not await self._copy_map():
+        if not self._mirrors and not await self._copy_map():
             self._waits_for = "the slot map, which the server's archive does not have yet"
             return False
         self._waits_for, knows_more = "", False
-        failures: list[Exception] = []
         for core, mirror in enumerate(self._mirrors):
-            each_ms = max(1, ms // len(self._mirrors))
-            try:
-                if core:
-                    knows_more |= await mirror.step(each_ms)
-                elif isinstance(state, NoAnswerError):
-                    raise state
-                else:
-                    knows_more |= await mirror.advance(state, each_ms)
-            except (TopicsError, OSError) as error:
-                failures.append(error)
-        await self._find_time()
-        for mirror in self._mirrors:
+            knows_more |= await self._step_of(core, mirror, max(1, ms // len(self._mirrors)))
+        failures = [*self._failures.values()]
+        try:
+            await self._find_time()
+        except (TopicsError, OSError) as error:
+            failures.append(error)
+        failures += [error for mirror in self._mirrors if (error := await self._removed(mirror)) is not None]
+        lasting = [error for error in failures if isinstance(error, AnotherLogError)]
+        lasting += [error for error in failures if isinstance(error, UsageError | RequestError)]
+        if lasting or (failures and not knows_more):
+            raise (lasting or failures)[0]
+        self._waits_for = "; ".join(map(str, failures))
+        return knows_more
+
+    async def _step_of(self, core: int, mirror: Mirror, ms: int) -> bool:
+        """Let a core make a step. After a failure it makes none for as long as that took."""
+        began_ns = self._loop.clock.monotonic_ns()
+        if began_ns < self._asked_from_ns.get(core, 0):
+            return False
+        try:
+            knows_more = await mirror.step(ms)
+        except (TopicsError, OSError) as error:
+            ended_ns = self._loop.clock.monotonic_ns()
+            self._failures[core], self._asked_from_ns[core] = error, 2 * ended_ns - began_ns
+            return False
+        self._failures.pop(core, None)
+        return knows_more
+
+    async def _removed(self, mirror: Mirror) -> TopicsError | OSError | None:
+        """Remove what the newest time of all does not need. Return why that failed."""
+        try:
             if 0 < mirror.newest_base_ms <= self._upto_ms:  # else the newest time needs one before
                 await mirror.remove_old()
-        lasting = [error for error in failures if isinstance(error, UsageError | RequestError)]
-        if failures:
-            raise (lasting or failures)[0]
-        return knows_more
+        except (TopicsError, OSError) as error:
+            return error
+        return None
 
     async def _copy_map(self) -> bool:
         """Have the joint timeline be here, before any log of it. Return whether it is."""
@@ -203,7 +238,7 @@ class _CoreSource:
         del upto_ms  # of this core
         found = await self._source.state(self._upto_ms())
         if found.of_cores is None or found.of_cores.joint != self._joint:
-            raise NoAnswerError("the server has begun another timeline of its cores meanwhile")
+            raise AnotherLogError(found)
         return found
 
     async def piece(self, timeline: str, path: str, offset: int, most: int) -> bytes:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from topics.errors import NoAnswerError
+from topics.common.values.archive_state import ArchiveState
 from topics.loop.loop import Loop
 from topics.store.archive.joint_timeline import core_places
 from topics.store.disk.data_directory import make_with_parents, sync_parents
 from topics.store.mirror.followed_log import FollowedLog
 from topics.store.mirror.mirror import PIECE_BYTES, Mirror, MirrorEnd, check_not_promoted
-from topics.store.mirror.mirror_of_cores import MirrorOfCores, SourceOf
+from topics.store.mirror.mirror_of_cores import AnotherLogError, MirrorOfCores, SourceOf
 from topics.store.mirror.promotion import note_promotion
+
+
+_EMPTY = "the server's archive, which is empty yet"
 
 
 class ServerMirror:
@@ -34,7 +37,7 @@ class ServerMirror:
     @property
     def end(self) -> MirrorEnd:
         if self._follower is None:
-            return MirrorEnd("", 0, (), self._waits_for, 0, 0)
+            return MirrorEnd("", 0, (), self._waits_for, 0, self._copied_before)
         end = self._follower.end
         copied = self._copied_before + end.copied_bytes
         return end._replace(waits_for=self._waits_for or end.waits_for, copied_bytes=copied)
@@ -81,23 +84,34 @@ class ServerMirror:
 
     async def step(self, ms: int) -> bool:
         """Make a step, as `Mirror.step` does, of each core. Return, and raise, as that does."""
-        before = self._follower
-        try:
+        follower = self._follower
+        if not isinstance(follower, MirrorOfCores) or not follower.is_begun:
             state = await self._source_of(0).state(self.end.upto_ms)
-        except NoAnswerError as error:
-            if not isinstance(before, MirrorOfCores):
-                raise
-            return await before.advance(error, ms)
-        if not state.timeline or not state.upto_ms:
-            self._waits_for = "the server's archive, which is empty yet"
-            return False
-        is_joint = state.of_cores is not None
-        is_other = await self._followed.choose(state.timeline if state.of_cores is None else state.of_cores.joint)
+            if not state.upto_ms:
+                self._waits_for = _EMPTY
+                return False
+            await self._choose(state)
+            if isinstance(self._follower, Mirror):
+                return await self._follower.advance(state, ms)
+        assert isinstance(self._follower, MirrorOfCores), "it was chosen"
+        try:
+            return await self._follower.step(ms)
+        except AnotherLogError as error:
+            before = self._follower
+            await self._choose(error.state)
+            return self._follower is not before
+
+    async def _choose(self, state: ArchiveState) -> None:
+        """Follow the log that the server states. Raises: as `FollowedLog.choose`, and `open`."""
+        before, is_joint = self._follower, state.of_cores is not None
+        name = state.timeline if state.of_cores is None else state.of_cores.joint
+        self._waits_for = "" if name else _EMPTY
+        if not name:
+            return
+        is_other = await self._followed.choose(name)
         if before is None or is_other or isinstance(before, MirrorOfCores) != is_joint:
+            self._follower = None  # what fails now is tried again
             if before is not None:
                 await before.leave()
                 self._copied_before += before.end.copied_bytes
             self._follower = await self._opened(is_joint=is_joint)
-        assert self._follower is not None, "it was opened"
-        self._waits_for = ""
-        return await self._follower.advance(state, ms)

@@ -35,14 +35,19 @@ class HttpArchive:
 
     async def state(self, upto_ms: int) -> ArchiveState:
         self._world.stated_ms = max(self._world.stated_ms, upto_ms)
-        return state_in(self._asked("/v0/archive", mirror="cellar", upto_ms=upto_ms))
+        found = state_in(self._asked("/v0/archive", mirror="cellar", upto_ms=upto_ms))
+        return found._replace(timeline="", upto_ms=0) if self._core in self._world.empty else found
 
     async def piece(self, timeline: str, path: str, offset: int, most: int) -> bytes:
+        self._world.mirror_ring.clock.advance_ns(self._world.piece_ms * 1_000_000)
         return self._asked("/v0/archive/file", timeline=timeline, path=path, offset=offset, bytes=most)
 
     def _asked(self, route: str, /, **query: Any) -> bytes:
+        self._world.asked[self._core] += 1
         if self._core in self._world.away:
-            raise NoAnswerError(f"core {self._core} does not answer")
+            if self._world.is_silent:
+                self._world.mirror_ring.clock.advance_ns(1_000_000_000)
+            raise self._world.fails_with(f"core {self._core} does not answer")
         answer = self._world.get(f"{route}?{urlencode({'core': self._core, **query})}")
         if answer.status == 404:
             raise MissingPartError(query)
@@ -77,6 +82,16 @@ class Mirrored(Archived):
         """Whether the clients write nothing."""
         super().__init__(seed, **settings)
         self.away: set[int] = set()
+        self.fails_with: type[NoAnswerError | StorageError] = NoAnswerError
+        """What a core that is away does."""
+        self.is_silent = False
+        """Whether that takes a second each time."""
+        self.piece_ms = 0
+        """How long a piece of a file takes by the clock of the mirror."""
+        self.empty: set[int] = set()
+        """Cores whose archive is not there yet after a start."""
+        self.asked = [0] * CORES
+        """Requests of the mirror, by core."""
         self.dies = -1
         """The core that may be killed while the mirror asks."""
         self.stated_ms = 0
@@ -132,10 +147,10 @@ class Mirrored(Archived):
         lags = [lag for server in self.servers if server.engine for _, lag in server.engine.archive.mirror_lags_ms()]
         return max(lags)
 
-    def step(self) -> None:
-        """Make a step of the mirror. What it states is there from then on."""
+    def step(self) -> bool:
+        """Make a step of the mirror, and return whether it knows of more. What it states is there from then on."""
         try:
-            self.mirror_loop.run_task(self.mirror.step(5))
+            return self.mirror_loop.run_task(self.mirror.step(5))
         finally:
             self.stated_ms = max(self.stated_ms, self.mirror.end.upto_ms)
 

@@ -5,14 +5,19 @@ Goal: a promotion has one instant of all cores, which is the one that the mirror
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 
 from tests.amount import seeds, stride
 from tests.server.service.cores.mirrored_cores import MIRROR, Mirrored
 from tests.server.service.cores.test_backup_lives import CORES
-from topics.errors import CorruptError, NoAnswerError, UsageError
+from topics.errors import CorruptError, NoAnswerError, StorageError, UsageError
 from topics.store.archive.archive_note import BASES, timeline_names
+from topics.store.backup.backup_files import NOTE_NAME
 from topics.store.backup.backup_manifest import MANIFEST_NAME, backup_names
+from topics.store.backup.free_places import FOLLOWED_NAME
+from topics.store.disk.directory_format import SLOT_MAP_NAME
 from topics.store.disk.whole_files import read_file, replace_file
 
 # The coroutines of a process that was killed never end, and say so when they are collected.
@@ -90,6 +95,57 @@ def test_the_others_are_followed_while_one_core_is_away(away: int) -> None:
     assert world.check_promoted() == world.mirror.end.upto_ms > before_ms
 
 
+@pytest.mark.parametrize("is_silent", [False, True])
+def test_a_base_is_copied_without_pauses_while_one_core_is_away(is_silent: bool) -> None:
+    """One that does not answer at all is asked half of the time at most."""
+    world = Mirrored(10)
+    world.archived()
+    world.away, world.is_silent, world.piece_ms, steps = {1}, is_silent, 3, 0
+    with pytest.raises(NoAnswerError, match="core 1"):
+        while world.step():
+            steps += 1
+            assert "core 1 does not answer" in world.mirror.end.waits_for
+    assert steps > 2, "a base takes more"
+    assert bases_here(world, 0)
+    assert world.asked[1] == (1 if is_silent else steps + 1)
+
+
+@pytest.mark.parametrize("how", ["away", "fails", "empty"])
+def test_core_0_is_away_as_any_other_one(how: str) -> None:
+    world = Mirrored(11)
+    world.catch_up()
+    if how == "empty":
+        world.empty = {0}
+    else:
+        world.away, world.fails_with = {0}, NoAnswerError if how == "away" else StorageError
+    world.archived()
+    copied = world.mirror.end.copied_bytes
+    with suppress(NoAnswerError, StorageError):
+        world.step()
+    assert world.mirror.end.copied_bytes > copied
+    assert world.check_promoted() == world.mirror.end.upto_ms
+
+
+def test_a_timeline_that_cannot_be_opened_is_tried_again() -> None:
+    """What the server states of it is not taken for that of the one before."""
+    world = Mirrored(12)
+    world.catch_up()
+    before = f"{MIRROR}/{world.joint}"
+    world.begin_anew()
+    world.archived()
+    world.open(world.joint)
+    files, path = world.mirror_loop.files, f"{MIRROR}/{world.joint}"
+    for directory in (path, f"{path}/core-00", f"{path}/core-01"):
+        files.make_directory(directory)
+    for name in (SLOT_MAP_NAME, NOTE_NAME):
+        data = world.mirror_loop.run_task(read_file(files, f"{before}/{name}"))
+        world.mirror_loop.run_task(replace_file(files, f"{path}/{name}", data))
+    world.mirror_loop.run_task(replace_file(files, f"{path}/core-01/{FOLLOWED_NAME}", b"{"))
+    for _ in range(2):
+        with pytest.raises(CorruptError, match=f"/{world.joint}/core-01/{FOLLOWED_NAME}"):
+            world.step()
+
+
 def path_of(world: Mirrored, core: int) -> str:
     """The timeline of a core in the mirror."""
     files, path = world.mirror_loop.files, f"{MIRROR}/{world.joint}/core-{core:02}"
@@ -113,7 +169,7 @@ def test_bases_that_the_newest_time_needs_stay_while_one_core_is_away() -> None:
     world.away, (before,) = {1}, bases_here(world, 0)
     while bases_here(world, 0)[-1] == before:
         world.write_on(20)
-        with pytest.raises(NoAnswerError):
+        with suppress(NoAnswerError):
             world.step()
     assert world.check_promoted() == world.mirror.end.upto_ms, "it is before the newer base"
     world.away = set()
