@@ -119,10 +119,13 @@ class LogPull:
         self._piece_bytes = piece_bytes
         self.copied_bytes = 0
 
-    async def shard(self, shard: int, begin: ChainEnd | int, end: ArchivedEnd) -> ChainEnd:
+    async def shard(
+        self, shard: int, begin: ChainEnd | int, end: ArchivedEnd, *, until_ns: int | None = None
+    ) -> ChainEnd:
         """Copy a shard's log up to an end, durably; return where it ends.
 
-        begin: the end of what is there; or the number of the first file that is wanted.
+        begin: the end of what is there; or the number of the first file that is wanted. until_ns:
+        loop time after which no more files are begun, but one; None: there is none.
         Raises: MissingPartError, a part is in the archive no more; CorruptError, FormatError;
             OSError; TopicsError, there is no answer.
         """
@@ -140,9 +143,13 @@ class LogPull:
             if at is not None and known is None and found[1] > at.batch_no:
                 raise MissingPartError(f"the log before {archived_name(shard, number)}")
             at = found[0]
+            if until_ns is not None and number > first and self._loop.clock.monotonic_ns() >= until_ns:
+                break
         await tree.sync()
         if at is None:
             raise MissingPartError(f"the log of shard {shard}")
+        if at.file_no < end.file:
+            return at
         if end.batch != HOLE and at.batch_no != end.batch + 1:
             path = archived_name(shard, end.file)
             raise damaged(path, f"its last batch is {at.batch_no - 1}, not {end.batch}")

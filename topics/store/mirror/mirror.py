@@ -229,9 +229,9 @@ class Mirror:
         try:
             if self._chains is None or self._followed.holes != len(state.holes):
                 return await self._begin(state, ms)
-            await self._copy_log(state, self._chains)
+            has_all = await self._copy_log(state, self._chains, ms)
             self._waits_for = ""
-            return await self._copy_newer_base(state, ms)
+            return not has_all or await self._copy_newer_base(state, ms)
         except MissingPartError as error:
             await self.leave()
             if self._chains is not None and self._note is not None:
@@ -255,18 +255,26 @@ class Mirror:
                 )
 
     # --- the log -----------------------------------------------------------------------------------------------------
-    async def _copy_log(self, state: ArchiveState, begin: dict[int, ChainEnd]) -> None:
-        """Copy the log up to the state's end, and note it."""
-        chains = await self._copied(state, dict(begin))
-        await self._write_note(state, self._note.holes if self._note is not None else ())
-        self._chains = chains
+    async def _copy_log(self, state: ArchiveState, begin: dict[int, ChainEnd], ms: int) -> bool:
+        """Copy the log up to the state's end, and note it. Return whether it is all here.
 
-    async def _copied(self, state: ArchiveState, begin: dict[int, ChainEnd | int]) -> dict[int, ChainEnd]:
+        That of one of several cores is copied for so long, or to the end of a file, because the others wait for it.
+        """
+        until_ns = None if self._core is None else self._loop.clock.monotonic_ns() + ms * 1_000_000
+        self._chains = chains = await self._copied(state, dict(begin), until_ns)
+        has_all = all(chain.file_no == state.shards[shard].file for shard, chain in chains.items())
+        if has_all:
+            await self._write_note(state, self._note.holes if self._note is not None else ())
+        return has_all
+
+    async def _copied(
+        self, state: ArchiveState, begin: dict[int, ChainEnd | int], until_ns: int | None = None
+    ) -> dict[int, ChainEnd]:
         assert self._log is not None, "the log is opened with the timeline"
         chains = {}
         for shard, end in sorted(state.shards.items()):
             if end.file and shard in begin:
-                chains[shard] = await self._log.shard(shard, begin[shard], end)
+                chains[shard] = await self._log.shard(shard, begin[shard], end, until_ns=until_ns)
         return chains
 
     async def _write_note(self, state: ArchiveState, holes: tuple[Hole, ...]) -> None:

@@ -146,6 +146,29 @@ def test_a_timeline_that_cannot_be_opened_is_tried_again() -> None:
             world.step()
 
 
+def test_the_log_of_one_core_does_not_hold_up_that_of_the_other() -> None:
+    world = Mirrored(13, wal_file_bytes=65536)
+    world.catch_up()
+    begun = file_of(world)
+    while file_of(world) < begun + 4:
+        world.write_on(20)
+    world.piece_ms, asked, steps = 3, list(world.asked), 1
+    assert world.step(), "there is more"
+    assert world.asked[1] > asked[1] + 1, "a piece of its log, too"
+    while world.step():
+        steps += 1
+    assert steps > 2
+    assert world.check_promoted() == world.mirror.end.upto_ms
+
+
+def file_of(world: Mirrored) -> int:
+    """The number of the last file of the log of core 0 in the archive."""
+    engine = world.servers[0].engine
+    state = engine.archive.state if engine is not None else None
+    assert state is not None
+    return state.shards[0].file
+
+
 def path_of(world: Mirrored, core: int) -> str:
     """The timeline of a core in the mirror."""
     files, path = world.mirror_loop.files, f"{MIRROR}/{world.joint}/core-{core:02}"
