@@ -3266,8 +3266,29 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "a mirror of cores that ends its step at the first one that is away",
         "store/mirror/mirror_of_cores.py",
-        "failures.append(error)",
-        "raise",
+        "            return False\n        self._failures.pop(core, None)",
+        "            raise\n        self._failures.pop(core, None)",
+        _MIRRORS_OF_CORES,
+    ),
+    _one(
+        "a mirror of cores that takes another timeline for its own",
+        "store/mirror/mirror_of_cores.py",
+        "found.of_cores is None or found.of_cores.joint != self._joint",
+        "found.of_cores is None",
+        _MIRRORS_OF_CORES,
+    ),
+    _one(
+        "a mirror of cores that shows the lag without what came twice",
+        "store/archive/served_archive.py",
+        "upto_ms -= of_cores.ms_again(upto_ms) if upto_ms and of_cores is not None else 0",
+        "pass",
+        _MIRRORS_OF_CORES,
+    ),
+    _one(
+        "a core that states times to mirrors that it has not noted",
+        "store/archive/archiver.py",
+        "return self._note  # later",
+        "pass  # later",
         _MIRRORS_OF_CORES,
     ),
     _one(

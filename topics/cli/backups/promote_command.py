@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,6 +22,9 @@ from topics.store.mirror.followed_log import read_followed
 from topics.store.mirror.mirror import check_not_promoted, newest_timeline
 from topics.store.mirror.promotion import Promotion, note_promotion
 
+if TYPE_CHECKING:
+    from topics import Restored
+
 
 def promote(
     source: Annotated[str, typer.Option("--from", help="The directory of the mirror, which is stopped.")],
@@ -34,8 +37,6 @@ def promote(
     ] = SKIPPED_SEQS,
 ) -> None:
     """Make a data directory of a mirror, so that a server continues where the mirror ends."""
-    import topics  # noqa: PLC0415 - `topics --help` should not load the engine
-
     check_directory_path("--from", source)
     check_new_path("--to", to)
     is_mirror = os.path.isfile(f"{source}/{FOLLOWED_NAME}")
@@ -57,7 +58,7 @@ def promote(
             loop.run_task(note_promotion(loop, source, begun))
         try:
             with options_named({"to": "--to", "skipped_seqs": "--skip"}), undone_if_terminated():
-                made = topics.restore(newest, to, skipped_seqs=skip)
+                made = _restored(newest, to, skip)
         except BaseException:
             if not os.path.lexists(to):
                 loop.run_task(note_promotion(loop, source, None))
@@ -71,3 +72,15 @@ def promote(
         print("the log that the mirror follows now was not there as a whole: this is the one that it followed before")
     if made.damage:
         print(f"damage that the mirror has, and that was not needed: {made.damage}")
+
+
+def _restored(newest: str, to: str, skip: int) -> Restored:
+    """Restore the end of what is followed. Raises: as `topics.restore`, with a remedy for its time."""
+    import topics  # noqa: PLC0415 - `topics --help` should not load the engine
+
+    try:
+        return topics.restore(newest, to, skipped_seqs=skip)
+    except UsageError as error:
+        if error.argument != "at":
+            raise
+        raise UsageError(f"the newest time {error.said}, by `topics restore --from {newest} --at TIME`") from error

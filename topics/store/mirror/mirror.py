@@ -113,7 +113,7 @@ async def newest_timeline(loop: Loop, root: str) -> str:
 
 
 async def _has_log(loop: Loop, path: str) -> bool:
-    """Return whether a timeline has a time, one of several cores of each. Raises: CorruptError, FormatError, OSError."""
+    """Return whether a timeline has log, one of several cores of each. Raises: as `newest_timeline`."""
     if not await loop.files.to_thread(core_places, loop.files, path):
         note = await read_note(loop.files, path)
         return note is not None and note.upto_ms > 0
@@ -129,10 +129,9 @@ def _check_time(path: str, joints: list[Joint]) -> None:
     """Check that the cores have a time together. Raises: UsageError; CorruptError, a base is damaged."""
     if not any(joint.times for joint in joints):
         check_bases(joints, 0)
-        was_set = any(joint.came_twice for joint in joints)
+        once = ", and that came once: the clock was set back" if any(joint.came_twice for joint in joints) else ""
         raise UsageError(
-            f"{path} has no time that all cores have{', and that came once: the clock was set back' if was_set else ''}. "
-            "Let the mirror run until `topics mirror --status` shows one"
+            f"{path} has no time that all cores have{once}. Let the mirror run until `topics mirror --status` shows one"
         )
 
 

@@ -149,11 +149,15 @@ class MirrorOfCores:
             await self._find_time()
         except (TopicsError, OSError) as error:
             failures.append(error)
-        failures += [error for mirror in self._mirrors if (error := await self._removed(mirror)) is not None]
-        lasting = [error for error in failures if isinstance(error, AnotherLogError)]
-        lasting += [error for error in failures if isinstance(error, UsageError | RequestError)]
-        if lasting or (failures and not knows_more):
-            raise (lasting or failures)[0]
+        for mirror in self._mirrors:
+            if (failed := await self._removed(mirror)) is not None:
+                failures.append(failed)
+        for lasting in (AnotherLogError, UsageError, RequestError):
+            for each in failures:
+                if isinstance(each, lasting):
+                    raise each
+        if failures and not knows_more:
+            raise failures[0]
         self._waits_for = "; ".join(map(str, failures))
         return knows_more
 

@@ -11,7 +11,6 @@ from topics.store.mirror.mirror import PIECE_BYTES, Mirror, MirrorEnd, check_not
 from topics.store.mirror.mirror_of_cores import AnotherLogError, MirrorOfCores, SourceOf
 from topics.store.mirror.promotion import note_promotion
 
-
 _EMPTY = "the server's archive, which is empty yet"
 
 
