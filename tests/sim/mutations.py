@@ -3287,8 +3287,8 @@ MUTANTS: tuple[Mutant, ...] = (
     _one(
         "a core that states times to mirrors that it has not noted",
         "store/archive/archiver.py",
-        "return self._note  # later",
-        "pass  # later",
+        "            return self._note\n        # That of",
+        "            pass\n        # That of",
         _MIRRORS_OF_CORES,
     ),
     _one(

@@ -75,7 +75,10 @@ def promote(
 
 
 def _restored(newest: str, to: str, skip: int) -> Restored:
-    """Restore the end of what is followed. Raises: as `topics.restore`, with a remedy for its time."""
+    """Restore the end of what is followed.
+
+    Raises: as `topics.restore`, with a remedy for its time.
+    """
     import topics  # noqa: PLC0415 - `topics --help` should not load the engine
 
     try:

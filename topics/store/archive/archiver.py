@@ -59,7 +59,7 @@ _RETRY_MAX_MS = 10_000
 _IDLE_NOTE_MS = 60_000
 """Interval of the notes of a log to which nothing is written."""
 _FOLLOWED_NOTE_MS = 1_000
-"""The same of one of several cores, as long as a mirror asks for its time."""
+"""That of one of several cores, as long as a mirror asks for its time."""
 
 
 class ArchiveStats(NamedTuple):
@@ -154,7 +154,8 @@ class Archiver:
         if self._copy is None:
             return ArchiveNote()
         if self._core is not None:
-            return self._note  # later times could come again after a start, and none would notice (R-CORE-16)
+            # Later times could come again after a start, and none would notice (R-CORE-16).
+            return self._note
         # That of an idle log is written once a minute.
         return msgspec.structs.replace(self._note, upto_ms=self._equal_ms)
 

@@ -179,7 +179,7 @@ def _check_newest(joints: list[Joint]) -> None:
 
 
 def check_bases(joints: list[Joint], after_ms: int) -> None:
-    """Check that each timeline with later times has a base, or none was damaged. Raises: CorruptError."""
+    """Check that no timeline with later times has damaged bases only. Raises: CorruptError."""
     for timeline in (each for joint in joints for core in joint.cores for each in core):
         if timeline.findings and not timeline.bases and timeline.note.upto_ms > after_ms:
             message = f"{timeline.path} is the newest, and its bases are damaged: {timeline.findings[0]}"

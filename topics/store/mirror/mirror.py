@@ -69,7 +69,7 @@ class MirrorEnd(NamedTuple):
     """Bytes of a base that are to be copied."""
     copied_bytes: int
     again_ms: int = 0
-    """Ms after `upto_ms` that came twice at the server, of several cores: a promotion lacks these, too."""
+    """Ms after `upto_ms` that came twice at a server of cores: a promotion lacks these, too."""
 
 
 async def check_not_promoted(loop: Loop, root: str) -> None:
@@ -113,7 +113,10 @@ async def newest_timeline(loop: Loop, root: str) -> str:
 
 
 async def _has_log(loop: Loop, path: str) -> bool:
-    """Return whether a timeline has log, one of several cores of each. Raises: as `newest_timeline`."""
+    """Return whether a timeline has log, one of several cores of each.
+
+    Raises: as `newest_timeline`.
+    """
     if not await loop.files.to_thread(core_places, loop.files, path):
         note = await read_note(loop.files, path)
         return note is not None and note.upto_ms > 0
@@ -126,7 +129,10 @@ async def _joints(loop: Loop, path: str) -> list[Joint]:
 
 
 def _check_time(path: str, joints: list[Joint]) -> None:
-    """Check that the cores have a time together. Raises: UsageError; CorruptError, a base is damaged."""
+    """Check that the cores have a time together.
+
+    Raises: UsageError; CorruptError, a base is damaged.
+    """
     if not any(joint.times for joint in joints):
         check_bases(joints, 0)
         once = ", and that came once: the clock was set back" if any(joint.came_twice for joint in joints) else ""
@@ -257,7 +263,8 @@ class Mirror:
     async def _copy_log(self, state: ArchiveState, begin: dict[int, ChainEnd], ms: int) -> bool:
         """Copy the log up to the state's end, and note it. Return whether it is all here.
 
-        That of one of several cores is copied for so long, or to the end of a file, because the others wait for it.
+        That of one of several cores is copied for so long, or to the end of a file, because the
+        others wait for it.
         """
         until_ns = None if self._core is None else self._loop.clock.monotonic_ns() + ms * 1_000_000
         self._chains = chains = await self._copied(state, dict(begin), until_ns)

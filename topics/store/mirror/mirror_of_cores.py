@@ -86,7 +86,7 @@ class MirrorOfCores:
         return MirrorEnd(self._name, self._upto_ms, tuple(holes), waits_for, left, copied, again_ms)
 
     def _times_again(self) -> tuple[int, int]:
-        """Return how many ms after the newest time of all came twice, and the last of them, Unix ms."""
+        """Return how many ms after the newest time of all came twice, and the last, Unix ms."""
         again_ms = last_ms = 0
         for mirror in self._mirrors:
             if mirror.timeline is not None and isinstance(of_core := mirror.timeline[1].of_core, OfCore):

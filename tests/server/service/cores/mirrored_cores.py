@@ -83,7 +83,7 @@ class Mirrored(Archived):
         super().__init__(seed, **settings)
         self.away: set[int] = set()
         self.fails_with: type[NoAnswerError | StorageError] = NoAnswerError
-        """What a core that is away does."""
+        """The error of a core that is away."""
         self.is_silent = False
         """Whether that takes a second each time."""
         self.piece_ms = 0

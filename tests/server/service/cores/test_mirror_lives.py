@@ -127,7 +127,7 @@ def test_core_0_is_away_as_any_other_one(how: str) -> None:
 
 
 def test_a_timeline_that_cannot_be_opened_is_tried_again() -> None:
-    """What the server states of it is not taken for that of the one before."""
+    """The state of its log is not taken for that of the one before."""
     world = Mirrored(12)
     world.catch_up()
     before = f"{MIRROR}/{world.joint}"
@@ -211,8 +211,9 @@ def test_another_joint_timeline_is_followed_once_it_is_named() -> None:
     before, before_ms = world.mirror.end.timeline, world.check_promoted()
     world.open(world.joint)
     world.away = {1}
-    with pytest.raises(NoAnswerError):
-        world.step()
+    for _ in range(4):
+        with suppress(NoAnswerError):
+            world.step()
     remedy = f"/{world.joint} is followed, and .* use `topics restore --from {MIRROR}/{before}`"
     with pytest.raises(UsageError, match=remedy):
         world.check_promoted()
@@ -294,9 +295,9 @@ def test_a_time_is_stated_only_once_the_server_would_notice_that_it_came_again()
     world.archived()
     world.write_on(200)
     world.step()
-    before = world.mirror.end.upto_ms
     world.end_all()
     world.rings[0].clock.step_wall_ms(-100)
+    back_ms = world.now_ms
     world.stated_ms, moments = 0, world.moments
     world.start_all()
     world.is_quiet = False
@@ -305,4 +306,4 @@ def test_a_time_is_stated_only_once_the_server_would_notice_that_it_came_again()
     with pytest.raises(NoAnswerError, match="core 0"):
         world.step()
     world.moments = [moment for moment in moments if moment.at_ms < world.now_ms - 100]
-    assert world.check_promoted() == world.mirror.end.upto_ms <= before
+    assert world.check_promoted() == world.mirror.end.upto_ms < back_ms
