@@ -51,7 +51,7 @@ class Store:
         self.archiver: Archiver | None = None
         """The archive of the log; None: there is none."""
         if config.archive_dir and not directory.is_frozen:
-            self.archiver = Archiver(loop, config, parts.log, self.backups)
+            self.archiver = Archiver(loop, config, parts.log, self.backups, loop.clock.now_ms() - parts.recovery.ms)
             parts.log.releases.append(self.archiver.may_go)
             self.archiver.start()
         self.archive = ServedArchive(loop, config.archive_dir, self.archiver)

@@ -91,7 +91,10 @@ def _text_of(error: Exception) -> str:
 class Archiver:
     """The archive of one store. Made with the store, it runs from `start` to `end`."""
 
-    def __init__(self, loop: Loop, config: Config, store_log: ShardedLog, backups: Backups) -> None:
+    def __init__(
+        self, loop: Loop, config: Config, store_log: ShardedLog, backups: Backups, opened_ms: int
+    ) -> None:
+        """opened_ms: Unix ms before which this process has written no log."""
         self._loop = loop
         self._files = loop.files
         self._config = config
@@ -103,7 +106,7 @@ class Archiver:
         self._line = ""
         """The name of the first timeline of this log's line."""
         self._place = ArchivePlace(loop, config.archive_dir)
-        self._core = CoreTimes.of(loop, config.archive_dir)
+        self._core = CoreTimes.of(loop, config.archive_dir, opened_ms)
         """The times that the notes of one of several cores have; None: there is only one."""
         self._has_lost = False
         """Whether an earlier process has left word of losses that are not noted yet."""
@@ -243,8 +246,6 @@ class Archiver:
 
     # --- a step ------------------------------------------------------------------------------------------------------
     async def _step(self) -> None:
-        if self._core is not None:
-            self._core.look()
         await self._waiting.leave_word()
         copy = self._copy
         if copy is None or not await self._is_as_noted(copy.timeline):
@@ -252,6 +253,8 @@ class Archiver:
         if self._waiting.given_up:
             await self._note_given_up(copy.timeline)
         began_ns = self._loop.clock.monotonic_ns()
+        if self._core is not None:
+            self._core.look()  # just before, so that no log is noted without its times that came twice
         ends = take_ends(self._loop, self._log, self._config.data_dir)
         try:
             await self._synced()
@@ -351,7 +354,7 @@ class Archiver:
         if is_new:
             self._waiting.given_up.clear()  # before its first base
         if self._core is not None:
-            self._core.continue_from(note)
+            await self._core.continue_from(note)
             await write_joint_map(self._loop, config.archive_dir, config.data_dir, self._line)
         self._leave_copy()
         self._note, self._equal_ms = note, note.upto_ms

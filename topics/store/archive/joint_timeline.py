@@ -181,46 +181,59 @@ class CoreTimes:
     by the clock that they share (R-CORE-16). That holds for times that came once.
     """
 
-    def __init__(self, loop: Loop, archive_dir: str, core: int) -> None:
-        """archive_dir: of the core."""
+    def __init__(self, loop: Loop, archive_dir: str, core: int, opened_ms: int) -> None:
+        """archive_dir: of the core. opened_ms: Unix ms before which this process wrote no log."""
         self._clock = loop.clock
         self._files = loop.files
         self._joint, self._own = os.path.split(archive_dir)
         self.of_core = OfCore(core)
-        self._seen_ms = self._seen_ns = 0
+        self._seen_ms, self._seen_ns = self._clock.now_ms(), self._clock.monotonic_ns()
         """The two clocks at the last look."""
+        self._opened_ms: int | None = opened_ms
+        """Unix ms before which this process has written no log; None: a note was continued since."""
         self._others: dict[str, dict[int, ShardEnd]] = {}
         self._had_moved = False
 
     @classmethod
-    def of(cls, loop: Loop, archive_dir: str) -> CoreTimes | None:
+    def of(cls, loop: Loop, archive_dir: str, opened_ms: int) -> CoreTimes | None:
         """Return those of the core whose archive is here; None: it is that of one core."""
         place = core_place(archive_dir)
-        return None if place is None else cls(loop, archive_dir, place.core)
+        return None if place is None else cls(loop, archive_dir, place.core, opened_ms)
 
-    def continue_from(self, note: ArchiveNote) -> None:
-        """Begin with what a timeline has noted. The clock may have been set back since then."""
+    async def continue_from(self, note: ArchiveNote) -> None:
+        """Begin with what a timeline has noted. The clock may have been set back since then.
+
+        It may have been set to a time between that note and the last one of another core. So the
+        latest of all counts: one that another core has written by now is of the same clock.
+        """
+        self.look()
         if isinstance(note.of_core, OfCore):
             noted = dict.fromkeys((*note.of_core.set_back, *self.of_core.set_back))
             self.of_core = msgspec.structs.replace(self.of_core, set_back=tuple(noted))
-        self._note_if_back(note.upto_ms, 0)
+        then_ms = note.upto_ms
+        for path in await self._files.to_thread(core_places, self._files, self._joint):
+            if (other := await self._last_note(path)) is not None:
+                then_ms = max(then_ms, other.upto_ms)
+        now_ms = self._clock.now_ms()
+        if now_ms < then_ms:
+            self._note_twice(now_ms if self._opened_ms is None else min(now_ms, self._opened_ms), then_ms)
+        self._opened_ms = None
 
     def look(self) -> None:
         """Note the times that came twice since the last look."""
-        now_ns = self._clock.monotonic_ns()
-        if self._seen_ms:
-            self._note_if_back(self._seen_ms, (now_ns - self._seen_ns) // 1_000_000, _SET_BACK_MS)
-        self._seen_ms, self._seen_ns = self._clock.now_ms(), now_ns
+        now_ms, now_ns = self._clock.now_ms(), self._clock.monotonic_ns()
+        since_ms = (now_ns - self._seen_ns) // 1_000_000
+        if now_ms < self._seen_ms + since_ms - _SET_BACK_MS:
+            self._note_twice(max(0, now_ms - since_ms), self._seen_ms + since_ms)
+        self._seen_ms, self._seen_ns = now_ms, now_ns
 
-    def _note_if_back(self, then_ms: int, since_ms: int, least_ms: int = 0) -> None:
-        """since_ms: by how much the time has grown since it was `then_ms`, if it was not set."""
-        now_ms = self._clock.now_ms()
-        if now_ms < then_ms + since_ms - least_ms:
-            noted = (*self.of_core.set_back, (max(0, now_ms - since_ms), then_ms + since_ms))
-            if len(noted) > _NOTED_MAX:
-                (begin, end), (other_begin, other_end), *rest = noted
-                noted = ((min(begin, other_begin), max(end, other_end)), *rest)
-            self.of_core = msgspec.structs.replace(self.of_core, set_back=noted)
+    def _note_twice(self, first_ms: int, last_ms: int) -> None:
+        """Note the times from the first to the last, Unix ms, which came twice."""
+        noted = (*self.of_core.set_back, (first_ms, last_ms))
+        if len(noted) > _NOTED_MAX:
+            (begin, end), (other_begin, other_end), *rest = noted
+            noted = ((min(begin, other_begin), max(end, other_end)), *rest)
+        self.of_core = msgspec.structs.replace(self.of_core, set_back=noted)
 
     async def others_have_moved(self) -> bool:
         """Return whether another core has archived log since the last call, or before that one.
@@ -236,10 +249,15 @@ class CoreTimes:
         return moved or had_moved
 
     async def _has_moved(self, path: str) -> bool:
+        note = await self._last_note(path)
+        if note is None or note.shards == self._others.get(path):
+            return False
+        self._others[path] = note.shards
+        return True
+
+    async def _last_note(self, path: str) -> ArchiveNote | None:
+        """Return the note of the last timeline of a core; None: there is none that can be read."""
         with suppress(CorruptError, FormatError, OSError):
             names = await self._files.to_thread(timeline_names, self._files, path)
-            note = await read_note(self._files, f"{path}/{names[-1]}") if names else None
-            if note is not None and note.shards != self._others.get(path):
-                self._others[path] = note.shards
-                return True
-        return False
+            return await read_note(self._files, f"{path}/{names[-1]}") if names else None
+        return None

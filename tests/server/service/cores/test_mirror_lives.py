@@ -14,6 +14,7 @@ from tests.server.service.cores.mirrored_cores import MIRROR, Mirrored
 from tests.server.service.cores.test_backup_lives import CORES
 from topics.errors import CorruptError, NoAnswerError, StorageError, UsageError
 from topics.store.archive.archive_note import BASES, timeline_names
+from topics.store.archive.archiver import Archiver
 from topics.store.backup.backup_files import NOTE_NAME
 from topics.store.backup.backup_manifest import MANIFEST_NAME, backup_names
 from topics.store.backup.free_places import FOLLOWED_NAME
@@ -307,3 +308,33 @@ def test_a_time_is_stated_only_once_the_server_would_notice_that_it_came_again()
         world.step()
     world.moments = [moment for moment in moments if moment.at_ms < world.now_ms - 100]
     assert world.check_promoted() == world.mirror.end.upto_ms < back_ms
+
+
+def test_a_clock_set_back_to_between_the_notes_of_two_cores_is_noticed_by_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one with the earlier note tells the mirror, too, while the other one is away."""
+    world = Mirrored(14)
+    world.catch_up()
+    step = Archiver._step
+
+    async def step_of_core_0(archiver: Archiver) -> None:
+        if archiver._config.archive_dir.endswith("core-00"):
+            await step(archiver)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Archiver, "_step", step_of_core_0)
+        world.write_on(200)
+        world.away = {1}
+        with pytest.raises(NoAnswerError, match="core 1"):
+            world.step()
+        world.end_all()
+    world.rings[0].clock.step_wall_ms(-100)
+    back_ms = world.now_ms
+    world.stated_ms, moments = 0, world.moments
+    world.start_all()
+    ready_ms = world.now_ms
+    world.archived()
+    world.away = {0}
+    with pytest.raises(NoAnswerError, match="core 0"):
+        world.step()
+    world.moments = [moment for moment in moments if moment.at_ms < back_ms]
+    assert world.check_promoted() == world.mirror.end.upto_ms < ready_ms
