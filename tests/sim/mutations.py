@@ -3271,6 +3271,20 @@ MUTANTS: tuple[Mutant, ...] = (
         _MIRRORS_OF_CORES,
     ),
     _one(
+        "a mirror of cores that copies to the newest end before it notes one",
+        "store/mirror/mirror.py",
+        "            self._aim = aim._replace(reached={**chains})",
+        "            self._aim, self._chains = None, chains",
+        _MIRRORS_OF_CORES,
+    ),
+    _one(
+        "a core that compares the clock with its own note only",
+        "store/archive/joint_timeline.py",
+        "                then_ms = max(then_ms, other.upto_ms)",
+        "                pass",
+        _MIRRORS_OF_CORES,
+    ),
+    _one(
         "a mirror of cores that takes another timeline for its own",
         "store/mirror/mirror_of_cores.py",
         "found.of_cores is None or found.of_cores.joint != self._joint",

@@ -91,9 +91,7 @@ def _text_of(error: Exception) -> str:
 class Archiver:
     """The archive of one store. Made with the store, it runs from `start` to `end`."""
 
-    def __init__(
-        self, loop: Loop, config: Config, store_log: ShardedLog, backups: Backups, opened_ms: int
-    ) -> None:
+    def __init__(self, loop: Loop, config: Config, store_log: ShardedLog, backups: Backups, opened_ms: int) -> None:
         """opened_ms: Unix ms before which this process has written no log."""
         self._loop = loop
         self._files = loop.files

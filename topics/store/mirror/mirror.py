@@ -32,7 +32,7 @@ from topics.store.archive.joint_point import Joint, check_bases, joints_of
 from topics.store.archive.joint_timeline import core_places
 from topics.store.archive.timelines import find_timelines
 from topics.store.backup.backup_files import time_name
-from topics.store.backup.backup_manifest import backup_names, read_manifest
+from topics.store.backup.backup_manifest import BackupManifest, backup_names, read_manifest
 from topics.store.disk.data_directory import make_with_parents, sync_parents
 from topics.store.mirror.base_pull import BasePull
 from topics.store.mirror.followed_log import FollowedLog, read_followed
@@ -54,6 +54,16 @@ class OneOfCores(NamedTuple):
     """The name of the timeline that all cores have together."""
     line: str
     """That of all timelines of the mirror."""
+
+
+class _Aim(NamedTuple):
+    """A state of the server's archive that the log is copied to, maybe in several steps."""
+
+    state: ArchiveState
+    reached: dict[int, ChainEnd | int]
+    """By shard, the verified end of what is here; or the number of the first file that is wanted."""
+    base: BackupManifest | None = None
+    """The base after which the log begins; None: it continues what is noted."""
 
 
 class MirrorEnd(NamedTuple):
@@ -97,10 +107,10 @@ async def newest_timeline(loop: Loop, root: str) -> str:
     if followed is not None and await _has_log(loop, f"{root}/{followed.timeline}"):
         path = f"{root}/{followed.timeline}"
         if joints := await _joints(loop, path):
-            _check_time(path, joints)
+            _check_time(path, joints, await _others(loop, root, followed.timeline))
         return path
     names = await files.to_thread(timeline_names, files, root)
-    others = [path for name in names if await _has_log(loop, path := f"{root}/{name}")]
+    others = await _others(loop, root, "")
     if not others:
         raise UsageError(f"{root} has nothing to promote: its first base was not copied to the end")
     paths = [f"{root}/{name}" for name in names]
@@ -110,6 +120,15 @@ async def newest_timeline(loop: Loop, root: str) -> str:
             f"`topics restore --from {others[-1]}` for what was followed before"
         )
     return root
+
+
+async def _others(loop: Loop, root: str, followed: str) -> list[str]:
+    """Return the paths of the timelines that have log, beside the one that is followed.
+
+    Raises: as `newest_timeline`.
+    """
+    names = await loop.files.to_thread(timeline_names, loop.files, root)
+    return [path for name in names if name != followed and await _has_log(loop, path := f"{root}/{name}")]
 
 
 async def _has_log(loop: Loop, path: str) -> bool:
@@ -128,17 +147,18 @@ async def _joints(loop: Loop, path: str) -> list[Joint]:
     return await joints_of(loop, await find_timelines(loop, path, has_files=False))
 
 
-def _check_time(path: str, joints: list[Joint]) -> None:
-    """Check that the cores have a time together.
+def _check_time(path: str, joints: list[Joint], others: list[str]) -> None:
+    """Check that the cores have a time together. others: paths of what was followed before.
 
     Raises: UsageError; CorruptError, a base is damaged.
     """
     if not any(joint.times for joint in joints):
         check_bases(joints, 0)
         once = ", and that came once: the clock was set back" if any(joint.came_twice for joint in joints) else ""
-        raise UsageError(
-            f"{path} has no time that all cores have{once}. Let the mirror run until `topics mirror --status` shows one"
-        )
+        remedy = "Let the mirror run until `topics mirror --status` shows one"
+        if others:
+            remedy += f", or use `topics restore --from {others[-1]}` for what was followed before"
+        raise UsageError(f"{path} has no time that all cores have{once}. {remedy}")
 
 
 class Mirror:
@@ -170,7 +190,8 @@ class Mirror:
             self._followed = FollowedLog(loop, root, line=of_core.line, joint=of_core.joint)
         self._note: ArchiveNote | None = None
         self._chains: dict[int, ChainEnd] | None = None
-        """Verified ends of the log, by shard; None: begin anew with a base."""
+        """Verified ends of the log that is noted, by shard; None: begin anew with a base."""
+        self._aim: _Aim | None = None
         self._base: BasePull | None = None
         self._log: LogPull | None = None
         self._waits_for = ""
@@ -232,11 +253,16 @@ class Mirror:
             return False
         await self._check(state)
         try:
-            if self._chains is None or self._followed.holes != len(state.holes):
-                return await self._begin(state, ms)
-            has_all = await self._copy_log(state, self._chains, ms)
-            self._waits_for = ""
-            return not has_all or await self._copy_newer_base(state, ms)
+            if self._core is None or (self._aim is not None and self._aim.state.holes != state.holes):
+                self._aim = None  # after a hole the log to it is needed no more
+            if self._aim is None:
+                if self._chains is None or self._followed.holes != len(state.holes):
+                    more = await self._begin(state, ms)
+                    if self._aim is None:
+                        return more
+                else:
+                    self._aim = _Aim(state, {**self._chains})
+            return await self._copy_log(self._aim, state, ms)
         except MissingPartError as error:
             await self.leave()
             if self._chains is not None and self._note is not None:
@@ -260,21 +286,34 @@ class Mirror:
                 )
 
     # --- the log -----------------------------------------------------------------------------------------------------
-    async def _copy_log(self, state: ArchiveState, begin: dict[int, ChainEnd], ms: int) -> bool:
-        """Copy the log up to the state's end, and note it. Return whether it is all here.
+    async def _copy_log(self, aim: _Aim, state: ArchiveState, ms: int) -> bool:
+        """Copy the log up to the aim, and note it. Return whether more is known of.
 
         That of one of several cores is copied for so long, or to the end of a file, because the
-        others wait for it.
+        others wait for it. Its aim stays until it is reached: else a log that grows as fast as it is
+        copied would never be noted.
         """
         until_ns = None if self._core is None else self._loop.clock.monotonic_ns() + ms * 1_000_000
-        self._chains = chains = await self._copied(state, dict(begin), until_ns)
-        has_all = all(chain.file_no == state.shards[shard].file for shard, chain in chains.items())
-        if has_all:
-            await self._write_note(state, self._note.holes if self._note is not None else ())
-        return has_all
+        chains = await self._copied(aim.state, aim.reached, until_ns)
+        if any(chain.file_no != aim.state.shards[shard].file for shard, chain in chains.items()):
+            self._aim = aim._replace(reached={**chains})
+            if aim.base is not None:
+                self._waits_for = "the log after its base, which is being copied"
+            return True
+        note, self._aim = self._note or ArchiveNote(), None
+        holes = note.holes
+        if aim.base is not None and 0 < note.upto_ms < aim.base.taken_ms:
+            holes = (*holes, note.hole_after(aim.base.taken_ms, aim.base.first_log_files))
+        await self._write_note(aim.state, holes)
+        self._chains, self._waits_for = chains, ""
+        if aim.base is not None:
+            await self._followed.follow(aim.state.timeline, len(aim.state.holes))
+            await self._has_base(aim.base.taken_ms)
+            return False
+        return await self._copy_newer_base(state, ms) or aim.state is not state
 
     async def _copied(
-        self, state: ArchiveState, begin: dict[int, ChainEnd | int], until_ns: int | None = None
+        self, state: ArchiveState, begin: dict[int, ChainEnd | int], until_ns: int | None
     ) -> dict[int, ChainEnd]:
         assert self._log is not None, "the log is opened with the timeline"
         chains = {}
@@ -301,7 +340,10 @@ class Mirror:
 
     # --- bases -------------------------------------------------------------------------------------------------------
     async def _begin(self, state: ArchiveState, ms: int) -> bool:
-        """Copy the newest base and the log after it, on which nothing of before is needed."""
+        """Copy the newest base, after which the log begins: nothing of before is needed then.
+
+        Return whether more is known of. Once the base is here, there is an aim.
+        """
         hole_to_ms = state.holes[-1][1] if state.holes else 0
         if hole_to_ms is None:
             self._waits_for = "the server's next base, because its archive has a hole"
@@ -321,15 +363,8 @@ class Mirror:
         newest_hole = state.holes[-1][1] if state.holes else 0
         if newest_hole is None or newest_hole > manifest.taken_ms:
             return True
-        chains = await self._copied(state, dict(manifest.first_log_files))
-        holes = self._note.holes if self._note is not None else ()
-        if self._note is not None and 0 < self._note.upto_ms < manifest.taken_ms:
-            holes = (*holes, self._note.hole_after(manifest.taken_ms, manifest.first_log_files))
-        await self._write_note(state, holes)
-        await self._followed.follow(state.timeline, len(state.holes))
-        self._chains, self._waits_for = chains, ""
-        await self._has_base(manifest.taken_ms)
-        return False
+        self._aim = _Aim(state, {**manifest.first_log_files}, manifest)
+        return True
 
     async def _find_base(self, state: ArchiveState, after_ms: int) -> bool:
         """Begin to copy the newest base that the state counts, if there is one."""
@@ -357,7 +392,7 @@ class Mirror:
             if name in ("", *here) or _BASE_NAME.fullmatch(name) is None:
                 return False
             base = BasePull(self._loop, self._source, self._followed.path, name, self._piece_bytes)
-            if (await base.look()).taken_ms > state.upto_ms:
+            if (await base.look()).taken_ms > min(state.upto_ms, self._note.upto_ms if self._note is not None else 0):
                 return False
             await base.begin()
             self._base = base
@@ -382,7 +417,8 @@ class Mirror:
         return True
 
     async def leave(self) -> None:
-        """Remove what is there of a base that is being copied."""
+        """Give up what is being copied, and remove what is there of a base."""
+        self._aim = None
         if self._base is not None:
             await self._base.give_up()
             self._base = None

@@ -162,6 +162,51 @@ def test_the_log_of_one_core_does_not_hold_up_that_of_the_other() -> None:
     assert world.check_promoted() == world.mirror.end.upto_ms
 
 
+def test_a_log_that_grows_as_fast_as_it_is_copied_is_noted() -> None:
+    world = Mirrored(15, wal_file_bytes=65536)
+    world.catch_up()
+    before_ms, world.piece_ms = world.mirror.end.upto_ms, 3
+    for files in (4, 3, 3, 3):
+        begun = file_of(world)
+        while file_of(world) < begun + files:
+            world.write_on(20)
+        assert world.step(), "there is more"
+    assert world.mirror.end.upto_ms > before_ms
+    assert world.check_promoted() == world.mirror.end.upto_ms
+
+
+def test_the_log_after_the_first_base_of_one_core_does_not_hold_up_the_other() -> None:
+    world = Mirrored(16, wal_file_bytes=65536)
+    world.archived()
+    begun, waited_for = file_of(world), set[str]()
+    while file_of(world) < begun + 4:
+        world.write_on(20)
+    world.piece_ms = 3
+    while world.step():
+        waited_for.add(world.mirror.end.waits_for)
+    assert any("the log after its base, which is being copied (core 0)" in each for each in waited_for)
+    world.catch_up()
+    assert world.check_promoted() == world.mirror.end.upto_ms
+
+
+def test_cores_without_a_time_together_leave_what_was_followed_before() -> None:
+    world = Mirrored(17, archive_base_every_ms=30)
+    world.catch_up()
+    before = world.mirror.end.timeline
+    world.begin_anew()
+    world.archived()
+    world.open(world.joint)
+    for away in (1, 0):
+        world.away = {away}
+        for _ in range(8):
+            with suppress(NoAnswerError):
+                world.step()
+        world.archived(100)
+    assert world.mirror.end.waits_for == "a time that all cores have"
+    with pytest.raises(UsageError, match=f"Let the mirror run .*, or use `topics restore --from {MIRROR}/{before}`"):
+        world.check_promoted()
+
+
 def file_of(world: Mirrored) -> int:
     """The number of the last file of the log of core 0 in the archive."""
     engine = world.servers[0].engine
