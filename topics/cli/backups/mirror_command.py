@@ -37,7 +37,7 @@ from topics.loop.loop import Loop
 from topics.store.archive.known_mirrors import NAME_CHARS_MAX
 from topics.store.backup.backup_files import is_timeline_name
 from topics.store.disk.disk_space import is_full
-from topics.store.mirror.mirror import check_not_promoted
+from topics.store.mirror.mirror import MirrorEnd, check_not_promoted
 from topics.store.mirror.mirror_source import MissingPartError
 from topics.store.mirror.server_mirror import ServerMirror
 
@@ -167,9 +167,9 @@ def _follow(
             failures = 0
         except (TopicsError, OSError) as problem:
             failed, failures = problem, failures + 1
-        error = "" if failed is None else _why(failed, url, to, has_key=server.has_key)
         end = follower.end
-        if (failed is None and not end.waits_for) or (end.again_ms and server.answered_ms):
+        error = _why_all(failed, end, url, to, has_key=server.has_key)
+        if (failed is None and not end.waits_for and not end.failures) or (end.again_ms and server.answered_ms):
             server_ms, answered_ms = server.server_ms + end.again_ms, server.answered_ms
         now = MirrorStatus(
             url=url,
@@ -200,6 +200,15 @@ def _follow(
 def _may_pass(error: Exception) -> bool:
     """Return whether a step may succeed later, without a change here or at the server."""
     return not isinstance(error, UsageError | RequestError)
+
+
+def _why_all(failed: Exception | None, end: MirrorEnd, url: str, to: str, *, has_key: bool) -> str:
+    """Return the sentences for a step that failed, or of cores that did while others are copied."""
+    of_cores = [(f"core {core}: ", error) for core, error in end.failures]
+    if failed is not None and (not _may_pass(failed) or all(failed is not error for _, error in of_cores)):
+        of_cores = [each for each in of_cores if each[1] is failed] or [("", failed)]
+    whys = [f"{where}{_why(error, url, to, has_key=has_key)}" for where, error in of_cores]
+    return "; ".join(whys)
 
 
 def _why(error: Exception, url: str, to: str, *, has_key: bool) -> str:

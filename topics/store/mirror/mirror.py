@@ -80,6 +80,8 @@ class MirrorEnd(NamedTuple):
     copied_bytes: int
     again_ms: int = 0
     """Ms after `upto_ms` that came twice at a server of cores: a promotion lacks these, too."""
+    failures: tuple[tuple[int, Exception], ...] = ()
+    """Cores of several whose last step failed, and why."""
 
 
 async def check_not_promoted(loop: Loop, root: str) -> None:

@@ -83,7 +83,8 @@ class MirrorOfCores:
             waits_for = f"a time after {time_text(last_ms)}, before which the clock of the server was set back"
         if ends and not waits_for and not self._upto_ms:
             waits_for = "a time that all cores have"
-        return MirrorEnd(self._name, self._upto_ms, tuple(holes), waits_for, left, copied, again_ms)
+        failures = tuple(sorted(self._failures.items()))
+        return MirrorEnd(self._name, self._upto_ms, tuple(holes), waits_for, left, copied, again_ms, failures)
 
     def _times_again(self) -> tuple[int, int]:
         """Return how many ms after the newest time of all came twice, and the last, Unix ms."""
@@ -135,7 +136,7 @@ class MirrorOfCores:
         """Let each core make a step. Return, and raise, as `Mirror.step`.
 
         The cores that can be followed have made theirs before it raises. While one of them knows of
-        more, a failure of another one that may pass is what the mirror waits for.
+        more, a failure of another one that may pass is only in `end`.
         Raises: AnotherLogError, the cores have another joint timeline now.
         """
         if not self._mirrors and not await self._copy_map():
@@ -158,7 +159,6 @@ class MirrorOfCores:
                     raise each
         if failures and not knows_more:
             raise failures[0]
-        self._waits_for = "; ".join(map(str, failures))
         return knows_more
 
     async def _step_of(self, core: int, mirror: Mirror, ms: int) -> bool:

@@ -6,12 +6,15 @@ Goal: a promotion has one instant of all cores, which is the one that the mirror
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
 from tests.amount import seeds, stride
+from tests.cli.commands.command_runs import run
 from tests.server.service.cores.mirrored_cores import MIRROR, Mirrored
 from tests.server.service.cores.test_backup_lives import CORES
+from topics.common.values.time_texts import time_text
 from topics.errors import CorruptError, NoAnswerError, StorageError, UsageError
 from topics.store.archive.archive_note import BASES, timeline_names
 from topics.store.archive.archiver import Archiver
@@ -20,6 +23,7 @@ from topics.store.backup.backup_manifest import MANIFEST_NAME, backup_names
 from topics.store.backup.free_places import FOLLOWED_NAME
 from topics.store.disk.directory_format import SLOT_MAP_NAME
 from topics.store.disk.whole_files import read_file, replace_file
+from topics.store.mirror.promotion import PROMOTED_NAME
 
 # The coroutines of a process that was killed never end, and say so when they are collected.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -105,7 +109,7 @@ def test_a_base_is_copied_without_pauses_while_one_core_is_away(is_silent: bool)
     with suppress(NoAnswerError):  # which core 1 is once the other one has no more
         while world.step():
             steps += 1
-            assert "core 1 does not answer" in world.mirror.end.waits_for
+            assert [(core, str(error)) for core, error in world.mirror.end.failures] == [(1, "core 1 does not answer")]
     assert steps > 2, "a base takes more"
     assert bases_here(world, 0)
     assert world.asked[1] == (1 if is_silent else steps + 1)
@@ -205,6 +209,32 @@ def test_cores_without_a_time_together_leave_what_was_followed_before() -> None:
     assert world.mirror.end.waits_for == "a time that all cores have"
     with pytest.raises(UsageError, match=f"Let the mirror run .*, or use `topics restore --from {MIRROR}/{before}`"):
         world.check_promoted()
+
+
+def test_a_time_in_a_small_step_of_the_clock_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    """Steps of less than 100 ms are not noted, so log of after one may hide what is of before."""
+    world = Mirrored(18)
+    world.catch_up()
+    world.archived(100)
+    world.write_on(8)
+    world.rings[0].clock.step_wall_ms(-80)
+    world.write_on(15)
+    with suppress(NoAnswerError):
+        world.step()
+    for path, data in world.mirror_ring.disk.contents(MIRROR).items():
+        there = tmp_path / path[1:]
+        (there if data is None else there.parent).mkdir(parents=True, exist_ok=True)
+        if data is not None:
+            there.write_bytes(data)
+    mirror, to = tmp_path / "mirror", tmp_path / "new"
+    refused = run(["promote", "--from", str(mirror), "--to", str(to)], tmp_path)
+    remedy = f"name another time, by `topics restore --from {mirror}/{world.joint} --at TIME`"
+    assert (refused.code != 0, remedy in refused.err) == (True, True), refused
+    assert not to.exists()
+    assert not (mirror / PROMOTED_NAME).exists()
+    before = time_text(world.mirror.end.upto_ms - 100)
+    made = run(["restore", "--from", str(mirror / world.joint), "--at", before, "--to", str(to)], tmp_path)
+    assert made.code == 0, made
 
 
 def file_of(world: Mirrored) -> int:
