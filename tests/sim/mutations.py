@@ -3264,6 +3264,13 @@ MUTANTS: tuple[Mutant, ...] = (
         _MIRRORS_OF_CORES,
     ),
     _one(
+        "a mirror of cores that keeps the newest base only",
+        "store/mirror/mirror.py",
+        "_RETAIN_OF_CORES_MS = 1\n",
+        "_RETAIN_OF_CORES_MS = 0\n",
+        _MIRRORS_OF_CORES,
+    ),
+    _one(
         "a mirror of cores that ends its step at the first one that is away",
         "store/mirror/mirror_of_cores.py",
         "            return False\n        self._failures.pop(core, None)",

@@ -7,11 +7,21 @@ import os
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from tests.cli.backups.mirror_processes import Running
 from tests.cli.commands.command_runs import run
 from tests.server.service.cores_process import CoresProcesses, running
+from topics.cli.backups.mirror_command import _follow
+from topics.cli.backups.mirror_lock import MirrorPlace
+from topics.cli.backups.mirror_status import read_status
+from topics.config import Config
+from topics.errors import StorageError, UsageError
+from topics.loop.choose import open_loop
+from topics.store.mirror.mirror import MirrorEnd
 
 NAMES = [f"t{number}" for number in range(6)]
 
@@ -89,3 +99,30 @@ def test_another_number_of_cores_is_followed_once_its_timeline_is_named(tmp_path
     assert made.code == 0, made
     with running(tmp_path / "new", 3) as server:
         assert [server.records(name) for name in NAMES] == [[1, 2, 3]] * len(NAMES)
+
+
+class Follower:
+    """A mirror of two cores that fail, after whose first step the server refuses for good."""
+
+    def __init__(self, upto_ms: int) -> None:
+        failures = tuple((core, StorageError(f"disk {core} fails")) for core in range(2))
+        self.end = MirrorEnd("", upto_ms, (), "a time", 0, 0, again_ms=3_600_000, failures=failures)
+        self.steps = 0
+
+    async def step(self, ms: int) -> bool:
+        self.steps += 1
+        if self.steps > 1:
+            raise UsageError("it is another log")
+        return True
+
+
+def test_the_status_counts_times_that_came_twice_and_names_the_cores_that_fail(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    server: Any = SimpleNamespace(server_ms=now_ms, answered_ms=now_ms, has_key=False)
+    follower: Any = Follower(now_ms - 5)
+    with open_loop(Config()) as loop, pytest.raises(StorageError, match="^it is another log$"):
+        _follow(loop, follower, server, MirrorPlace(str(tmp_path)), url="http://a", every_ms=10)
+    assert "topics: core 0: disk 0 fails; core 1: disk 1 fails\n" in capfd.readouterr().err
+    assert read_status(str(tmp_path)).lag_ms(now_ms) == 3_600_005

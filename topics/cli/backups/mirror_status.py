@@ -137,7 +137,11 @@ def status_metrics(status: MirrorStatus, lag_ms: int) -> str:
     for name, help_text, value in (
         ("topics_mirror_lag_ms", "Age of the newest time that a promotion would have", lag_ms),
         ("topics_mirror_failing", "1: the last step failed", int(bool(status.error))),
-        ("topics_mirror_waiting", "1: it cannot follow before it has a newer base", int(bool(status.waits_for))),
+        (
+            "topics_mirror_waiting",
+            "1: it cannot follow before it has a newer base, or a time of all cores",
+            int(bool(status.waits_for)),
+        ),
         ("topics_mirror_left_bytes", "Bytes of a base that are to be copied", status.left_bytes),
         ("topics_mirror_holes", "Times to which no restore of the mirror leads", status.holes),
     ):

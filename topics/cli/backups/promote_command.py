@@ -16,6 +16,7 @@ from topics.clock import SystemClock
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX
 from topics.common.values.time_texts import time_text
 from topics.errors import UsageError
+from topics.store.archive.joint_timeline import core_place
 from topics.store.backup.free_places import FOLLOWED_NAME
 from topics.store.disk.disk_space import room_at
 from topics.store.mirror.followed_log import read_followed
@@ -23,7 +24,7 @@ from topics.store.mirror.mirror import check_not_promoted, newest_timeline
 from topics.store.mirror.promotion import Promotion, note_promotion
 
 if TYPE_CHECKING:
-    from topics import Restored
+    from topics.embedded.restore_call import Restored
 
 
 def promote(
@@ -39,6 +40,8 @@ def promote(
     """Make a data directory of a mirror, so that a server continues where the mirror ends."""
     check_directory_path("--from", source)
     check_new_path("--to", to)
+    if (of_core := core_place(os.path.realpath(source))) is not None:
+        raise UsageError(f"--from is {source!r}, a part of {of_core.archive}, which has all cores: name that")
     is_mirror = os.path.isfile(f"{source}/{FOLLOWED_NAME}")
     if not is_mirror and os.path.isfile(f"{source}/{STATUS_NAME}"):
         why = f"`topics mirror --status --to {source}` prints why"

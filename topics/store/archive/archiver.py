@@ -252,7 +252,7 @@ class Archiver:
             await self._note_given_up(copy.timeline)
         began_ns = self._loop.clock.monotonic_ns()
         if self._core is not None:
-            self._core.look()  # just before, so that no log is noted without its times that came twice
+            self._core.look()  # just before: no log is noted without its times that came twice
         ends = take_ends(self._loop, self._log, self._config.data_dir)
         try:
             await self._synced()

@@ -190,7 +190,7 @@ class CoreTimes:
         self._seen_ms, self._seen_ns = self._clock.now_ms(), self._clock.monotonic_ns()
         """The two clocks at the last look."""
         self._opened_ms: int | None = opened_ms
-        """Unix ms before which this process has written no log; None: a note was continued since."""
+        """Unix ms before which this process wrote no log; None: a note was continued since."""
         self._others: dict[str, dict[int, ShardEnd]] = {}
         self._had_moved = False
 

@@ -95,7 +95,7 @@ async def timelines_beside(loop: Loop, path: str) -> tuple[list[Timeline], list[
     return await damaged_timelines(loop, os.path.dirname(os.path.abspath(path)))
 
 
-async def damaged_timelines(loop: Loop, path: str) -> tuple[list[Timeline], list[str]]:
+async def damaged_timelines(loop: Loop, path: str, *, has_files: bool = True) -> tuple[list[Timeline], list[str]]:
     """Return what `find_timelines` does, and the damage of notes.
 
     One that is damaged or missing is reported, and all bases of its timeline count.
@@ -109,7 +109,7 @@ async def damaged_timelines(loop: Loop, path: str) -> tuple[list[Timeline], list
             note = await read_note(files, timeline)
         except CorruptError as error:
             flaw = str(error)
-        bases, findings = await _read_bases(files, timeline)
+        bases, findings = await _read_bases(files, timeline, has_files=has_files)
         if flaw or (note is None and bases):
             missing = f"{timeline}/{NOTE_NAME} is missing: name another timeline, or one of its {BASES} as a backup"
             damaged.append(flaw or missing)

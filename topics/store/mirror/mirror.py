@@ -43,6 +43,8 @@ from topics.store.mirror.promotion import note_promotion, promotion_of
 PIECE_BYTES = 1 << 20
 _BASES_APART_MS = 86_400_000
 """A server makes a base a day."""
+_RETAIN_OF_CORES_MS = 1
+"""Keeps the base before the newest one, too: that may be of a time that came twice."""
 _BASE_NAME = re.compile(r"[0-9TZ-]{20,40}", re.ASCII)
 
 
@@ -61,7 +63,7 @@ class _Aim(NamedTuple):
 
     state: ArchiveState
     reached: dict[int, ChainEnd | int]
-    """By shard, the verified end of what is here; or the number of the first file that is wanted."""
+    """By shard, the verified end of what is here; or the number of the first wanted file."""
     base: BackupManifest | None = None
     """The base after which the log begins; None: it continues what is noted."""
 
@@ -292,8 +294,8 @@ class Mirror:
         """Copy the log up to the aim, and note it. Return whether more is known of.
 
         That of one of several cores is copied for so long, or to the end of a file, because the
-        others wait for it. Its aim stays until it is reached: else a log that grows as fast as it is
-        copied would never be noted.
+        others wait for it. Its aim stays until it is reached: else a log that grows as fast as it
+        is copied would never be noted.
         """
         until_ns = None if self._core is None else self._loop.clock.monotonic_ns() + ms * 1_000_000
         chains = await self._copied(aim.state, aim.reached, until_ns)
@@ -437,7 +439,8 @@ class Mirror:
         assert self._note is not None, "a note was written"
         self.newest_base_ms = 0
         before_ms = self._note.upto_ms - self._retain_ms
+        retain_ms = self._retain_ms if self._core is None else max(self._retain_ms, _RETAIN_OF_CORES_MS)
         try:
-            await remove_old(self._loop, self._followed.path, before_ms, self._retain_ms, _BASES_APART_MS)
+            await remove_old(self._loop, self._followed.path, before_ms, retain_ms, _BASES_APART_MS)
         except StorageError as error:
             self._waits_for = f"room: {error}"

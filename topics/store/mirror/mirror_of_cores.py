@@ -18,7 +18,7 @@ from topics.errors import CorruptError, NoAnswerError, RequestError, TopicsError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import BASES, NOTE_OF_CORES, ArchiveNote, Hole, OfCore, read_note, write_note
 from topics.store.archive.joint_point import Joint
-from topics.store.archive.timelines import Base, Timeline, find_timelines, noted_bases
+from topics.store.archive.timelines import Base, Timeline, damaged_timelines, noted_bases
 from topics.store.backup.backup_manifest import backup_names, read_manifest
 from topics.store.cores.core_directories import core_name
 from topics.store.cores.slot_map_file import MAP_BYTES, StoredMap
@@ -114,7 +114,7 @@ class MirrorOfCores:
         for core in range(stored.slots.cores):
             mirror = Mirror(
                 self._loop,
-                _CoreSource(self._source_of(core), self._name, lambda: self._upto_ms),
+                _CoreSource(self._source_of(core), core, self._name, lambda: self._upto_ms),
                 f"{self._path}/{core_name(core)}",
                 retain_ms=self._retain_ms,
                 piece_bytes=self._piece_bytes,
@@ -122,8 +122,9 @@ class MirrorOfCores:
             )
             await mirror.open(self._name if may_change else "")
             mirrors.append(mirror)
-        found = await find_timelines(self._loop, self._path, has_files=False)
-        self._timelines = {timeline.path: timeline for timeline in found}
+        found, _damaged = await damaged_timelines(self._loop, self._path, has_files=False)
+        # A core whose note is missing begins anew with a base.
+        self._timelines = {timeline.path: timeline for timeline in found if timeline.note.upto_ms}
         self._mirrors, self._stored = mirrors, stored
         await self._find_time()
 
@@ -233,14 +234,21 @@ class MirrorOfCores:
 class _CoreSource:
     """The archive of one core, to which the mirror states what it has of all."""
 
-    def __init__(self, source: MirrorSource, joint: str, upto_ms: Callable[[], int]) -> None:
+    def __init__(self, source: MirrorSource, core: int, joint: str, upto_ms: Callable[[], int]) -> None:
         self._source = source
+        self._core = core
         self._joint = joint
         self._upto_ms = upto_ms
 
     async def state(self, upto_ms: int) -> ArchiveState:
         del upto_ms  # of this core
-        found = await self._source.state(self._upto_ms())
+        try:
+            found = await self._source.state(self._upto_ms())
+        except RequestError as error:
+            if error.code != "invalid_request" or not self._core:
+                raise
+            # The server may have fewer cores now, and core 0 says which log it has then.
+            raise NoAnswerError(error.message) from error
         if found.of_cores is None or found.of_cores.joint != self._joint:
             raise AnotherLogError(found)
         return found

@@ -86,7 +86,7 @@ class ServerMirror:
         follower = self._follower
         if not isinstance(follower, MirrorOfCores) or not follower.is_begun:
             state = await self._source_of(0).state(self.end.upto_ms)
-            if not state.upto_ms:
+            if not state.timeline or not state.upto_ms:
                 self._waits_for = _EMPTY
                 return False
             await self._choose(state)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlencode
 
@@ -36,7 +37,7 @@ class HttpArchive:
     async def state(self, upto_ms: int) -> ArchiveState:
         self._world.stated_ms = max(self._world.stated_ms, upto_ms)
         found = state_in(self._asked("/v0/archive", mirror="cellar", upto_ms=upto_ms))
-        return found._replace(timeline="", upto_ms=0) if self._core in self._world.empty else found
+        return found._replace(timeline="") if self._core in self._world.empty else found
 
     async def piece(self, timeline: str, path: str, offset: int, most: int) -> bytes:
         self._world.mirror_ring.clock.advance_ns(self._world.piece_ms * 1_000_000)
@@ -82,8 +83,8 @@ class Mirrored(Archived):
         """Whether the clients write nothing."""
         super().__init__(seed, **settings)
         self.away: set[int] = set()
-        self.fails_with: type[NoAnswerError | StorageError] = NoAnswerError
-        """The error of a core that is away."""
+        self.fails_with: Callable[[str], TopicsError] = NoAnswerError
+        """Makes the error of a core that is away, of its sentence."""
         self.is_silent = False
         """Whether that takes a second each time."""
         self.piece_ms = 0
@@ -176,6 +177,23 @@ class Mirrored(Archived):
             return self.now_ms >= until_ms
 
         self.run(is_over, self.dies)
+
+    def fill(self, files: int) -> None:
+        """Have core 0 archive so many more files of log, which have large records."""
+        until = self.log_file + files
+        while self.log_file < until:
+            body = {"records": [{"data": "x" * 20_000}]}
+            answer = self.ask(self.connect(0), request("POST", f"/v0/topics/{self.topic_of(0, 'large')}", body))
+            assert answer.status in {200, 201}, answer
+            self.write_on(1)
+
+    @property
+    def log_file(self) -> int:
+        """The number of the last file of the log of core 0 in the archive."""
+        engine = self.servers[0].engine
+        state = engine.archive.state if engine is not None else None
+        assert state is not None
+        return state.shards[0].file
 
     def killed_after(self, passes: int, *, power_cut: bool) -> int:
         """End the mirror after so many passes of its loop at most; return how many it made."""

@@ -6,6 +6,7 @@ Goal: a promotion has one instant of all cores, which is the one that the mirror
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,11 @@ from tests.cli.commands.command_runs import run
 from tests.server.service.cores.mirrored_cores import MIRROR, Mirrored
 from tests.server.service.cores.test_backup_lives import CORES
 from topics.common.values.time_texts import time_text
-from topics.errors import CorruptError, NoAnswerError, StorageError, UsageError
+from topics.errors import CorruptError, NoAnswerError, RequestError, StorageError, UsageError
 from topics.store.archive.archive_note import BASES, timeline_names
 from topics.store.archive.archiver import Archiver
 from topics.store.backup.backup_files import NOTE_NAME
-from topics.store.backup.backup_manifest import MANIFEST_NAME, backup_names
+from topics.store.backup.backup_manifest import MANIFEST_NAME, backup_names, read_manifest
 from topics.store.backup.free_places import FOLLOWED_NAME
 from topics.store.disk.directory_format import SLOT_MAP_NAME
 from topics.store.disk.whole_files import read_file, replace_file
@@ -55,7 +56,7 @@ def test_the_mirror_may_end_at_any_time(power_cut: bool) -> None:
 
 @pytest.mark.parametrize("power_cut", [False, True])
 def test_the_mirror_may_end_before_it_has_a_time_of_all(power_cut: bool) -> None:
-    for passes in range(1, 300, stride(25)):
+    for passes in range(1, 300, stride(40)):
         world = Mirrored(2)
         world.killed_after(passes, power_cut=power_cut)
         if world.stated_ms:
@@ -131,6 +132,37 @@ def test_core_0_is_away_as_any_other_one(how: str) -> None:
     assert world.check_promoted() == world.mirror.end.upto_ms
 
 
+def test_a_server_without_an_archive_yet_is_waited_for() -> None:
+    world = Mirrored(20)
+    world.archived()
+    world.empty = {0}
+    assert not world.step()
+    assert world.mirror.end.waits_for == "the server's archive, which is empty yet"
+    world.empty = set()
+    world.catch_up()
+
+
+def test_a_core_that_the_server_may_have_no_more_does_not_end_the_mirror() -> None:
+    """Core 0, which each server has, names the log that there is now. So only it may refuse for good."""
+    world = Mirrored(21)
+    world.catch_up()
+    world.fails_with = partial(RequestError, "invalid_request")
+    for away, error in ((1, NoAnswerError), (0, RequestError)):
+        world.away = {away}
+        with pytest.raises(error, match=f"core {away}"):
+            world.step()
+
+
+def test_a_core_whose_note_is_missing_is_copied_anew() -> None:
+    world = Mirrored(22)
+    world.catch_up()
+    world.mirror_loop.run_task(world.mirror_loop.files.unlink(f"{path_of(world, 1)}/{NOTE_NAME}"))
+    world.open()
+    assert (world.mirror.end.upto_ms, world.mirror.end.waits_for) == (0, "a time that all cores have")
+    world.catch_up()
+    assert world.check_promoted() == world.mirror.end.upto_ms
+
+
 def test_a_timeline_that_cannot_be_opened_is_tried_again() -> None:
     """The state of its log is not taken for that of the one before."""
     world = Mirrored(12)
@@ -154,9 +186,8 @@ def test_a_timeline_that_cannot_be_opened_is_tried_again() -> None:
 def test_the_log_of_one_core_does_not_hold_up_that_of_the_other() -> None:
     world = Mirrored(13, wal_file_bytes=65536)
     world.catch_up()
-    begun = file_of(world)
-    while file_of(world) < begun + 4:
-        world.write_on(20)
+    world.fill(4)
+    world.archived()
     world.piece_ms, asked, steps = 3, list(world.asked), 1
     assert world.step(), "there is more"
     assert world.asked[1] > asked[1] + 1, "a piece of its log, too"
@@ -171,9 +202,7 @@ def test_a_log_that_grows_as_fast_as_it_is_copied_is_noted() -> None:
     world.catch_up()
     before_ms, world.piece_ms = world.mirror.end.upto_ms, 3
     for files in (4, 3, 3, 3):
-        begun = file_of(world)
-        while file_of(world) < begun + files:
-            world.write_on(20)
+        world.fill(files)
         assert world.step(), "there is more"
     assert world.mirror.end.upto_ms > before_ms
     assert world.check_promoted() == world.mirror.end.upto_ms
@@ -182,10 +211,8 @@ def test_a_log_that_grows_as_fast_as_it_is_copied_is_noted() -> None:
 def test_the_log_after_the_first_base_of_one_core_does_not_hold_up_the_other() -> None:
     world = Mirrored(16, wal_file_bytes=65536)
     world.archived()
-    begun, waited_for = file_of(world), set[str]()
-    while file_of(world) < begun + 4:
-        world.write_on(20)
-    world.piece_ms = 3
+    world.fill(4)
+    world.piece_ms, waited_for = 3, set[str]()
     while world.step():
         waited_for.add(world.mirror.end.waits_for)
     assert any("the log after its base, which is being copied (core 0)" in each for each in waited_for)
@@ -205,7 +232,7 @@ def test_cores_without_a_time_together_leave_what_was_followed_before() -> None:
         for _ in range(8):
             with suppress(NoAnswerError):
                 world.step()
-        world.archived(100)
+        world.archived(60)
     assert world.mirror.end.waits_for == "a time that all cores have"
     with pytest.raises(UsageError, match=f"Let the mirror run .*, or use `topics restore --from {MIRROR}/{before}`"):
         world.check_promoted()
@@ -227,6 +254,10 @@ def test_a_time_in_a_small_step_of_the_clock_is_refused_with_the_remedy(tmp_path
         if data is not None:
             there.write_bytes(data)
     mirror, to = tmp_path / "mirror", tmp_path / "new"
+    part = f"{mirror}/{world.joint}/core-01"
+    refused = run(["promote", "--from", part, "--to", str(to)], tmp_path)
+    assert refused.code != 0
+    assert f"a part of {mirror}, which has all cores: name that" in refused.err
     refused = run(["promote", "--from", str(mirror), "--to", str(to)], tmp_path)
     remedy = f"name another time, by `topics restore --from {mirror}/{world.joint} --at TIME`"
     assert (refused.code != 0, remedy in refused.err) == (True, True), refused
@@ -235,14 +266,6 @@ def test_a_time_in_a_small_step_of_the_clock_is_refused_with_the_remedy(tmp_path
     before = time_text(world.mirror.end.upto_ms - 100)
     made = run(["restore", "--from", str(mirror / world.joint), "--at", before, "--to", str(to)], tmp_path)
     assert made.code == 0, made
-
-
-def file_of(world: Mirrored) -> int:
-    """The number of the last file of the log of core 0 in the archive."""
-    engine = world.servers[0].engine
-    state = engine.archive.state if engine is not None else None
-    assert state is not None
-    return state.shards[0].file
 
 
 def path_of(world: Mirrored, core: int) -> str:
@@ -254,6 +277,18 @@ def path_of(world: Mirrored, core: int) -> str:
 
 def bases_here(world: Mirrored, core: int) -> list[str]:
     return backup_names(world.mirror_loop.files, f"{path_of(world, core)}/{BASES}")
+
+
+def newest_bases(world: Mirrored) -> list[str]:
+    """Return the name of the newest base of each core in the mirror."""
+    return [bases_here(world, core)[-1] for core in range(CORES)]
+
+
+def taken_ms(world: Mirrored, core: int, at: int) -> int:
+    """The time of a base of a core in the mirror. at: its index."""
+    loop = world.mirror_loop
+    path = f"{path_of(world, core)}/{BASES}/{bases_here(world, core)[at]}"
+    return loop.run_task(read_manifest(loop.files, path)).taken_ms
 
 
 def damage(world: Mirrored, path: str) -> None:
@@ -272,9 +307,28 @@ def test_bases_that_the_newest_time_needs_stay_while_one_core_is_away() -> None:
             world.step()
     assert world.check_promoted() == world.mirror.end.upto_ms, "it is before the newer base"
     world.away = set()
-    while len(bases_here(world, 0)) > 1:
+    while before in bases_here(world, 0):
         world.catch_up()
     assert world.check_promoted() == world.mirror.end.upto_ms
+
+
+def test_the_base_before_the_newest_one_stays_for_times_before_a_step_of_the_clock() -> None:
+    world = Mirrored(19, archive_base_every_ms=110)
+    world.catch_up()
+    first = [bases_here(world, core)[0] for core in range(CORES)]
+    while not all(newest > base for newest, base in zip(newest_bases(world), first, strict=True)):
+        world.catch_up()
+    assert [bases_here(world, core)[-2] for core in range(CORES)] == first
+    before_ms, to_ms = (pick(taken_ms(world, core, at) for core in range(CORES)) for at, pick in ((0, max), (-1, min)))
+    world.write_on(max(0, to_ms + 110 - world.now_ms))  # a step of less is not noticed
+    moments, world.moments = world.moments, []
+    world.rings[0].clock.step_wall_ms(to_ms - 5 - world.now_ms)
+    for _ in range(3):
+        world.write_on(3)
+        world.step()
+    world.moments = [moment for moment in moments if moment.at_ms < to_ms - 5]
+    world.stated_ms = world.mirror.end.upto_ms
+    assert before_ms <= world.check_promoted() == world.mirror.end.upto_ms < to_ms - 5
 
 
 def test_another_joint_timeline_is_followed_once_it_is_named() -> None:
@@ -386,7 +440,7 @@ def test_a_time_is_stated_only_once_the_server_would_notice_that_it_came_again()
 
 
 def test_a_clock_set_back_to_between_the_notes_of_two_cores_is_noticed_by_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one with the earlier note tells the mirror, too, while the other one is away."""
+    """The one with the earlier note states it to the mirror, too, while the other one is away."""
     world = Mirrored(14)
     world.catch_up()
     step = Archiver._step
