@@ -153,10 +153,11 @@ def test_a_core_that_the_server_may_have_no_more_does_not_end_the_mirror() -> No
             world.step()
 
 
-def test_a_core_whose_note_is_missing_is_copied_anew() -> None:
+@pytest.mark.parametrize("core", range(CORES))
+def test_a_core_whose_note_is_missing_is_copied_anew(core: int) -> None:
     world = Mirrored(22)
     world.catch_up()
-    world.mirror_loop.run_task(world.mirror_loop.files.unlink(f"{path_of(world, 1)}/{NOTE_NAME}"))
+    world.mirror_loop.run_task(world.mirror_loop.files.unlink(f"{path_of(world, core)}/{NOTE_NAME}"))
     world.open()
     assert (world.mirror.end.upto_ms, world.mirror.end.waits_for) == (0, "a time that all cores have")
     world.catch_up()
