@@ -214,9 +214,12 @@ class CoreTimes:
         for path in await self._files.to_thread(core_places, self._files, self._joint):
             if (other := await self._last_note(path)) is not None:
                 then_ms = max(then_ms, other.upto_ms)
-        now_ms = self._clock.now_ms()
+        now_ms, opened_ms = self._clock.now_ms(), self._opened_ms
+        first_ms = now_ms if opened_ms is None else min(now_ms, opened_ms)
         if now_ms < then_ms:
-            self._note_twice(now_ms if self._opened_ms is None else min(now_ms, self._opened_ms), then_ms)
+            self._note_twice(first_ms, then_ms)
+        elif first_ms < note.upto_ms:  # the archive was away until the clock had caught up
+            self._note_twice(first_ms, note.upto_ms)
         self._opened_ms = None
 
     def look(self) -> None:

@@ -110,8 +110,9 @@ async def newest_timeline(loop: Loop, root: str) -> str:
     files, followed = loop.files, await read_followed(loop.files, root)
     if followed is not None and await _has_log(loop, f"{root}/{followed.timeline}"):
         path = f"{root}/{followed.timeline}"
-        if joints := await _joints(loop, path):
-            _check_time(path, joints, await _others(loop, root, followed.timeline))
+        if (joints := await _joints(loop, path)) and not any(joint.times for joint in joints):
+            check_bases(joints, 0)
+            raise _without_time(path, joints, await _others(loop, root, followed.timeline))
         return path
     names = await files.to_thread(timeline_names, files, root)
     others = await _others(loop, root, "")
@@ -151,18 +152,13 @@ async def _joints(loop: Loop, path: str) -> list[Joint]:
     return await joints_of(loop, await find_timelines(loop, path, has_files=False))
 
 
-def _check_time(path: str, joints: list[Joint], others: list[str]) -> None:
-    """Check that the cores have a time together. others: paths of what was followed before.
-
-    Raises: UsageError; CorruptError, a base is damaged.
-    """
-    if not any(joint.times for joint in joints):
-        check_bases(joints, 0)
-        once = ", and that came once: the clock was set back" if any(joint.came_twice for joint in joints) else ""
-        remedy = "Let the mirror run until `topics mirror --status` shows one"
-        if others:
-            remedy += f", or use `topics restore --from {others[-1]}` for what was followed before"
-        raise UsageError(f"{path} has no time that all cores have{once}. {remedy}")
+def _without_time(path: str, joints: list[Joint], others: list[str]) -> UsageError:
+    """Return the refusal of cores without a time together. others: what was followed before."""
+    once = ", and that came once: the clock was set back" if any(joint.came_twice for joint in joints) else ""
+    remedy = "Let the mirror run until `topics mirror --status` shows one"
+    if others:
+        remedy += f", or use `topics restore --from {others[-1]}` for what was followed before"
+    return UsageError(f"{path} has no time that all cores have{once}. {remedy}")
 
 
 class Mirror:

@@ -355,6 +355,9 @@ def test_another_joint_timeline_is_followed_once_it_is_named() -> None:
     world.catch_up()
     assert world.check_promoted() == world.mirror.end.upto_ms > before_ms
     assert world.mirror.end.timeline == world.joint
+    (timeline,) = timeline_names(world.mirror_loop.files, f"{MIRROR}/{before}/core-00")
+    damage(world, f"{MIRROR}/{before}/core-00/{timeline}/{NOTE_NAME}")
+    world.check_promoted()  # what was followed before does not matter
     (base,) = bases_here(world, 1)
     damage(world, f"{path_of(world, 1)}/{BASES}/{base}/{MANIFEST_NAME}")
     with pytest.raises(CorruptError, match=f"/{world.joint}/core-01/.* is the newest, and its bases are damaged"):
@@ -441,6 +444,38 @@ def test_a_time_is_stated_only_once_the_server_would_notice_that_it_came_again()
         world.step()
     world.moments = [moment for moment in moments if moment.at_ms < world.now_ms - 100]
     assert world.check_promoted() == world.mirror.end.upto_ms < back_ms
+
+
+def test_a_clock_set_back_is_noticed_by_an_archive_that_opens_once_it_has_caught_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its directory may be mounted later than the server starts."""
+    world = Mirrored(9)
+    world.catch_up()
+    world.archived()
+    world.step()
+    world.end_all()
+    before_ms = world.now_ms
+    world.rings[0].clock.step_wall_ms(-100)
+    back_ms = world.now_ms
+
+    async def nothing(_archiver: Archiver) -> None:
+        pass
+
+    moments = world.moments
+    with monkeypatch.context() as patched:
+        patched.setattr(Archiver, "_step", nothing)
+        world.start_all()
+        ready_ms = world.now_ms
+        world.write_on(200)
+        world.run(lambda: world.now_ms > before_ms + 10)
+    world.archived()
+    world.away = {0}
+    with pytest.raises(NoAnswerError, match="core 0"):
+        world.step()
+    world.stated_ms = 0
+    world.moments = [moment for moment in moments if moment.at_ms < back_ms]
+    assert world.check_promoted() == world.mirror.end.upto_ms < ready_ms
 
 
 def test_a_clock_set_back_to_between_the_notes_of_two_cores_is_noticed_by_both(monkeypatch: pytest.MonkeyPatch) -> None:
