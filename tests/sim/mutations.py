@@ -3209,9 +3209,9 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "a mirror that states more than it has",
-        "store/mirror/mirror.py",
-        "state(self.end.upto_ms), ms)",
-        "state(self.end.upto_ms + 5000), ms)",
+        "store/mirror/server_mirror.py",
+        "state(self.end.upto_ms)\n",
+        "state(self.end.upto_ms + 5000)\n",
         _MIRRORS,
     ),
     _one(
@@ -3230,7 +3230,7 @@ MUTANTS: tuple[Mutant, ...] = (
     ),
     _one(
         "a mirror that is followed on after its promotion",
-        "store/mirror/mirror.py",
+        "store/mirror/server_mirror.py",
         "        await check_not_promoted(self._loop, self._root)\n",
         "",
         _MIRRORS,

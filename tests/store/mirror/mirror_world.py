@@ -23,8 +23,9 @@ from topics.loop import Loop
 from topics.store.archive.restore_archive import copy_point
 from topics.store.archive.restore_point import END, point_at
 from topics.store.archive.timelines import Timeline, find_timelines
-from topics.store.mirror.mirror import Mirror, newest_timeline
+from topics.store.mirror.mirror import newest_timeline
 from topics.store.mirror.mirror_source import MissingPartError
+from topics.store.mirror.server_mirror import ServerMirror
 
 MIRROR = "mirror"
 
@@ -90,8 +91,8 @@ class MirrorRun(ArchiveRun):
         """The newest time that the mirror has stated."""
         self.mirror = self.opened()
 
-    def opened(self, timeline: str = "") -> Mirror:
-        mirror = Mirror(self.loop, self.source, MIRROR, piece_bytes=8192)
+    def opened(self, timeline: str = "", *, retain_ms: int = 0) -> ServerMirror:
+        mirror = ServerMirror(self.loop, lambda _core: self.source, MIRROR, retain_ms=retain_ms, piece_bytes=8192)
         self.loop.run_task(mirror.open(timeline))
         return mirror
 

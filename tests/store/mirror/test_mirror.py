@@ -15,7 +15,7 @@ from topics.loop import Loop
 from topics.store.archive.archive_note import ArchiveNote, write_note
 from topics.store.archive.timelines import find_timelines
 from topics.store.archive.verify_archive import verify_timelines
-from topics.store.mirror.mirror import Mirror, newest_timeline
+from topics.store.mirror.mirror import newest_timeline
 from topics.store.mirror.promotion import Promotion, note_promotion, promotion_of
 
 
@@ -163,8 +163,7 @@ def test_log_that_the_server_has_removed_is_a_hole_and_the_mirror_begins_with_a_
 
 def test_a_clock_of_the_server_that_is_ahead_for_a_while_removes_no_kept_past() -> None:
     run = Followed(archive_base_every_ms=20_000)
-    run.mirror = Mirror(run.loop, run.source, MIRROR, retain_ms=5 * 86_400_000)
-    run.loop.run_task(run.mirror.open())
+    run.mirror = run.opened(retain_ms=5 * 86_400_000)
     for _ in range(3):
         run.world.append(1, 2)
         run.world.run(run.world.loop.sleep(21_000_000_000))

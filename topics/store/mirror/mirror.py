@@ -38,9 +38,10 @@ from topics.store.mirror.base_pull import BasePull
 from topics.store.mirror.followed_log import FollowedLog, read_followed
 from topics.store.mirror.log_pull import ChainEnd, LogPull
 from topics.store.mirror.mirror_source import MirrorSource, MissingPartError
-from topics.store.mirror.promotion import note_promotion, promotion_of
+from topics.store.mirror.promotion import promotion_of
 
 PIECE_BYTES = 1 << 20
+EMPTY = "the server's archive, which is empty yet"
 _BASES_APART_MS = 86_400_000
 """A server makes a base a day."""
 _RETAIN_OF_CORES_MS = 1
@@ -162,7 +163,7 @@ def _without_time(path: str, joints: list[Joint], others: list[str]) -> UsageErr
 
 
 class Mirror:
-    """The mirror in one directory, which this process has locked."""
+    """The mirror of one log: that of a server of one core, or of one of several cores."""
 
     def __init__(
         self,
@@ -214,13 +215,11 @@ class Mirror:
     async def open(self, timeline: str = "") -> None:
         """Find what is there. timeline: another one that may be followed from now on; "": none.
 
-        Raises: UsageError, it was promoted; CorruptError, FormatError, OSError.
+        Raises: CorruptError, FormatError, OSError.
         """
         made_in = make_with_parents(self._loop.ring, self._root)
         if made_in:
             await sync_parents(self._loop, self._root, made_in)
-        await check_not_promoted(self._loop, self._root)
-        await note_promotion(self._loop, self._root, None)
         await self._followed.open(timeline)
         if self._followed.name:
             await self._find_note()
@@ -249,7 +248,7 @@ class Mirror:
     async def advance(self, state: ArchiveState, ms: int) -> bool:
         """Do as `step` does, with what the server has just stated."""
         if not state.timeline or not state.upto_ms:
-            self._waits_for = "the server's archive, which is empty yet"
+            self._waits_for = EMPTY
             return False
         await self._check(state)
         try:

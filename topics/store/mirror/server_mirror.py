@@ -7,11 +7,9 @@ from topics.loop.loop import Loop
 from topics.store.archive.joint_timeline import core_places
 from topics.store.disk.data_directory import make_with_parents, sync_parents
 from topics.store.mirror.followed_log import FollowedLog
-from topics.store.mirror.mirror import PIECE_BYTES, Mirror, MirrorEnd, check_not_promoted
+from topics.store.mirror.mirror import EMPTY, PIECE_BYTES, Mirror, MirrorEnd, check_not_promoted
 from topics.store.mirror.mirror_of_cores import AnotherLogError, MirrorOfCores, SourceOf
 from topics.store.mirror.promotion import note_promotion
-
-_EMPTY = "the server's archive, which is empty yet"
 
 
 class ServerMirror:
@@ -87,7 +85,7 @@ class ServerMirror:
         if not isinstance(follower, MirrorOfCores) or not follower.is_begun:
             state = await self._source_of(0).state(self.end.upto_ms)
             if not state.timeline or not state.upto_ms:
-                self._waits_for = _EMPTY
+                self._waits_for = EMPTY
                 return False
             await self._choose(state)
             if isinstance(self._follower, Mirror):
@@ -104,7 +102,7 @@ class ServerMirror:
         """Follow the log that the server states. Raises: as `FollowedLog.choose`, and `open`."""
         before, is_joint = self._follower, state.of_cores is not None
         name = state.timeline if state.of_cores is None else state.of_cores.joint
-        self._waits_for = "" if name else _EMPTY
+        self._waits_for = "" if name else EMPTY
         if not name:
             return
         is_other = await self._followed.choose(name)
