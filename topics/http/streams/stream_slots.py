@@ -79,24 +79,15 @@ class StreamSlots:
         """
         of_key = None
         if is_of_client:
-            of_key = self._check(key)
-            self.of_clients += 1
+            self.limit.check()
+            of_key = self.of_keys.of(key)
             if of_key is not None:
+                of_key.check()
                 of_key.count += 1
+            self.of_clients += 1
         slot = Slot(self._give_back, key, of_key, is_of_client=is_of_client)
         self._taken[slot] = None
         return slot
-
-    def _check(self, key: CountedKey | None) -> KeyLimit | None:
-        """Check that a stream of a client may open for a key. Return the limit of the key.
-
-        Raises: RequestError throttled.
-        """
-        self.limit.check()
-        of_key = self.of_keys.of(key)
-        if of_key is not None:
-            of_key.check()
-        return of_key
 
     def _give_back(self, slot: Slot) -> None:
         if slot not in self._taken:
