@@ -100,6 +100,34 @@ class KernelWorld:
 
 
 @contextmanager
+def kernel_worlds(make_ring: Callable[[int, int], Ring], directory: str) -> Iterator[Callable[..., KernelWorld]]:
+    """Yield what makes worlds; in the end these are closed, with what was opened by their rings.
+
+    make_ring: gets the number of receive buffers, and the bytes of each.
+    """
+    before = set(_opened(directory))
+    worlds: list[KernelWorld] = []
+
+    def make(receive_buffers: int = 16, receive_buffer_bytes: int = 4096) -> KernelWorld:
+        worlds.append(KernelWorld(make_ring(receive_buffers, receive_buffer_bytes), directory))
+        return worlds[-1]
+
+    yield make
+    for world in worlds:
+        world.close()
+    for fd in set(_opened(directory)) - before:
+        os.close(fd)
+
+
+def _opened(directory: str) -> Iterator[int]:
+    """Yield the descriptors of this process that are sockets, or files of a directory."""
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):  # that of the listing
+            if os.readlink(f"/proc/self/fd/{name}").startswith(("socket:", directory)):
+                yield int(name)
+
+
+@contextmanager
 def limited(which: int, value: int) -> Iterator[None]:
     """A lower soft limit of this process. Python ignores SIGXFSZ, so that a write beyond RLIMIT_FSIZE is an error."""
     soft, hard = resource.getrlimit(which)

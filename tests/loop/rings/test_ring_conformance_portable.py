@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.loop.rings.kernel_world import KernelWorld
+from tests.loop.rings.kernel_world import KernelWorld, kernel_worlds
 from tests.loop.rings.ring_conformance import RingConformance
 from topics.loop.portable.portable_ring import PortableRing
 
@@ -13,12 +13,5 @@ from topics.loop.portable.portable_ring import PortableRing
 class TestPortableRing(RingConformance):
     @pytest.fixture
     def make_world(self, tmp_path: Path) -> Iterator[Callable[..., KernelWorld]]:
-        worlds: list[KernelWorld] = []
-
-        def make(receive_buffers: int = 16, receive_buffer_bytes: int = 4096) -> KernelWorld:
-            worlds.append(KernelWorld(PortableRing(receive_buffers, receive_buffer_bytes), str(tmp_path)))
-            return worlds[-1]
-
-        yield make
-        for world in worlds:
-            world.close()
+        with kernel_worlds(PortableRing, str(tmp_path)) as make:
+            yield make

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.loop.rings.kernel_world import KernelWorld
+from tests.loop.rings.kernel_world import KernelWorld, kernel_worlds
 from tests.loop.rings.ring_conformance import RingConformance
 from topics.uring.probe import probe
 from topics.uring.uring_ring import UringRing
@@ -28,13 +28,8 @@ class TestUringRing(RingConformance):
     def make_world(
         self, tmp_path: Path, sizes: str, shared: bool, spin_us: str
     ) -> Iterator[Callable[..., KernelWorld]]:
-        worlds: list[KernelWorld] = []
+        def make_ring(receive_buffers: int, receive_buffer_bytes: int) -> UringRing:
+            return UringRing(*SIZES[sizes], receive_buffers, receive_buffer_bytes, shared=shared, spin_us=spin_us)
 
-        def make(receive_buffers: int = 16, receive_buffer_bytes: int = 4096) -> KernelWorld:
-            ring = UringRing(*SIZES[sizes], receive_buffers, receive_buffer_bytes, shared=shared, spin_us=spin_us)
-            worlds.append(KernelWorld(ring, str(tmp_path)))
-            return worlds[-1]
-
-        yield make
-        for world in worlds:
-            world.close()
+        with kernel_worlds(make_ring, str(tmp_path)) as make:
+            yield make
