@@ -59,7 +59,7 @@ def broken_tree(mutant: Mutant) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="topics-mutant-") as name:
         tree = Path(name)
         for part in ("topics", "tests"):
-            shutil.copytree(ROOT / part, tree / part, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / part, tree / part)
         for part in ("pyproject.toml", "build_ffi.py"):
             shutil.copy(ROOT / part, tree / part)
         for path, text, instead in mutant.patches:
