@@ -52,9 +52,19 @@ class Server:
     process: subprocess.Popen[bytes]
 
     def cpu_seconds(self) -> float:
-        """User plus system time of the process so far."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """User plus system time so far of the process, and of its cores."""
+        return sum(_cpu_seconds(pid) for pid in (self.process.pid, *self.core_pids().values()))
+
+    def core_pids(self) -> dict[int, int]:
+        """The processes of the cores that run, by core; none for a server of one core."""
+        found = {}
+        parent = self.process.pid
+        for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+                if b"topics.cli.serving.core_process" in arguments:
+                    found[int(arguments[4])] = int(pid)
+        return found
 
     def rss_bytes(self) -> int:
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
@@ -72,9 +82,18 @@ class Server:
 
     def metrics(self) -> dict[str, float]:
         """The metrics without labels, by name."""
+        return {name: value for name, value in self.all_metrics().items() if "{" not in name}
+
+    def all_metrics(self) -> dict[str, float]:
+        """The metrics, by their names with labels."""
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v0/metrics", timeout=60) as answer:
-            lines = [line.split() for line in answer.read().decode().splitlines() if not line.startswith("#")]
-        return {line[0]: float(line[1]) for line in lines if "{" not in line[0]}
+            lines = [line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if not line.startswith("#")]
+        return {name: float(value) for name, value in lines}
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _wait_until_ready(server: Server, seconds: float) -> None:

@@ -37,6 +37,7 @@ import pytest
         "cli_help",
         "cold_lines",
         "many_topics",
+        "core_costs",
     ],
 )
 def test_a_tiny_run_of_each_measurement_gives_its_figures(question: str) -> None:
