@@ -11,6 +11,7 @@ from tests.amount import seeds
 from tests.engine.harness import Answer
 from tests.engine.real_world import RealWorld
 from topics.common.values.configs import RouterConfig
+from topics.engine.read import diff
 from topics.engine.read.read_pass import ReadPass
 from topics.engine.values.node_set import node_set
 from topics.engine.values.results import DiffQuery, DiffResult
@@ -125,6 +126,37 @@ def test_a_damaged_copy_is_left_to_the_read_that_reports_it(damaged: int) -> Non
             if at >= 0:
                 chunk.view[at] ^= damaged
     assert (engine._plain_reader.read_one(topic, query) is None) == bool(damaged)
+
+
+def test_a_diff_of_what_is_in_memory_plans_no_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = RealWorld(0, hot_tail_bytes=256 << 10)
+    world.put()
+    world.append(1, 2, 3)
+    monkeypatch.setattr(diff, "ReadPass", None)  # it would be called
+    assert world.diff(limit=2).next_from_seq == 2
+    assert world.diff(2).count == 1
+
+
+def test_a_read_that_is_likely_to_be_long_is_not_begun_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would find no room for its last record, after it has rendered all others."""
+    world = RealWorld(0, hot_tail_bytes=4 << 20, wal_file_bytes=4 << 20)
+    world.put()
+    for _ in range(80):
+        world.append("x" * 10_000)
+    engine = world.engine
+    topic = engine._core.registry.named("t")
+    assert topic is not None
+    plain = engine._plain_reader
+
+    def count(from_seq: int, limit: int, size: int) -> int | None:
+        found = plain.read_one(topic, DiffQuery(from_seq, limit=limit, max_batch_bytes=size))
+        return None if found is None else found.count
+
+    assert count(0, 50, 1 << 20) == 50
+    assert count(0, 100, 400_000) == 39
+    assert count(60, 100, 1 << 20) == 20
+    monkeypatch.setattr(plain._renderer, "project", None)
+    assert count(0, 100, 1 << 20) is None
 
 
 def test_a_read_that_reports_a_loss_or_needs_a_file_is_not_plain() -> None:

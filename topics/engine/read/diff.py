@@ -80,12 +80,16 @@ class Diff:
         self._core.turns.take(self._look)
 
     def _look(self) -> None:
-        if self._done is not None:
-            lender = self._lender
-            if lender is None:
-                self._reading = ReadPass(self._core, self._topic, self._query, self._on_read)
-            else:
-                self._reading = ChoosingPass(lender, self._core, self._topic, self._query, self._on_read)
+        if self._done is None:
+            return
+        lender = self._lender
+        if lender is not None:
+            self._reading = ChoosingPass(lender, self._core, self._topic, self._query, self._on_read)
+            self._reading.begin()
+        elif (found := self._reads.read_apart(self._topic, self._query)) is not None:
+            self._on_read(found)
+        else:
+            self._reading = ReadPass(self._core, self._topic, self._query, self._on_read)
             self._reading.begin()
 
     def cancel(self) -> None:

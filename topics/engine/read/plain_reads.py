@@ -26,6 +26,8 @@ from topics.store.in_memory.ephemeral import EphemeralFrames
 
 _UNUSABLE = bytes(TOPIC.size)
 _TAGS, _NO_META = lib.TP_READ_TAGS, lib.TP_READ_NO_META
+_LIKELY_BYTES = ROOM_BYTES // 2
+"""Accounted bytes that a read may be likely to find: without room its work would be in vain."""
 
 
 class PlainReads(NamedTuple):
@@ -89,13 +91,16 @@ class PlainReader:
         return PlainReads(self._renderer.out, size, topics, taken)
 
     def read_one(self, topic: Topic, query: DiffQuery) -> DiffResult | None:
-        """Make one read for a reader that waited: its topic's routers have caught up.
+        """Make one read, of a topic whose routers have caught up.
 
         query: bounded. No record of the topic is due to expire.
-        Returns: None if the read is not plain.
+        Returns: None if the read is not plain, or is likely to be long.
         """
         from_seq, limit, nodes, include_tags, include_meta, include_data, _, budget, begin, apart, _, match = query
         if nodes or match is not None or begin is not None or apart or not include_data or topic.floors.gaps:
+            return None
+        index = topic.index
+        if min(min(limit, topic.head - from_seq) * index.bytes, budget * index.live) > _LIKELY_BYTES * index.live:
             return None
         renderer = self._renderer
         renderer.ask_one(from_seq, limit, budget, (_TAGS if include_tags else 0) | (0 if include_meta else _NO_META))
