@@ -33,6 +33,7 @@ from topics.store.disk import disk_space
 from topics.store.disk.data_directory import lock_directory
 from topics.store.recovery.session_note import SessionNote
 
+FDS_MAX = 4096
 PASSES_MAX = 120_000
 """The most passes of a wait. A long poll of five seconds takes 33,000, with a checkpoint every few
 milliseconds.
@@ -144,7 +145,7 @@ class Machine:
         """
         self._say = say
         self.tracing = say is not None
-        self.ring = SimRing(plan.seed, shuffle=True, split=plan.split, fd_limit=4096, **plan.ring_options)
+        self.ring = SimRing(plan.seed, shuffle=True, split=plan.split, fd_limit=FDS_MAX, **plan.ring_options)
         if plan.stall_ns:
             self.ring.network.socket_buffer_bytes = _SMALL_SOCKET_BYTES
         self.ring.faults.on_end = lambda: self.stop_after(1)
@@ -617,7 +618,7 @@ class Machine:
             self.say(f"LIMITS: {faulty.descriptors} more descriptors, completions {faulty.completions_max} (0: any)")
         self._faulty = faulty
         for ring in self.rings:
-            ring.fd_limit = len(ring.open_fds) + faulty.descriptors if faulty.descriptors else 4096
+            ring.fd_limit = len(ring.open_fds) + faulty.descriptors if faulty.descriptors else FDS_MAX
             self.arm_ring(ring)
         if faulty.space_bytes is not None:
             self.say("DISK: space for", faulty.space_bytes, "more bytes")

@@ -65,6 +65,8 @@ class Faults:
         """Called with each operation: its kind and its path."""
         self.on_end: Callable[[], object] = _nobody
         """Called by the operation that the process is to end with."""
+        self.are_held = False
+        """Whether no operation fails for now, and none counts for a rule."""
         self._rules: list[Rule] = []
         self.lies = 0
         self.deceived: dict[object, int] = {}
@@ -109,7 +111,7 @@ class Faults:
         self.seen[kind] += 1
         if self.on_seen is not None:
             self.on_seen(kind, path)
-        for rule in self._rules:
+        for rule in () if self.are_held else self._rules:
             if rule.kind != kind or rule.path_part not in path or rule.left == 0:
                 continue
             if rule.file and rule.file != file_kind(path):

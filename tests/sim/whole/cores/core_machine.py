@@ -13,7 +13,7 @@ from tests.sim.whole.cores.course import Bounds, Course, Turns
 from tests.sim.whole.cores.lone_kills import CoreKills
 from tests.sim.whole.cores.refused_moves import is_right
 from tests.sim.whole.cores.sim_core import Core, watch_together
-from tests.sim.whole.machine import LOOK_EVERY_PASSES, PASSES_MAX, Actor, Machine, SimStoppedError
+from tests.sim.whole.machine import FDS_MAX, LOOK_EVERY_PASSES, PASSES_MAX, Actor, Machine, SimStoppedError
 from tests.sim.whole.monitors.monitor import Monitor
 from tests.sim.whole.monitors.numbers import Numbers
 from tests.sim.whole.monitors.watched_process import Served
@@ -57,6 +57,8 @@ class CoreMachine(Machine):
         """The kills of single cores; None: clients have not begun."""
         self._numbers: dict[int, Numbers] = {}
         """By the number of a core directory: what its ids and order numbers were, over all lives."""
+        self._limits: list[tuple[SimRing, int]] = []
+        """The descriptors that processes have beside an audit."""
         super().__init__(plan, say)
         self.monitor = _AllDirectories(self)
 
@@ -200,6 +202,19 @@ class CoreMachine(Machine):
         if kills is not None:
             kills.end()
             self.run_until(lambda: kills.is_idle)
+
+    def hold_faults(self) -> None:
+        """Let no operation fail, and no process lack descriptors, until `release_faults`."""
+        self.ring.faults.are_held = True
+        self._limits = [(ring, ring.fd_limit) for ring in self.rings]
+        for ring in self.rings:
+            ring.fd_limit = FDS_MAX
+
+    def release_faults(self) -> None:
+        self.ring.faults.are_held = False
+        for ring, limit in self._limits:
+            ring.fd_limit = limit
+        self._limits = []
 
     def life_of(self, topic: str) -> int:
         return self.ring.life * 100 + self.cores[self.slots.core_of(topic)].starts

@@ -2,10 +2,11 @@
 
     armed -> the core is killed, and away -> it recovers -> what it was asked for has ended -> audits -> armed
 
-Clients that know a start only by an audit are crashed with the core, if it has topics of theirs, and
-audited once it is back: what is in flight for them may then be done or not. All others know of
-nothing: a request is done and answered, or it was refused and is not done (503 `not_ready`), or its
-connection ends and it is in doubt.
+Clients that know a start only by an audit are crashed with the core, if it has topics of theirs,
+and audited once it is back: what is in flight for them may then be done or not. From its return to
+the end of the audit nothing fails, as nothing does before the audits of a start: an audit is one
+connection, which has to be answered. All others know of nothing: a request is done and answered, or
+it was refused and is not done (503 `not_ready`), or its connection ends and it is in doubt.
 """
 
 from __future__ import annotations
@@ -105,6 +106,7 @@ class CoreKills:
     def forget(self) -> None:
         """Note that all cores end now."""
         self.end()
+        self._machine.release_faults()
         if self._talk is not None:
             self._talk.forget()
 
@@ -153,6 +155,7 @@ class CoreKills:
         elif self._is_away and core.serves:
             core.ring.stop_at(0)
             self._is_away, self._is_back, self._failed = False, True, 0
+            machine.hold_faults()
             machine.note_return(core)
             is_slow = machine.config.pass_body_bytes < _TURN_BYTES
             self._after(_LINGER_NS + _TURNS_NS * is_slow if self._crashed else 0)
@@ -161,6 +164,7 @@ class CoreKills:
             self._talk = machine.talk([audit for actor in self._crashed for audit in actor.audits_at(self._is_there)])
         elif self._talk is not None and self._talk.is_over:
             self._talk.end()
+            machine.release_faults()
             self._talk, self._is_back, self._core = None, False, None
             self._quiet_ns = machine.ring.clock.monotonic_ns() + _QUIET_NS
             crashed, self._crashed = self._crashed, []
