@@ -63,7 +63,9 @@ class Workers(Clients):
         if not queue.exists:
             yield from self.put(queue.path, queue.config)
             queue.exists = True
-        queue.is_apart = self.comes_once(queue) and self.machine.are_apart(queue.name, queue.dead_letters)
+        are_apart = bool(queue.dead_letters) and self.machine.are_apart(queue.name, queue.dead_letters)
+        queue.is_apart = self.comes_once(queue) and are_apart
+        queue.was_apart |= are_apart
         jobs, moved, state = yield from self._read_all(queue)
         if queue.dead_letters:
             here = set(jobs.values())
@@ -91,7 +93,7 @@ class Workers(Clients):
             if queue.is_apart and twice:
                 raise self.machine.wrong(f"{queue.dead_letters}: {sorted(twice)[:5]} came there twice")
             _status, state = yield "GET", f"{queue.path}?touch=false", None
-            if not queue.is_apart or state["count"] >= len(jobs):
+            if not queue.was_apart or state["count"] >= len(jobs):
                 return jobs, set(dead), state
             self.machine.counts["audits during which jobs left for another core"] += 1
 
