@@ -500,7 +500,7 @@ class Machine:
         """
         now_ns = self.ring.clock.monotonic_ns()
         failed_ns = [at_ns for at_ns, path in process.ring.failed_syncs if "/wal-" in path]
-        if not failed_ns or power_cut or self.lied or self._is_noted(process.config.data_dir):
+        if not failed_ns or power_cut or self.lied or self.is_noted(process.config.data_dir):
             return
         failures = self.ring.faults.failures[self._failures_at_start :]
         takes_none = any("/session" in path or path == process.config.data_dir for _kind, path in failures)
@@ -528,7 +528,8 @@ class Machine:
         """Return the directories that a process may have opened in this life."""
         return (self.config.data_dir,)
 
-    def _is_noted(self, data_dir: str) -> bool:
+    def is_noted(self, data_dir: str) -> bool:
+        """Return whether a process has noted that a write or sync of its log has failed."""
         node = find(self.ring.disk.root, f"{data_dir}/session", durable=False)
         return isinstance(node, SimFile) and not msgspec.json.decode(node.live, type=SessionNote).boot
 
@@ -556,7 +557,7 @@ class Machine:
         self.ring.disk.capacity_bytes = None
         self._end_processes(power_cut=power_cut)
         # An operation in flight at the kill may have been done: the note, too.
-        has_noted = any(self._is_noted(data_dir) for data_dir in self.data_dirs)
+        has_noted = any(self.is_noted(data_dir) for data_dir in self.data_dirs)
         self.may_skip |= (power_cut and not self.stopped_well) or self._excused or has_noted
 
     def _end_processes(self, *, power_cut: bool) -> None:

@@ -156,7 +156,7 @@ class CoreMachine(Machine):
     def start_core(self, core: Core) -> None:
         """Start a core again, as the supervisor does."""
         assert self._layout is not None
-        self.may_skip |= self._is_noted(core.config.data_dir)  # that a sync of its log has failed
+        self.may_skip |= self.is_noted(core.config.data_dir)  # that a sync of its log has failed
         core.starts += 1
         core.ring = self.ring.beside(f".{core.core}.{core.starts}")
         self.arm_ring(core.ring)

@@ -111,9 +111,16 @@ class CoreKills:
             self._talk.forget()
 
     def strike(self) -> bool:
-        """Kill the core whose ring has stopped the run; return False if it was not that."""
+        """Kill the core whose ring has stopped the run; return False if all cores have to end.
+
+        A core of which a sync has failed may have lost records (R-DUR-16). Only audits of a start of
+        all cores know that.
+        """
         core, kill = self._core, self._kill
         if self._is_over or core is None or kill is None or core.server is None or not core.ring.has_stopped:
+            return False
+        if self._machine.is_noted(core.config.data_dir):
+            self._machine.counts["kills of one core that ended all, since its disk had failed"] += 1
             return False
         self._is_away, self._is_due, self._is_back = True, False, False
         self._machine.kill_core(core)
