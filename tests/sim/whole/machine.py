@@ -418,6 +418,9 @@ class Machine:
         """Return whether clients may get nothing done, for all of this life."""
         return self.descriptors_are_few
 
+    standing_still_ns = 6_000_000_000
+    """The length of a life in which nothing may be possible."""
+
     def _refused(self, reason: str) -> bool:
         failures = self.ring.faults.failures[self._failures_at_start :]
         may_lack_space = not self._has_reserve or self.config.wal_shards != self._shards_served

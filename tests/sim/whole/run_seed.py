@@ -49,8 +49,6 @@ _IDLE_LIBRARY_NS = 30_000_000
 """That of a library, whose reads need no operation of the ring: on a full disk the
 planned crash might not come.
 """
-_STANDING_STILL_NS = 6_000_000_000
-"""The length of a life in which nothing may be possible."""
 _QUIET_NS = 1_100_000_000
 """Longer than any timer of the server that may have an effect."""
 
@@ -348,7 +346,7 @@ def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
     machine.go(actors)
     ring, choices = machine.ring, machine.plan.seed
     try:
-        given_up_ns = ring.clock.monotonic_ns() + _STANDING_STILL_NS
+        begun_ns = ring.clock.monotonic_ns()
 
         def is_over() -> bool:
             if isinstance(choices, Choices) and machine.counts["operations"] >= choices.turns_at:
@@ -356,7 +354,7 @@ def _live(machine: Machine, life: Life, actors: list[Actor]) -> None:
             done = machine.counts["operations"] >= life.operations and machine.operations >= _OPERATIONS_MIN
             if machine.ended or (done and not machine.awaits_space):
                 return True
-            return machine.may_stand_still and ring.clock.monotonic_ns() > given_up_ns
+            return machine.may_stand_still and ring.clock.monotonic_ns() > begun_ns + machine.standing_still_ns
 
         machine.run_until(is_over)
         if machine.ended and machine.lacks_nothing:

@@ -40,6 +40,8 @@ class CoreMachine(Machine):
     """
 
     has_cores = True
+    standing_still_ns = 1_000_000_000
+    """Those that serve refuse each request for a core that stays away at once."""
     last_words = ("server_shutting_down", "not_ready")
     """R-CORE-8: a WebSocket that has lost a core ends with `not_ready`."""
 
@@ -152,6 +154,11 @@ class CoreMachine(Machine):
         self.say(f"KILL of core {core.core} after {core.ring.effects} operations of it")
         self.counts["cores killed"] += 1
         core.kill()
+
+    def _check_noted(self, process: Served, *, power_cut: bool) -> None:
+        if any(core is process and core.server is None for core in self.cores):
+            return  # it was killed before, and checked at that time
+        super()._check_noted(process, power_cut=power_cut)
 
     def start_core(self, core: Core) -> None:
         """Start a core again, as the supervisor does."""
