@@ -41,7 +41,7 @@ class CoreMachine(Machine):
 
     has_cores = True
     standing_still_ns = 1_000_000_000
-    """Those that serve refuse each request for a core that stays away at once."""
+    """Each request for a core that stays away is refused at once, so a second has very many."""
     last_words = ("server_shutting_down", "not_ready")
     """R-CORE-8: a WebSocket that has lost a core ends with `not_ready`."""
 
