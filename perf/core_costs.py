@@ -101,9 +101,11 @@ def make_topics(server: Server, names: list[str]) -> None:
         server.request("PUT", f"/v0/topics/{name}", {"durability": "disk"})
 
 
-def sampled(server: Server, settings: Settings, connections: int, records: int, requests: list[bytes]) -> Sample:
-    """Measure a closed load. records: of each request."""
-    done = http_load(server, connections, settings.seconds, *requests)
+def sampled(  # noqa: PLR0917 - columns of a row
+    server: Server, settings: Settings, connections: int, records: int, requests: list[bytes], rate: float = 0.0
+) -> Sample:
+    """Measure a load, a closed one at rate 0. records: of each request."""
+    done = http_load(server, connections, settings.seconds, *requests, rate=rate)
     count = done["requests"] * records
     return Sample(
         done["rate"] * records, done["server_cpu"] * 1e6 / count, done["p50_ns"] / 1000, done["p99_ns"] / 1000
@@ -261,7 +263,7 @@ def lone(settings: Settings) -> Row:
 def relayed(settings: Settings) -> Row:
     """Half of the requests are relayed: what one costs more than one at home counts twice."""
     names = [names_on(core, 2, CONNECTIONS) for core in range(2)]
-    by_pair = [write_to(name) for pair in zip(*names, strict=True) for name in pair]
+    by_turns_of_both = [write_to(name) for name in (*names[0], *names[1])]
     at_home = [write_to(name) for name in spread_names(2, CONNECTIONS)]
     with topics_server(settings.directory / "relayed", "--cores", "2") as server:
         make_topics(server, [*names[0], *names[1]])
@@ -273,16 +275,9 @@ def relayed(settings: Settings) -> Row:
 
         def mixed() -> Sample:
             before = core_requests(server)
-            group = LoadGroup("mixed", CONNECTIONS, tuple(map(LoadMessage, by_pair)), steps=("one", "other"))
-            cpu = server.cpu_seconds()
-            done = LoadClient([group], "127.0.0.1", server.port, settings.seconds, numbers_max=1).run()
-            (figures,) = done.groups
-            if figures.errors:
-                raise RuntimeError(done.error)
-            shares.append((core_requests(server) - before) / figures.requests)
-            both = figures.steps["one"] + figures.steps["other"]
-            used = (server.cpu_seconds() - cpu) * 1e6 / figures.requests
-            return Sample(figures.requests / done.seconds, used, both.quantile(0.5) / 1000, both.quantile(0.99) / 1000)
+            sample = sampled(server, settings, CONNECTIONS, 1, by_turns_of_both)
+            shares.append((core_requests(server) - before) / (sample.rate * settings.seconds))
+            return sample
 
         samples = by_turns(settings, mixed, home)
     whole = [
@@ -305,32 +300,23 @@ def kill(settings: Settings) -> Row:
         make_topics(server, [mine, others])
 
         def paced() -> Sample:
-            done = http_load(server, 8, settings.seconds, write_to(mine), rate=KILL_RATE)
-            return Sample(
-                done["rate"], done["server_cpu"] * 1e6 / done["requests"], done["p50_ns"] / 1000, done["p99_ns"] / 1000
-            )
+            return sampled(server, settings, 8, 1, [write_to(mine)], KILL_RATE)
 
         def killed() -> Sample:
             over = threading.Event()
 
             def kill_often() -> None:
                 while not over.wait(KILL_EVERY_S):
-                    pid = server.core_pids()[1]
-                    os.kill(pid, signal.SIGKILL)
+                    os.kill(server.core_pids()[1], signal.SIGKILL)
                     away.append(_until_answered(server, others))
 
             killer = threading.Thread(target=kill_often)
             killer.start()
             try:
-                group = LoadGroup("paced", 8, (LoadMessage(write_to(mine)),), rate=KILL_RATE, samples=0)
-                client = LoadClient([group], "127.0.0.1", server.port, settings.seconds, numbers_max=1)
-                done = client.run()
+                return paced()._replace(cpu_us=0.0)  # that of cores that have ended is not known
             finally:
                 over.set()
                 killer.join()
-            (figures,) = done.groups
-            took = figures.steps["answer"]
-            return Sample(figures.requests / done.seconds, 0.0, took.quantile(0.5) / 1000, took.quantile(0.99) / 1000)
 
         samples = by_turns(settings, killed, paced)
     found = f"{len(away)} kills, its topic answered after {statistics.median(away):.2f} s, {max(away):.2f} at most"

@@ -53,7 +53,11 @@ class Server:
 
     def cpu_seconds(self) -> float:
         """User plus system time so far of the process, and of its cores."""
-        return sum(_cpu_seconds(pid) for pid in (self.process.pid, *self.core_pids().values()))
+        seconds = _cpu_seconds(self.process.pid)
+        for pid in self.core_pids().values():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+                seconds += _cpu_seconds(pid)
+        return seconds
 
     def core_pids(self) -> dict[int, int]:
         """The processes of the cores that run, by core; none for a server of one core."""
