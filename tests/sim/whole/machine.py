@@ -534,13 +534,13 @@ class Machine:
     def is_noted(self, data_dir: str) -> bool:
         """Return whether a process has noted that a write or sync of its log has failed.
 
-        A note that was cut short says as much: the next start trusts nothing (`read_session`).
+        A note that was cut short says nothing, as it does to the next start (`read_session`).
         """
         node = find(self.ring.disk.root, f"{data_dir}/session", durable=False)
         try:
             return isinstance(node, SimFile) and not msgspec.json.decode(node.live, type=SessionNote).boot
         except (msgspec.DecodeError, UnicodeDecodeError):
-            return True
+            return False
 
     def crash(self, *, power_cut: bool) -> None:
         """End the process; with `power_cut` the machine, too."""

@@ -398,7 +398,8 @@ class _Watcher(Client):
             if max(topic.changed_ns, self.opened_ns) > late_ns or (topic.name, topic.life) in self.others:
                 continue
             life, seen = self.at.get(topic.name, (topic.life, 0))
-            if topic.name in self.resumed and life < topic.life and seen == topic.head:
+            was_before = topic.name in self.resumed and topic.changed_ns <= self.opened_ns
+            if was_before and life < topic.life and seen == topic.head:
                 continue  # the cursor of an earlier life is the head of this one (R-REC-3)
             if (topic.head is None and topic.name in self.at) or (
                 topic.head and (life, seen) != (topic.life, topic.head)
