@@ -3285,6 +3285,13 @@ MUTANTS: tuple[Mutant, ...] = (
         _MIRRORS_OF_CORES,
     ),
     _one(
+        "a mirror of cores that states times before the base of a core that was copied anew",
+        "store/mirror/mirror.py",
+        "            holes = await self._hole_before(aim.base)\n",
+        "            pass\n",
+        _MIRRORS_OF_CORES,
+    ),
+    _one(
         "a core that compares the clock with its own note only",
         "store/archive/joint_timeline.py",
         "                then_ms = max(then_ms, other.upto_ms)",

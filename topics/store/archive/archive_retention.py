@@ -179,7 +179,7 @@ async def remove_old(loop: Loop, timeline: str, before_ms: int, retain_ms: int =
     kept_ms = manifests[kept].taken_ms
     first_files = manifests[kept].first_log_files
     # A base of before the clock was set back may have a later time; its log is removed.
-    old = [*names[: names.index(kept)], *(name for name in manifests if _is_before(manifests[name], first_files))]
+    old = [*names[: names.index(kept)], *(name for name in manifests if begins_before(manifests[name], first_files))]
     if not old:
         return kept_ms
     for name in dict.fromkeys(old):
@@ -212,6 +212,6 @@ def _first_kept(bases: Mapping[str, BackupManifest], before_ms: int, retain_ms: 
     return None
 
 
-def _is_before(base: BackupManifest, first_files: Mapping[int, int]) -> bool:
-    """Return whether the log after a base begins before these files."""
+def begins_before(base: BackupManifest, first_files: Mapping[int, int]) -> bool:
+    """Return whether the log after a base begins before these files, in any shard."""
     return any(number < first_files.get(shard, 0) for shard, number in base.first_log_files.items())

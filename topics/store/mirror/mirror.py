@@ -8,6 +8,7 @@ A part that the mirror can get no more is a hole, which ends with the next base.
 from __future__ import annotations
 
 import contextlib
+import logging
 import re
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ from topics.store.archive.archive_note import (
     timeline_names,
     write_note,
 )
-from topics.store.archive.archive_retention import remove_old
+from topics.store.archive.archive_retention import begins_before, remove_old
 from topics.store.archive.joint_point import Joint, check_bases, joints_of
 from topics.store.archive.joint_timeline import core_places
 from topics.store.archive.timelines import find_timelines
@@ -39,6 +40,8 @@ from topics.store.mirror.followed_log import FollowedLog, read_followed
 from topics.store.mirror.log_pull import ChainEnd, LogPull
 from topics.store.mirror.mirror_source import MirrorSource, MissingPartError
 from topics.store.mirror.promotion import promotion_of
+
+log = logging.getLogger(__name__)
 
 PIECE_BYTES = 1 << 20
 EMPTY = "the server's archive, which is empty yet"
@@ -226,8 +229,14 @@ class Mirror:
 
     async def _find_note(self) -> None:
         self._log = LogPull(self._loop, self._source, self._root, self._followed.name, self._piece_bytes)
-        self._note = await read_note(self._files, self._followed.path)
-        self._chains = None
+        self._note = self._chains = None
+        try:
+            self._note = await read_note(self._files, self._followed.path)
+        except CorruptError as error:
+            if self._core is None:
+                raise
+            # A core without a note is copied anew, too, and the other cores are followed meanwhile.
+            log.warning("core %d is copied anew, from the next base on: %s", self._core.number, error)
         if self._note is not None and self._note.upto_ms:
             # A part that is damaged here is copied anew.
             with contextlib.suppress(CorruptError, FormatError, FileNotFoundError):
@@ -301,7 +310,9 @@ class Mirror:
             return True
         note, self._aim = self._note or ArchiveNote(), None
         holes = note.holes
-        if aim.base is not None and 0 < note.upto_ms < aim.base.taken_ms:
+        if aim.base is not None and not note.upto_ms:
+            holes = await self._hole_before(aim.base)
+        elif aim.base is not None and note.upto_ms < aim.base.taken_ms:
             holes = (*holes, note.hole_after(aim.base.taken_ms, aim.base.first_log_files))
         await self._write_note(aim.state, holes)
         self._chains, self._waits_for = chains, ""
@@ -310,6 +321,22 @@ class Mirror:
             await self._has_base(aim.base.taken_ms)
             return False
         return await self._copy_newer_base(state, ms) or aim.state is not state
+
+    async def _hole_before(self, base: BackupManifest) -> tuple[Hole, ...]:
+        """Return the hole that older bases here are in; none without them.
+
+        No end of their log was noted, or the note was lost, so a part may lack up to this base.
+        """
+        root, older_ms = f"{self._followed.path}/{BASES}", list[int]()
+        for name in await self._files.to_thread(backup_names, self._files, root):
+            with contextlib.suppress(CorruptError, FileNotFoundError):
+                older = await read_manifest(self._files, f"{root}/{name}")
+                if begins_before(older, base.first_log_files):
+                    older_ms.append(older.taken_ms)
+        if not older_ms:
+            return ()
+        from_ms = max(0, min(*older_ms, base.taken_ms) - 1)
+        return (Hole(from_ms, base.taken_ms, last_files={}, next_files=base.first_log_files),)
 
     async def _copied(
         self, state: ArchiveState, begin: dict[int, ChainEnd | int], until_ns: int | None

@@ -276,6 +276,14 @@ def path_of(world: Mirrored, core: int) -> str:
     return f"{path}/{timeline}"
 
 
+def bases_of(world: Mirrored, core: int) -> tuple[str, ...]:
+    """The names of the bases in the archive of a core that the mirror would take."""
+    engine = world.servers[core].engine
+    state = engine.archive.state if engine is not None else None
+    assert state is not None
+    return state.bases
+
+
 def bases_here(world: Mirrored, core: int) -> list[str]:
     return backup_names(world.mirror_loop.files, f"{path_of(world, core)}/{BASES}")
 
@@ -505,3 +513,54 @@ def test_a_clock_set_back_to_between_the_notes_of_two_cores_is_noticed_by_both(m
     step_without(world, 0)
     world.moments = [moment for moment in moments if moment.at_ms < back_ms]
     assert world.check_promoted() == world.mirror.end.upto_ms < ready_ms
+
+
+@pytest.mark.parametrize("flaw", ["missing", "damaged"])
+def test_a_core_that_is_copied_anew_has_no_time_of_before_its_new_base(flaw: str) -> None:
+    """Its log may lack a part up to that base, and the other core may have no later time."""
+    world = Mirrored(23, archive_base_every_ms=30, archive_retain_ms=1)
+    world.catch_up()
+    (old,) = bases_here(world, 1)
+    path = f"{path_of(world, 1)}/{NOTE_NAME}"
+    world.archived()
+    step_without(world, 1)
+    if flaw == "damaged":
+        damage(world, path)
+    else:
+        world.mirror_loop.run_task(world.mirror_loop.files.unlink(path))
+    world.stated_ms = 0
+    world.open()
+    world.away = {0}
+    world.archived(60)
+    for _ in range(40):
+        with suppress(NoAnswerError):
+            world.step()
+        world.write_on(5)
+    assert old in bases_here(world, 1)
+    hole = world.mirror.end.holes[0]
+    assert hole.to_ms is not None
+    assert hole.from_ms < min(taken_ms(world, 1, 0), hole.to_ms), "the older base is in it"
+    assert not world.mirror.end.upto_ms, "the other core ends before the new base"
+    world.away = set()
+    world.catch_up()
+    assert world.check_promoted() == world.mirror.end.upto_ms
+
+
+def test_the_hole_before_a_new_base_of_an_earlier_time_begins_before_both() -> None:
+    """The clock was set back between the two, whose order is that of the log."""
+    world = Mirrored(26, archive_base_every_ms=400, wal_file_bytes=65536)
+    world.catch_up()
+    world.fill(3)
+    world.archived()
+    world.rings[0].clock.step_wall_ms(-300)
+    while len(bases_of(world, 0)) < 2:
+        world.write_on(5)
+    world.mirror_loop.run_task(world.mirror_loop.files.unlink(f"{path_of(world, 0)}/{NOTE_NAME}"))
+    world.open()
+    world.stated_ms = 0
+    for _ in range(10):
+        world.step()
+        world.write_on(5)
+    (hole,) = world.mirror.end.holes
+    assert hole.to_ms is not None
+    assert hole.from_ms < hole.to_ms < taken_ms(world, 0, 0)
