@@ -278,7 +278,7 @@ class Mirror:
             self._chains = None
             return False
         except OSError:
-            await self.leave()
+            await self._leave_base()  # the log up to what an aim has reached is synced, and stays
             raise
 
     async def _check(self, state: ArchiveState) -> None:
@@ -445,6 +445,9 @@ class Mirror:
     async def leave(self) -> None:
         """Give up what is being copied, and remove what is there of a base."""
         self._aim = None
+        await self._leave_base()
+
+    async def _leave_base(self) -> None:
         if self._base is not None:
             await self._base.give_up()
             self._base = None

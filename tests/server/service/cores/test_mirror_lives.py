@@ -5,6 +5,8 @@ Goal: a promotion has one instant of all cores, which is the one that the mirror
 
 from __future__ import annotations
 
+import errno
+import os
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 
 from tests.amount import seeds, stride
 from tests.cli.commands.command_runs import run
-from tests.server.service.cores.mirrored_cores import MIRROR, Mirrored
+from tests.server.service.cores.mirrored_cores import MIRROR, HttpArchive, Mirrored
 from tests.server.service.cores.test_backup_lives import CORES
 from topics.common.values.time_texts import time_text
 from topics.errors import CorruptError, NoAnswerError, RequestError, StorageError, UsageError
@@ -564,3 +566,31 @@ def test_the_hole_before_a_new_base_of_an_earlier_time_begins_before_both() -> N
     (hole,) = world.mirror.end.holes
     assert hole.to_ms is not None
     assert hole.from_ms < hole.to_ms < taken_ms(world, 0, 0)
+
+
+def test_log_that_was_copied_before_the_disk_was_full_is_not_copied_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = Mirrored(24, wal_file_bytes=65536)
+    world.catch_up()
+    world.fill(6)
+    world.archived()
+    world.is_quiet, world.piece_ms = True, 3
+    timeline_of_0, asked = os.path.basename(path_of(world, 0)), list[str]()
+    piece = HttpArchive.piece
+
+    async def noted(self: HttpArchive, timeline: str, path: str, offset: int, most: int) -> bytes:
+        if timeline_of_0 in f"{timeline}/{path}":
+            asked.append(path)
+        return await piece(self, timeline, path, offset, most)
+
+    monkeypatch.setattr(HttpArchive, "piece", noted)
+    assert world.step(), "there is more"
+    *whole, _last = sorted(set(asked))
+    assert whole
+    asked.clear()
+    world.mirror_ring.faults.fail("write", errno.ENOSPC, path_part="core-00")
+    with pytest.raises(OSError, match="No space"):
+        world.step()
+    while world.step():
+        pass
+    assert not set(whole) & set(asked)
+    assert world.check_promoted() == world.mirror.end.upto_ms
