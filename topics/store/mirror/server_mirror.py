@@ -91,6 +91,7 @@ class ServerMirror:
             if isinstance(self._follower, Mirror):
                 return await self._follower.advance(state, ms)
         assert isinstance(self._follower, MirrorOfCores), "it was chosen"
+        self._waits_for = ""
         try:
             return await self._follower.step(ms)
         except AnotherLogError as error:

@@ -17,6 +17,7 @@ from tests.amount import seeds, stride
 from tests.cli.commands.command_runs import run
 from tests.server.service.cores.mirrored_cores import MIRROR, HttpArchive, Mirrored
 from tests.server.service.cores.test_backup_lives import CORES
+from topics.common.values.archive_state import ArchiveState
 from topics.common.values.time_texts import time_text
 from topics.errors import CorruptError, NoAnswerError, RequestError, StorageError, UsageError
 from topics.store.archive.archive_note import BASES, timeline_names
@@ -26,6 +27,7 @@ from topics.store.backup.backup_manifest import MANIFEST_NAME, backup_names, rea
 from topics.store.backup.free_places import FOLLOWED_NAME
 from topics.store.disk.directory_format import SLOT_MAP_NAME
 from topics.store.disk.whole_files import read_file, replace_file
+from topics.store.mirror.mirror import EMPTY
 from topics.store.mirror.promotion import PROMOTED_NAME
 
 # The coroutines of a process that was killed never end, and say so when they are collected.
@@ -566,6 +568,22 @@ def test_the_hole_before_a_new_base_of_an_earlier_time_begins_before_both() -> N
     (hole,) = world.mirror.end.holes
     assert hole.to_ms is not None
     assert hole.from_ms < hole.to_ms < taken_ms(world, 0, 0)
+
+
+def test_a_mirror_that_has_waited_for_an_archive_says_so_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that was started with one core, and then with two again, had none of one core yet."""
+    world = Mirrored(25)
+    world.catch_up()
+
+    async def empty(_archive: HttpArchive, _upto_ms: int) -> ArchiveState:
+        return ArchiveState("", 0, 0, {}, (), ())
+
+    with monkeypatch.context() as patched:
+        patched.setattr(HttpArchive, "state", empty)
+        assert not world.step()
+        assert world.mirror.end.waits_for == EMPTY
+    world.step()
+    assert world.mirror.end.waits_for == ""
 
 
 def test_log_that_was_copied_before_the_disk_was_full_is_not_copied_again(monkeypatch: pytest.MonkeyPatch) -> None:
