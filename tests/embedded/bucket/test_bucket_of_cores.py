@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import filecmp
+import os
 import shutil
 from functools import partial
 from pathlib import Path
@@ -403,6 +404,25 @@ def test_one_whose_slot_map_is_missing_is_named(stages: list[Stage], bucket: Mem
     assert [*copied_trees(str(archive))][-1] == Tree([], None)
     assert [*copied_trees(str(archive / last.joint))] == [Tree([], None)]
     assert counts(bucket, tmp_path) == [stages[1].count] * len(NAMES)
+
+
+def test_one_whose_first_base_is_made_while_it_is_listed_is_not_damaged(
+    stages: list[Stage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = tmp_path / "archive"
+    shutil.copytree(stages[-1].archive, archive)
+    joint, list_names = archive / stages[-1].joint, os.listdir
+    (joint / "archive.json").rename(tmp_path / "note")
+
+    def listed(path: str) -> list[str]:
+        names = list_names(path)
+        if path == str(joint) and (tmp_path / "note").exists():
+            (tmp_path / "note").rename(joint / "archive.json")
+        return names
+
+    monkeypatch.setattr(os, "listdir", listed)
+    trees = copied_trees(str(archive))
+    assert sum(tree.joint is not None for tree in trees) == len([*archive.iterdir()])
 
 
 def test_archives_of_one_core_and_of_several_are_restored_one_at_a_time(

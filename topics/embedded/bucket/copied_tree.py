@@ -11,7 +11,7 @@ from typing import BinaryIO, NamedTuple
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.store.archive.archive_note import BASES, REMEDY, ArchiveNote, OfCore, unpack_note
 from topics.store.archive.archived_log import archived_directory
-from topics.store.archive.joint_timeline import core_place
+from topics.store.archive.joint_timeline import core_place, is_joint, is_just_begun
 from topics.store.backup.backup_files import NOTE_NAME, is_timeline_name
 from topics.store.backup.backup_logs import log_id_in
 from topics.store.backup.backup_manifest import (
@@ -21,7 +21,6 @@ from topics.store.backup.backup_manifest import (
     is_backup_name,
     unpack_manifest,
 )
-from topics.store.cores.core_directories import core_name
 from topics.store.cores.slot_map_file import StoredMap
 from topics.store.disk.directory_format import SLOT_MAP_NAME
 from topics.store.format.log_format import BLOCK_BYTES, align_up, wal_file_no
@@ -105,7 +104,7 @@ def copied_trees(source: str) -> Iterator[Tree]:
     Raises: UsageError, there is nothing to copy; CorruptError; FormatError; FileNotFoundError, a
         part was removed meanwhile; OSError.
     """
-    names = os.listdir(source) if os.path.isdir(source) else []
+    names = _names(source)
     own = os.path.basename(os.path.abspath(source))
     _check_all_cores(source)
     if MANIFEST_NAME in names:
@@ -125,6 +124,10 @@ def copied_trees(source: str) -> Iterator[Tree]:
         raise UsageError(
             f"is {source!r}, and there is no backup and no archive in it: name the directory of one", "source"
         )
+
+
+def _names(directory: str) -> list[str]:
+    return os.listdir(directory) if os.path.isdir(directory) else []
 
 
 def _check_one_log(source: str, names: list[str]) -> None:
@@ -158,22 +161,21 @@ def _of_one(part: str, whole: str) -> UsageError:
 def _timelines(path: str, directory: str) -> Iterator[Tree]:
     """Yield a timeline, or of a joint one the slot map, and then the timelines of all its cores."""
     names = sorted(os.listdir(directory))
-    cores = [name for name in names if core_place(f"{path}/{name}") is not None]
-    if not cores and SLOT_MAP_NAME not in names:
+    if not is_joint(path, names):
         yield _timeline(path, directory)
         return
     if not is_timeline_name(path):
         remedy = "give it the name that it had in its archive, such as 2026-11-27T12-13-14Z-5f3a9c01"
         raise UsageError(f"is {directory!r}, of several cores, which no restore finds by this name: {remedy}", "source")
+    if is_just_begun(_names, directory):
+        yield Tree([], None)
+        return
+    if NOTE_NAME not in os.listdir(directory):
+        path = f"{directory}/{NOTE_NAME}"
+        raise CorruptError(f"{path} is missing, which is there before a base of core 0. {REMEDY}", {"path": path})
+    cores = [name for name in names if core_place(f"{path}/{name}") is not None]
     below = [(name, each) for name in cores for each in sorted(os.listdir(f"{directory}/{name}"))]
     timelines = [f"{name}/{each}" for name, each in below if is_timeline_name(each)]
-    if NOTE_NAME not in names:
-        of_first = [each for each in timelines if each.startswith(f"{core_name(0)}/")]
-        if any(os.path.isdir(f"{directory}/{each}/{BASES}") for each in of_first):
-            path = f"{directory}/{NOTE_NAME}"
-            raise CorruptError(f"{path} is missing, which is there before a base of core 0. {REMEDY}", {"path": path})
-        yield Tree([], None)  # core 0 has just begun it, or will
-        return
     yield Tree([], None, _joint(path, directory))
     for each in timelines:
         yield _timeline(f"{path}/{each}", f"{directory}/{each}")
@@ -206,7 +208,7 @@ def _timeline(path: str, directory: str) -> Tree:
     files: list[LogFilePart] = []
     for shard, end in note.shards.items():
         of_shard = f"{directory}/{archived_directory(shard)}"
-        for name in sorted(os.listdir(of_shard) if os.path.isdir(of_shard) else []):
+        for name in sorted(_names(of_shard)):
             number = wal_file_no(name)
             if number is None or number > end.file_no:
                 continue
@@ -215,8 +217,7 @@ def _timeline(path: str, directory: str) -> Tree:
             whole = size & -BLOCK_BYTES if is_settled else align_up(size, BLOCK_BYTES)
             files.append(LogFilePart(f"{archived_directory(shard)}/{name}", min(size, whole), whole, is_settled))
     bases = f"{directory}/{BASES}"
-    names = os.listdir(bases) if os.path.isdir(bases) else []
-    found = sorted(filter(is_backup_name, names), key=backup_age)
+    found = sorted(filter(is_backup_name, _names(bases)), key=backup_age)
     backups = [_backup(f"{path}/{BASES}/{name}", f"{bases}/{name}") for name in found]
     return Tree(backups, LogPart(path, directory, text, note, files))
 

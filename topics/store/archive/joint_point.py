@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -17,12 +18,11 @@ from topics.common.values.time_texts import time_text
 from topics.errors import CorruptError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import ArchiveNote, OfCore, read_note
-from topics.store.archive.joint_timeline import continue_joint, core_place, read_joint_map
+from topics.store.archive.joint_timeline import continue_joint, core_place, is_just_begun, read_joint_map
 from topics.store.archive.restore_archive import copy_point, with_ends
 from topics.store.archive.restore_point import END, RestorePoint, point_at
 from topics.store.archive.timelines import Timeline
 from topics.store.archive.unbroken_log import restorable_ranges
-from topics.store.backup.backup_files import NOTE_NAME
 from topics.store.cores.core_directories import CoreDirectories, core_directory, core_marker, core_name
 from topics.store.cores.slot_map_file import StoredMap, write_slot_map
 from topics.store.disk.directory_format import Marker
@@ -74,14 +74,13 @@ def core_of(timeline: Timeline) -> str:
 async def joints_of(loop: Loop, timelines: Iterable[Timeline]) -> list[Joint]:
     """Return the joint timelines that some timelines are in, in the order of their begins.
 
-    One that has just been begun is left out: core 0 writes its map and its note before a base.
+    One that was just begun is left out.
     Raises: CorruptError, one has no map; FormatError; OSError.
     """
     timelines, joints = list(timelines), list[Joint]()
+    list_names = partial(list_if_there, loop.files)
     for path in sorted({*map(core_of, timelines)} - {""}):
-        of_first = [each for each in timelines if os.path.dirname(each.path) == f"{path}/{core_name(0)}"]
-        has_base = any(each.bases or each.findings for each in of_first)
-        if not has_base and NOTE_NAME not in await loop.files.to_thread(list_if_there, loop.files, path):
+        if await loop.files.to_thread(is_just_begun, list_names, path):
             continue
         stored = await read_joint_map(loop.files, path)
         joints.append(Joint.of(path, stored, await read_note(loop.files, path), timelines))

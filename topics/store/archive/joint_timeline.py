@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ import xxhash
 from topics.errors import CorruptError, FormatError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import (
+    BASES,
     NOTE_OF_CORES,
     REMEDY,
     ArchiveNote,
@@ -38,7 +40,8 @@ from topics.store.archive.archive_note import (
     write_note,
 )
 from topics.store.backup.backup_files import NOTE_NAME, is_timeline_name
-from topics.store.cores.core_directories import CORE_PREFIX, CoreDirectories
+from topics.store.backup.backup_manifest import is_backup_name
+from topics.store.cores.core_directories import CORE_PREFIX, CoreDirectories, core_name
 from topics.store.cores.slot_map_file import StoredMap, read_slot_map
 from topics.store.disk.directory_format import SLOT_MAP_NAME
 from topics.store.disk.whole_files import (
@@ -81,6 +84,26 @@ def core_places(files: FileCalls, path: str) -> list[str]:
     if not is_timeline_name(os.path.basename(os.path.abspath(path))):
         return []
     return [f"{path}/{name}" for name in sorted(list_if_there(files, path)) if _CORE.fullmatch(name)]
+
+
+def is_joint(path: str, names: Iterable[str]) -> bool:
+    """Return whether a timeline is a joint one, by the names in it. One without cores has a map."""
+    return any(name == SLOT_MAP_NAME or core_place(f"{path}/{name}") is not None for name in names)
+
+
+def is_just_begun(list_names: Callable[[str], list[str]], joint: str) -> bool:
+    """Return whether a joint timeline, given by its path, was just begun: it needs no map yet.
+
+    Core 0 writes the map and then the note before its first base. A note that is missing beside
+    such a base is damage, if it is still missing afterwards.
+    list_names: returns the names in a directory; [] if it does not exist.
+    Raises: OSError.
+    """
+    if NOTE_NAME in list_names(joint):
+        return False
+    first = f"{joint}/{core_name(0)}"
+    timelines = filter(is_timeline_name, list_names(first))
+    return not any(is_backup_name(name) for each in timelines for name in list_names(f"{first}/{each}/{BASES}"))
 
 
 async def read_joint_map(files: FileCalls, joint: str) -> StoredMap:

@@ -11,10 +11,9 @@ from topics.common.values.time_texts import time_text
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.loop.loop import Loop
 from topics.store.archive.archive_note import BASES, ArchiveNote, read_note, timeline_names
-from topics.store.archive.joint_timeline import core_places
+from topics.store.archive.joint_timeline import core_places, is_joint
 from topics.store.backup.backup_files import NOTE_NAME, is_timeline_name
 from topics.store.backup.backup_manifest import BackupManifest, backup_names, read_manifest
-from topics.store.disk.directory_format import SLOT_MAP_NAME
 from topics.store.disk.whole_files import FileCalls, list_if_there
 
 
@@ -79,10 +78,10 @@ def _paths(files: FileCalls, path: str) -> list[str]:
     found = []
     for name in timeline_names(files, path):
         below = f"{path}/{name}"
-        if core_places(files, below):
-            found += _paths(files, below)
-        elif SLOT_MAP_NAME not in list_if_there(files, below):  # else no core has anything yet
+        if not is_joint(below, list_if_there(files, below)):
             found.append(below)
+        elif core_places(files, below):  # else no core has anything yet
+            found += _paths(files, below)
     return found
 
 
