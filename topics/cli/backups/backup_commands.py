@@ -29,7 +29,7 @@ from topics.common.values.arguments import is_decimal
 from topics.common.values.backup_result import SKIPPED_SEQS, SKIPPED_SEQS_MAX, UNWRITTEN, BackupResult
 from topics.common.values.time_texts import LATEST_MS, time_text
 from topics.embedded.bucket.bucket import BucketOptions, is_bucket_url
-from topics.embedded.bucket.copied_tree import log_id_at
+from topics.embedded.bucket.copied_parts import log_id_at
 from topics.errors import RequestError, StorageError, UsageError
 from topics.store.backup.backup_manifest import is_backup_name
 

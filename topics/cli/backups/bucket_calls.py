@@ -17,7 +17,7 @@ from topics.cli.exit_codes import INTERRUPTED
 from topics.embedded.bucket.bucket import BucketOptions, open_bucket
 from topics.embedded.bucket.bucket_copy import look_at_copy
 from topics.embedded.bucket.bucket_logs import check_takes_backup
-from topics.embedded.bucket.copied_tree import log_id_at
+from topics.embedded.bucket.copied_parts import log_id_at
 from topics.embedded.bucket.verify_copy import VerifiedCopy, verify_copy
 from topics.errors import UsageError
 from topics.store.layouts.directory_names import MARKER_NAME

@@ -20,7 +20,7 @@ from topics.embedded.bucket.bucket_manifest import (
     list_manifests,
     read_stored_manifest,
 )
-from topics.embedded.bucket.copied_tree import log_id_at
+from topics.embedded.bucket.copied_parts import log_id_at
 from topics.errors import CorruptError, UsageError
 from topics.store.backup.backup_files import is_timeline_name
 from topics.store.backup.backup_logs import log_id_in

@@ -1,88 +1,22 @@
-"""The contents of a directory of backups or an archive, in the parts that are copied."""
+"""The parts of a directory of backups or an archive, in the order in which they are copied."""
 
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
-from topics.errors import CorruptError, StorageError, UsageError
-from topics.store.archive.archive_note import BASES, REMEDY, ArchiveNote, OfCore, unpack_note
+from topics.embedded.bucket.copied_parts import BackupPart, JointPart, LogFilePart, LogPart, opened_file, read_text
+from topics.errors import CorruptError, UsageError
+from topics.store.archive.archive_note import BASES, REMEDY, OfCore, unpack_note
 from topics.store.archive.archived_log import archived_directory
 from topics.store.archive.joint_timeline import core_place, is_joint, is_just_begun
 from topics.store.backup.backup_files import NOTE_NAME, is_timeline_name
 from topics.store.backup.backup_logs import log_id_in
-from topics.store.backup.backup_manifest import (
-    MANIFEST_NAME,
-    BackupManifest,
-    backup_age,
-    is_backup_name,
-    unpack_manifest,
-)
+from topics.store.backup.backup_manifest import MANIFEST_NAME, backup_age, is_backup_name
 from topics.store.cores.slot_map_file import StoredMap
 from topics.store.disk.directory_format import SLOT_MAP_NAME
 from topics.store.format.log_format import BLOCK_BYTES, align_up, wal_file_no
-from topics.store.layouts.directory_names import MARKER_NAME
-
-
-class BackupPart(NamedTuple):
-    """A backup, or a base of an archive."""
-
-    path: str
-    """Relative to the directory that is copied; for a part that is the directory, its name."""
-    directory: str
-    text: str
-    """Its manifest."""
-
-    @property
-    def manifest(self) -> BackupManifest:
-        """Return the manifest, decoded. Raises: CorruptError, FormatError."""
-        return unpack_manifest(self.text.encode(), f"{self.directory}/{MANIFEST_NAME}")
-
-    @property
-    def marker(self) -> bytes:
-        """Return the file that has the id of the log; b"" if there is none. Raises: OSError."""
-        try:
-            with opened_file(f"{self.directory}/{MARKER_NAME}") as opened:
-                return opened.read()
-        except FileNotFoundError:
-            return b""
-
-
-class LogFilePart(NamedTuple):
-    """An archived log file, as far as the note states that it is archived."""
-
-    path: str
-    """Relative to the timeline."""
-    data_bytes: int
-    """Bytes of the log."""
-    bytes: int
-    """With the zeros that make whole blocks of it."""
-    is_settled: bool
-    """Whether nothing will be added."""
-
-
-class LogPart(NamedTuple):
-    """The log of a timeline, as its note states it."""
-
-    path: str
-    directory: str
-    text: str
-    note: ArchiveNote
-    files: list[LogFilePart]
-
-
-class JointPart(NamedTuple):
-    """The slot map of a joint timeline, of which each core has timelines of its own."""
-
-    path: str
-    text: str
-    """Its note."""
-    slot_map: bytes
-    stored: StoredMap
-    """The slot map, decoded."""
 
 
 class Tree(NamedTuple):
@@ -142,7 +76,7 @@ def _check_one_log(source: str, names: list[str]) -> None:
 
 
 def _backup(path: str, directory: str) -> BackupPart:
-    return BackupPart(path, directory, _read(f"{directory}/{MANIFEST_NAME}"))
+    return BackupPart(path, directory, read_text(f"{directory}/{MANIFEST_NAME}"))
 
 
 def _check_all_cores(source: str) -> None:
@@ -191,7 +125,7 @@ def _joint(path: str, directory: str) -> JointPart:
             data = opened.read()
     except FileNotFoundError:
         raise CorruptError(f"{of_map} is missing, which says what each core owns. {REMEDY}", {"path": of_map}) from None
-    text = _read(f"{directory}/{NOTE_NAME}")
+    text = read_text(f"{directory}/{NOTE_NAME}")
     unpack_note(text.encode(), f"{directory}/{NOTE_NAME}")
     return JointPart(path, text, data, StoredMap.unpack(data, of_map))
 
@@ -199,7 +133,7 @@ def _joint(path: str, directory: str) -> JointPart:
 def _timeline(path: str, directory: str) -> Tree:
     """Raises: UsageError, it is of one of several cores, and not in the place of that."""
     try:
-        text = _read(f"{directory}/{NOTE_NAME}")
+        text = read_text(f"{directory}/{NOTE_NAME}")
     except FileNotFoundError:
         return Tree([], None)  # the server has just begun it
     note = unpack_note(text.encode(), f"{directory}/{NOTE_NAME}")
@@ -220,47 +154,3 @@ def _timeline(path: str, directory: str) -> Tree:
     found = sorted(filter(is_backup_name, _names(bases)), key=backup_age)
     backups = [_backup(f"{path}/{BASES}/{name}", f"{bases}/{name}") for name in found]
     return Tree(backups, LogPart(path, directory, text, note, files))
-
-
-def log_id_at(directory: str) -> str:
-    """Return the id of the log that a data directory, or a backup, is of.
-
-    "": it states none, or its marker is damaged or missing.
-    """
-    try:
-        return log_id_in(BackupPart("", directory, "").marker)
-    except (OSError, CorruptError):
-        return ""
-
-
-@contextmanager
-def opened_file(path: str) -> Iterator[BinaryIO]:
-    """Open a file that is to be copied.
-
-    Raises: CorruptError, it is no regular file: a pipe may never say anything; OSError.
-    """
-    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as opened:
-        if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-            raise CorruptError(f"{path} is no regular file: `topics verify` shows all damage", {"path": path})
-        yield opened
-
-
-def _read(path: str) -> str:
-    """Return the text of a description. Raises: CorruptError, OSError."""
-    try:
-        with opened_file(path) as opened:
-            return opened.read().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise CorruptError(f"{path} is damaged: {error}: `topics verify` shows all damage", {"path": path}) from error
-
-
-def read_log_file(directory: str, file: LogFilePart) -> bytes:
-    """Return the bytes of a log file that count. Raises: StorageError, it is shorter; OSError."""
-    with opened_file(f"{directory}/{file.path}") as opened:
-        data = opened.read(file.data_bytes)
-    if len(data) != file.data_bytes:
-        raise StorageError(
-            f"{directory}/{file.path} has {len(data)} bytes, and {file.data_bytes} were archived: `topics verify` "
-            "shows all damage"
-        )
-    return data + bytes(file.bytes - file.data_bytes)

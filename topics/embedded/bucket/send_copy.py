@@ -34,17 +34,16 @@ from topics.embedded.bucket.bucket_manifest import (
     read_stored_manifest,
     to_store,
 )
-from topics.embedded.bucket.copied_timelines import end_ms
-from topics.embedded.bucket.copied_tree import (
+from topics.embedded.bucket.copied_parts import (
     BackupPart,
     JointPart,
     LogFilePart,
     LogPart,
-    Tree,
-    copied_trees,
     opened_file,
     read_log_file,
 )
+from topics.embedded.bucket.copied_timelines import end_ms
+from topics.embedded.bucket.copied_tree import Tree, copied_trees
 from topics.embedded.bucket.seen_bucket import SeenBucket, SendWindow, only_in, settled
 from topics.errors import CorruptError, StorageError, UsageError
 from topics.store.backup.backup_files import NOTE_NAME
