@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from topics.config import Config
+from topics.server.cores.supervisor import PAUSE_MOST_NS, PAUSE_NS, STEADY_NS
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = (".py", ".pyi", ".c", ".h")
@@ -77,6 +78,16 @@ def test_the_pages_say_how_many_seeds_of_whole_servers_a_command_runs(times: str
     else:
         assert f"`make many` {seeds}." in reliability
         assert f"`make many` runs {seeds}, {seeds} and " in simulation
+
+
+def test_the_pages_say_how_long_the_supervisor_pauses_before_a_core_starts_again() -> None:
+    least, most, steady = (f"{ns / 1e9:g} s" for ns in (PAUSE_NS, PAUSE_MOST_NS, STEADY_NS))
+    internals = (ROOT / "docs/internals/cores/core_processes.md").read_text()
+    row = f"after {least} (`PAUSE_NS`), twice as long each time up to {most} (`PAUSE_MOST_NS`); {steady} of being ready"
+    assert row in internals
+    operations = " ".join((ROOT / "docs/operations.md").read_text().split())
+    again = f"up to {most}, and is {least} again once the core was ready for {steady}."
+    assert f"it is started again in {least}`. The pause doubles with each end {again}" in operations
 
 
 def test_an_answer_that_curl_prints_ends_its_line() -> None:
