@@ -7,7 +7,20 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.project.structure.trees import TOPICS, Question, called, counts, modules, name_of, nodes, places, text, tree
+from tests.project.structure.trees import (
+    TOPICS,
+    Question,
+    assigned,
+    called,
+    counts,
+    mentions,
+    modules,
+    name_of,
+    nodes,
+    places,
+    text,
+    tree,
+)
 
 NUMBERS = "engine/state/topic_numbers.py"
 NOT_TOPICS = {
@@ -222,6 +235,17 @@ def test_records_are_put_into_the_log_by_one_kind_of_operation() -> None:
     stages = places("engine", called("stage_records", "stage_prebuilt", "stage_topics", "write_lone"))
     assert stages == {FILLER, LONE, "engine/write/plain_appends.py", "engine/routers/forward.py"}
     assert places("engine", called("next_place")) == {"engine/write/write_streak.py"}, "a lone write after another"
+
+
+def test_a_commit_is_sealed_judged_and_counted_by_one_class() -> None:
+    """Two drivers have its bytes written, in place and through the ring. Neither knows what a commit is."""
+    commitment = "store/wal/commitment.py"
+    sealed = ("tp_seal_batch", "tp_seal_summed", "tp_frame_batch", "tp_frame_apart")
+    assert places(".", mentions(*sealed)) == {commitment}
+    assert counts("store", called("judge")) == {commitment: 1}
+    assert counts("store", called("on_written")) == {commitment: 2}, "of the log, and of its bound"
+    begun = {"store/wal/log_end.py", "store/wal/wal_files.py"}
+    assert places("store/wal", assigned("chain", "position")) == {commitment, *begun}, "the end of the log"
 
 
 READS_FILES = ("archive", "backup", "checkpoint", "disk", "mirror", "recovery", "repair", "segments", "wal")
