@@ -93,6 +93,9 @@ class Actor(Protocol):
     def audits_at(self, is_there: Callable[[str], bool]) -> list[Audit]:
         """Return the audits of the topics with these paths: their core was started again."""
 
+    def asked_beside(self, is_there: Callable[[str], bool]) -> list[str]:
+        """Return the names of topics elsewhere that these audits read."""
+
 
 class _Complaints(logging.Handler):
     """The errors that the server logs, for runs in which none may go unnoticed."""
@@ -717,19 +720,21 @@ class Machine:
 
     def talk(self, scripts: list[Audit]) -> Conversation:
         """Begin scripts side by side on one connection."""
-        return Conversation(self, scripts)
+        return Conversation(self, scripts, self.connect)
 
 
 class Conversation:
     """Scripts side by side on one connection, which answers in order."""
 
-    def __init__(self, machine: Machine, scripts: list[Audit]) -> None:
+    def __init__(
+        self, machine: Machine, scripts: list[Audit], connect: Callable[[Callable[[], None]], Wire | None]
+    ) -> None:
         self.said: list[Any] = []
         """All answers."""
         self._machine = machine
         self._talking = 0
         self._lost: list[bool] = []
-        wire = machine.connect(lambda: self._lost.append(True))
+        wire = connect(lambda: self._lost.append(True))
         assert wire is not None, "a server that serves takes connections"
         self._wire = wire
         for script in scripts:

@@ -65,8 +65,6 @@ class Faults:
         """Called with each operation: its kind and its path."""
         self.on_end: Callable[[], object] = _nobody
         """Called by the operation that the process is to end with."""
-        self.are_held = False
-        """Whether no operation fails for now, and none counts for a rule."""
         self._rules: list[Rule] = []
         self.lies = 0
         self.deceived: dict[object, int] = {}
@@ -106,12 +104,15 @@ class Faults:
         elif self.deceived.get(node, 0) <= upto:
             self.deceived.pop(node, None)
 
-    def take(self, kind: str, path: str = "") -> Fault | None:
-        """Counts an operation; returns its fault if one is planned for it."""
+    def take(self, kind: str, path: str = "", *, is_held: bool = False) -> Fault | None:
+        """Counts an operation; returns its fault if one is planned for it.
+
+        is_held: it does not fail, and counts for no rule.
+        """
         self.seen[kind] += 1
         if self.on_seen is not None:
             self.on_seen(kind, path)
-        for rule in () if self.are_held else self._rules:
+        for rule in () if is_held else self._rules:
             if rule.kind != kind or rule.path_part not in path or rule.left == 0:
                 continue
             if rule.file and rule.file != file_kind(path):

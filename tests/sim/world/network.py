@@ -6,7 +6,7 @@ import errno
 import os
 import random
 from collections import defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from tests.sim.world.events import Events
@@ -245,9 +245,9 @@ class SimNetwork:
         bound.append(listener)
         return listener
 
-    def connect(self, host: str, port: int) -> Endpoint | int:
-        """This side of a new connection, or an errno."""
-        bound = [listener for listener in self.listeners[port] if not listener.only_binds]
+    def connect(self, host: str, port: int, among: Sequence[SimListener] = ()) -> Endpoint | int:
+        """This side of a new connection, or an errno. among: to one of these, if there are any."""
+        bound = [each for each in self.listeners[port] if not each.only_binds and (not among or each in among)]
         if not bound:
             return errno.ECONNREFUSED
         listener = bound[0] if len(bound) == 1 else self.rng.choice(bound)

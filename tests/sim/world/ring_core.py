@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from tests.sim.world.events import Events
-from tests.sim.world.faults import Faults, HangsError
+from tests.sim.world.faults import Fault, Faults, HangsError
 from tests.sim.world.network import Endpoint, SimListener, SimMailbox
 from tests.sim.world.sim_disk import SimDirectory, SimDisk
 from tests.sim.world.sim_file import SimFile
@@ -80,6 +80,8 @@ class Core:
     """The work that begins when it is submitted."""
     fds: dict[int, Handle] = field(default_factory=dict)
     completions: Completions = field(default_factory=lambda: ([], [], []))
+    holds_faults: bool = False
+    """Whether none of its operations fails for now, and none counts for a rule."""
     sync_factor: int = 1
     """How many times longer than usual a sync takes."""
     slow_ns: dict[str, int] = field(default_factory=dict)
@@ -113,6 +115,10 @@ class Core:
         starts, self.queued = self.queued, []
         for start, operation in starts:
             start(operation)
+
+    def take_fault(self, kind: str, path: str = "") -> Fault | None:
+        """Counts an operation; returns its fault if one is planned for it."""
+        return self.faults.take(kind, path, is_held=self.holds_faults)
 
     def usual_ns(self, kind: str) -> int:
         return self.slow_ns.get(kind) or LATENCY_NS.get(kind, SHORT_LATENCY_NS)

@@ -31,7 +31,7 @@ class SimFiles:
         self._core.queue(user_data, "open", start)
 
     def _open(self, path: str, flags: int) -> int:
-        fault = self._core.faults.take("open", path)
+        fault = self._core.take_fault("open", path)
         if fault is not None:
             return -fault.error
         if not self._core.has_fd:  # before anything is made or cut
@@ -48,7 +48,7 @@ class SimFiles:
     def close(self, user_data: int, fd: int) -> None:
         def end(operation: Operation) -> None:
             handle = self._core.fds.get(fd)
-            fault = self._core.faults.take("close", handle.path if handle else "")
+            fault = self._core.take_fault("close", handle.path if handle else "")
             res = self._core.close_fd(fd)  # the descriptor is gone, whatever close() says
             self._core.complete(operation, -fault.error if fault else res)
             if handle is not None and handle.path == "/":  # a listener's spare: the next accept waits for it
@@ -69,7 +69,7 @@ class SimFiles:
         self._core.queue(user_data, "read", start)
 
     def _read(self, handle: Handle, view: memoryview, offset: int) -> int:
-        fault = self._core.faults.take("read", handle.path)
+        fault = self._core.take_fault("read", handle.path)
         if fault is not None and fault.error:
             return -fault.error
         file = handle.node
@@ -144,7 +144,7 @@ class SimFiles:
         return min(size, max(0, self._core.rng.randint(1, pages) * BLOCK_BYTES - offset % BLOCK_BYTES))
 
     def _write(self, handle: Handle, view: memoryview, data: bytes, offset: int, *, dsync: bool) -> int:
-        fault = self._core.faults.take("write", handle.path)
+        fault = self._core.take_fault("write", handle.path)
         if fault is not None and fault.error:
             return -fault.error
         file = handle.node
@@ -156,7 +156,7 @@ class SimFiles:
             data = data[: fault.keep]
         count = self._disk.write(file, offset, data)
         if dsync and count == len(view):  # no promise says what of a short one is synced: nothing
-            fault = self._core.faults.take("sync", handle.path)
+            fault = self._core.take_fault("sync", handle.path)
             if fault is None:
                 file.sync_range(offset, count)
             elif not fault.error:
@@ -185,7 +185,7 @@ class SimFiles:
         return start
 
     def _sync(self, handle: Handle, upto: int) -> int:
-        fault = self._core.faults.take("sync", handle.path)
+        fault = self._core.take_fault("sync", handle.path)
         node = handle.node
         if fault is None or not fault.error:
             self._core.faults.synced(node, upto, honestly=fault is None)
@@ -211,7 +211,7 @@ class SimFiles:
 
     def _names(self, user_data: int, kind: str, path: str, effect: Callable[[], None]) -> None:
         def attempt() -> int:
-            fault = self._core.faults.take(kind, path)
+            fault = self._core.take_fault(kind, path)
             if fault is not None:
                 return -fault.error
             return self._result(effect)
@@ -238,7 +238,7 @@ class SimFiles:
     # --- blocking --------------------------------------------------------------------------------------------------
     def fail_blocking(self, kind: str, path: str) -> None:
         """Raises what the faults have planned for a blocking call."""
-        fault = self._core.faults.take(kind, path)
+        fault = self._core.take_fault(kind, path)
         if fault is not None:
             raise OSError(fault.error, os.strerror(fault.error), path)
 

@@ -149,11 +149,11 @@ class SimSockets:
                 return
             if not listener.waiting:
                 return
-            fault = self._core.faults.take("accept")
+            fault = self._core.take_fault("accept")
             if fault is not None:
                 self._core.complete(operation, -fault.error)
                 return
-            if self._core.faults.take("bogus"):
+            if self._core.take_fault("bogus"):
                 self._core.complete(operation, _NO_DESCRIPTOR, self._more())
                 continue
             fd = self._core.new_fd(Handle(listener.waiting[0]))
@@ -167,7 +167,7 @@ class SimSockets:
         def end(operation: Operation) -> None:
             if self._ended(operation):
                 return
-            fault = self._core.faults.take("connect")
+            fault = self._core.take_fault("connect")
             endpoint = fault.error if fault else self._network.connect(host, port)
             res = -endpoint if isinstance(endpoint, int) else self._core.new_fd(Handle(endpoint))
             self._core.complete(operation, res)
@@ -230,7 +230,7 @@ class SimSockets:
             elif endpoint.incoming and not self._free:
                 self._core.complete(operation, -errno.ENOBUFS)
             elif endpoint.incoming:
-                fault = self._core.faults.take("recv")
+                fault = self._core.take_fault("recv")
                 if fault is not None and fault.error:
                     self._core.complete(operation, -fault.error)
                     return
@@ -246,7 +246,7 @@ class SimSockets:
 
     def _more(self) -> int:
         """F_MORE, unless it is to be lost: a multishot may end with a good result at any time."""
-        return 0 if self._core.queue_is_full or self._core.faults.take("more") else F_MORE
+        return 0 if self._core.queue_is_full or self._core.take_fault("more") else F_MORE
 
     def received(self, flags: int, res: int) -> memoryview:
         assert flags & F_BUFFER, "this completion holds no buffer"
@@ -322,7 +322,7 @@ class SimSockets:
         """Count sent, 0 when there is no room yet, or -errno."""
         if data and not endpoint.room_bytes() and not endpoint.error and not endpoint.write_closed:
             return 0
-        fault = self._core.faults.take("send")
+        fault = self._core.take_fault("send")
         if fault is not None:
             if fault.error:
                 return -fault.error

@@ -17,7 +17,7 @@ from typing_extensions import Buffer
 from tests.sim.genome import Seed, stream
 from tests.sim.world.events import Events, SimStalledError
 from tests.sim.world.faults import Faults
-from tests.sim.world.network import Endpoint, SimNetwork
+from tests.sim.world.network import Endpoint, SimListener, SimNetwork
 from tests.sim.world.ring_core import Core, Operation, SimDeadError, SimPausedError, too_late
 from tests.sim.world.ring_files import SimFiles
 from tests.sim.world.ring_sockets import SimSockets
@@ -310,6 +310,15 @@ class SimRing:
         self._core.fd_limit = limit
 
     @property
+    def holds_faults(self) -> bool:
+        """Whether no operation of this process fails for now, and none counts for a rule of `faults`."""
+        return self._core.holds_faults
+
+    @holds_faults.setter
+    def holds_faults(self, holds: bool) -> None:
+        self._core.holds_faults = holds
+
+    @property
     def sync_factor(self) -> int:
         """How many times longer than usual a sync takes: a disk that is late."""
         return self._core.sync_factor
@@ -335,6 +344,11 @@ class SimRing:
     @property
     def open_fds(self) -> list[int]:
         return sorted(self._core.fds)
+
+    @property
+    def listeners(self) -> list[SimListener]:
+        """The listeners of this process."""
+        return [handle.node for handle in self._core.fds.values() if isinstance(handle.node, SimListener)]
 
     def kill(self) -> SimDisk:
         """SIGKILL: the process is gone, the page cache is not. Returns the disk for the next ring."""

@@ -47,6 +47,18 @@ def test_a_short_or_failed_write_cancels_its_sync(keep: int) -> None:
     assert finish(ring, 1, 2) == {1: keep or -errno.EIO, 2: -errno.ECANCELED}
 
 
+def test_operations_of_a_process_that_holds_faults_do_not_fail_and_count_for_no_rule() -> None:
+    """A process beside it fails, and its operations are counted from the first one."""
+    ring = SimRing()
+    beside = ring.beside("beside")
+    fds = [opened(each, "wal") for each in (ring, beside)]
+    ring.holds_faults = True
+    ring.faults.fail("write", errno.EIO, nth=2)
+    for each, fd in zip((ring, ring, beside, beside), (*fds[:1] * 2, *fds[1:] * 2), strict=True):
+        each.queue_write(1, fd, b"x", 0)
+        assert finish(each, 1) == {1: 1 if ring.faults.seen["write"] < 4 else -errno.EIO}
+
+
 def test_unsynced_bytes_survive_a_kill_and_a_power_cut_only_by_chance() -> None:
     images = set()
     for seed in range(40):

@@ -73,6 +73,9 @@ class Clients:
         """Return the audits of some topics; those that know no starts have none."""
         raise NotImplementedError
 
+    def asked_beside(self, is_there: Callable[[str], bool]) -> list[str]:
+        return []
+
     def read_back(self, path: str, times: dict[int, int] | None = None) -> Any:
         """Read a whole topic for an audit: (data by seq, tombstones, head); None: it does not
         exist. times: gets each $ts.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from tests.sim.whole.clients import payloads
-from tests.sim.world.network import Endpoint, SimNetwork
+from tests.sim.world.network import Endpoint, SimListener, SimNetwork
 
 _decode = msgspec.json.decode
 _encode = msgspec.json.encode
@@ -35,11 +35,18 @@ class Wire:
     `on_lost` is called once when it has ended.
 
     stall_ns: the client takes received bytes up to so much later, and then only a part; 0: all, at
-    once.
+    once. among: it is to one of these listeners; without them, to any.
     """
 
-    def __init__(self, network: SimNetwork, port: int, on_lost: Callable[[], None], stall_ns: int = 0) -> None:
-        endpoint = network.connect("127.0.0.1", port)
+    def __init__(
+        self,
+        network: SimNetwork,
+        port: int,
+        on_lost: Callable[[], None],
+        stall_ns: int = 0,
+        among: Sequence[SimListener] = (),
+    ) -> None:
+        endpoint = network.connect("127.0.0.1", port, among)
         if isinstance(endpoint, int):
             raise OSError(endpoint, "connect")
         self._endpoint: Endpoint = endpoint

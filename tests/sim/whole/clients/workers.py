@@ -55,6 +55,9 @@ class Workers(Clients):
     def audits_at(self, is_there: Callable[[str], bool]) -> list[Audit]:
         return [self._audit(queue) for queue in self.queues if is_there(queue.path)]
 
+    def asked_beside(self, is_there: Callable[[str], bool]) -> list[str]:
+        return [queue.dead_letters for queue in self.queues if queue.dead_letters and is_there(queue.path)]
+
     def comes_once(self, queue: Queue) -> bool:
         """Return whether a job of a queue has to come once to its dead letters (R-CORE-15)."""
         return queue.is_apart and not (self.machine.io_failed or self.machine.lied)

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any
 
 from tests.sim import SimRing
 from tests.sim.genome import stream
+from tests.sim.whole.clients.http_client import Wire
 from tests.sim.whole.cores.course import Bounds, Course, Turns
 from tests.sim.whole.cores.lone_kills import CoreKills
 from tests.sim.whole.cores.refused_moves import is_right
 from tests.sim.whole.cores.sim_core import Core, watch_together
-from tests.sim.whole.machine import FDS_MAX, LOOK_EVERY_PASSES, PASSES_MAX, Actor, Machine, SimStoppedError
+from tests.sim.whole.machine import (
+    FDS_MAX,
+    LOOK_EVERY_PASSES,
+    PASSES_MAX,
+    Actor,
+    Audit,
+    Conversation,
+    Machine,
+    SimStoppedError,
+)
 from tests.sim.whole.monitors.monitor import Monitor
 from tests.sim.whole.monitors.numbers import Numbers
 from tests.sim.whole.monitors.watched_process import Served
-from tests.sim.whole.seed_plan import Plan
+from tests.sim.whole.seed_plan import PORT, Plan
 from tests.sim.world.sim_disk import Node
 from tests.sim.world.sim_file import SimFile
 from topics.engine.stored_engine import StoredEngine
@@ -60,7 +70,7 @@ class CoreMachine(Machine):
         self._numbers: dict[int, Numbers] = {}
         """By the number of a core directory: what its ids and order numbers were, over all lives."""
         self._limits: list[tuple[SimRing, int]] = []
-        """The descriptors that processes have beside an audit."""
+        """The processes of which nothing fails for now, and the descriptors that each has otherwise."""
         super().__init__(plan, say)
         self.monitor = _AllDirectories(self)
 
@@ -210,17 +220,20 @@ class CoreMachine(Machine):
             kills.end()
             self.run_until(lambda: kills.is_idle)
 
-    def hold_faults(self) -> None:
-        """Let no operation fail, and no process lack descriptors, until `release_faults`."""
-        self.ring.faults.are_held = True
-        self._limits = [(ring, ring.fd_limit) for ring in self.rings]
-        for ring in self.rings:
-            ring.fd_limit = FDS_MAX
+    def talk_at(self, core: Core, scripts: list[Audit]) -> Conversation:
+        """Begin scripts side by side on one connection, which this core accepts."""
+        return Conversation(self, scripts, partial(Wire, self.ring.network, PORT, among=core.ring.listeners))
+
+    def hold_faults(self, cores: Iterable[Served]) -> None:
+        """Let no operation of these cores fail, and none lack descriptors, until `release_faults`."""
+        rings = {id(core.ring): core.ring for core in cores}.values()
+        self._limits = [(ring, ring.fd_limit) for ring in rings]
+        for ring in rings:
+            ring.holds_faults, ring.fd_limit = True, FDS_MAX
 
     def release_faults(self) -> None:
-        self.ring.faults.are_held = False
         for ring, limit in self._limits:
-            ring.fd_limit = limit
+            ring.holds_faults, ring.fd_limit = False, limit
         self._limits = []
 
     def life_of(self, topic: str) -> int:

@@ -4,9 +4,11 @@
 
 Clients that know a start only by an audit are crashed with the core, if it has topics of theirs,
 and audited once it is back: what is in flight for them may then be done or not. From its return to
-the end of the audit nothing fails, as nothing does before the audits of a start: an audit is one
-connection, which has to be answered. All others know of nothing: a request is done and answered, or
-it was refused and is not done (503 `not_ready`), or its connection ends and it is in doubt.
+the end of the audit nothing of it fails, as nothing does before the audits of a start: an audit is
+one connection, to that core, which has to be answered. Nothing fails either of the cores of other
+topics that the audit reads; all the rest may fail meanwhile. All others know of nothing: a request
+is done and answered, or it was refused and is not done (503 `not_ready`), or its connection ends
+and it is in doubt.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from tests.sim.whole.cores.core_machine import CoreMachine
     from tests.sim.whole.cores.sim_core import Core
     from tests.sim.whole.machine import Conversation
+    from tests.sim.whole.monitors.watched_process import Served
 
 _LINGER_NS = 60_000_000
 """The longest that a request of a lost connection can still be in flight."""
@@ -146,6 +149,11 @@ class CoreKills:
         """Return whether a topic is on the core that was killed."""
         return self._machine.home(path.rpartition("/")[2]) is self._core
 
+    def _asked_beside(self) -> list[Served]:
+        """Return the cores of other topics that the audits read."""
+        names = [name for actor in self._crashed for name in actor.asked_beside(self._is_there)]
+        return [self._machine.home(name) for name in names]
+
     def look(self) -> None:
         """Do what is due."""
         core, kill, machine = self._core, self._kill, self._machine
@@ -162,13 +170,14 @@ class CoreKills:
         elif self._is_away and core.serves:
             core.ring.stop_at(0)
             self._is_away, self._is_back, self._failed = False, True, 0
-            machine.hold_faults()
+            machine.hold_faults([core, *self._asked_beside()])
             machine.note_return(core)
             is_slow = machine.config.pass_body_bytes < _TURN_BYTES
             self._after(_LINGER_NS + _TURNS_NS * is_slow if self._crashed else 0)
         elif self._is_back and self._is_due:
             self._is_due = False
-            self._talk = machine.talk([audit for actor in self._crashed for audit in actor.audits_at(self._is_there)])
+            audits = [audit for actor in self._crashed for audit in actor.audits_at(self._is_there)]
+            self._talk = machine.talk_at(core, audits)
         elif self._talk is not None and self._talk.is_over:
             self._talk.end()
             machine.release_faults()
