@@ -102,8 +102,6 @@ class Queue:
         """Jobs that were found in the queue and among the dead letters, after a crash."""
         self.is_apart = bool(self.dead_letters)
         """Whether its dead letters were always on another core, and came there once (R-CORE-15)."""
-        self.was_apart = False
-        """Whether they were on another core in a life: jobs may still be on their way (R-CORE-15)."""
         self.dead: dict[str, int] = {}
         """Jobs that were listed as dead letters, and the time (ns) of the answer."""
 

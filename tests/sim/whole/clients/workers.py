@@ -68,7 +68,6 @@ class Workers(Clients):
             queue.exists = True
         are_apart = bool(queue.dead_letters) and self.machine.are_apart(queue.name, queue.dead_letters)
         queue.is_apart = self.comes_once(queue) and are_apart
-        queue.was_apart |= are_apart
         jobs, moved, state = yield from self._read_all(queue)
         if queue.dead_letters:
             here = set(jobs.values())
@@ -83,20 +82,30 @@ class Workers(Clients):
             queue.moved = moved
         yield from audit(self.machine, queue, list(jobs.values()), state)
 
+    def _leaving(self, queue: Queue) -> int:
+        """Return how many jobs of a queue are on their way to another core, or to what was one (R-CORE-15)."""
+        machine = self.machine
+        return machine.home(queue.name).engine.moving_jobs(queue.name) if machine.has_cores else 0
+
     def _read_all(self, queue: Queue) -> Generator[Any, Any, tuple[dict[int, str], set[str], Any]]:
         """Return the jobs, by seq, the dead letters, and the state of a queue.
 
-        R-CORE-15: jobs that were on their way at a start may leave the queue in between.
+        R-CORE-15: jobs that are on their way may leave the queue in between; none come.
         """
+        told_of = None
         while True:
+            leaving = self._leaving(queue)
             jobs, _told, _head = yield from self.read_back(queue.path)
+            if told_of is not None and len(jobs) > told_of:
+                raise self.machine.wrong(f"{queue.name}: holds {len(jobs)} jobs, and told of {told_of} before")
             page = (yield from self.read_back(f"/v0/topics/{queue.dead_letters}")) if queue.dead_letters else None
             dead = [] if page is None else [*page[0].values()]
             twice = {text for text, count in Counter(dead).items() if count > 1} - queue.redriven
             if queue.is_apart and twice:
                 raise self.machine.wrong(f"{queue.dead_letters}: {sorted(twice)[:5]} came there twice")
             _status, state = yield "GET", f"{queue.path}?touch=false", None
-            if not queue.was_apart or state["count"] >= len(jobs):
+            told_of = state["count"]
+            if not 0 < len(jobs) - told_of <= leaving:
                 return jobs, set(dead), state
             self.machine.counts["audits during which jobs left for another core"] += 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from tests.sim.whole.clients.reader_clients import Reading
 from tests.sim.whole.clients.state import CONFIG_DEFAULT, Part, Record, State
 from tests.sim.whole.clients.waiting import Waiting
 from tests.sim.whole.clients.watching import Event, Watching
+from tests.sim.whole.clients.workers import Workers
 from tests.sim.whole.machine import Machine
 from tests.sim.whole.rebuilt import _has_lower_limit
 from tests.sim.whole.seed_plan import LONGEST_SHORT_LOG
@@ -250,3 +252,48 @@ def test_a_config_that_a_file_states_may_remove_what_a_later_one_kept(
     stated: dict[str, Any], last: dict[str, Any], is_lower: bool
 ) -> None:
     assert _has_lower_limit(TopicConfig(**stated), TopicConfig(**last)) == is_lower
+
+
+@pytest.mark.parametrize(
+    ("leaving", "told_of", "rest", "problem"),
+    [
+        (0, [1], [], "holds 2 jobs, told of 1"),
+        (1, [0], [], "holds 2 jobs, told of 0"),
+        (1, [1, 1], ["b"], ""),
+        (1, [1], ["a", "b"], "holds 2 jobs, and told of 1 before"),
+    ],
+)
+def test_a_count_below_the_jobs_that_were_read_is_of_jobs_that_left(
+    leaving: int, told_of: list[int], rest: list[str], problem: str
+) -> None:
+    """R-CORE-15: no more than were on their way, and they are gone when the queue is read again."""
+    counts: Counter[str] = Counter()
+    machine: Any = Mock(counts=counts, wrong=AssertionError, has_cores=True, power_failed=False, io_failed=False)
+    machine.home.return_value.engine.moving_jobs.return_value = leaving
+    machine.ring.clock.now_ms.return_value = 1
+    workers = Workers(machine, random.Random(0))
+    (queue, *_) = workers.queues
+    queue.dead_letters, queue.exists, queue.leases_durable, queue.maybe = "q-dead", True, False, {"a", "b"}
+    jobs, told = iter([["a", "b"], rest]), iter(told_of)
+
+    def answer(method: str, path: str) -> Any:
+        if method == "GET":
+            count = next(told)
+            return {"count": count, "queue": {"ready": count, "in_flight": 0}, "config": {"leases_durable": False}}
+        found = [] if "dead" in path else next(jobs)
+        rows = [{"$seq": ord(text), "data": text} for text in found]
+        return {"records": rows, "tombstone": None, "next_from_seq": 9, "head_seq": 9, "caught_up": True}
+
+    def run() -> None:
+        (script,) = workers.audits_at(lambda path: path == queue.path)
+        request = next(script)
+        with suppress(StopIteration):
+            while True:
+                request = script.send((200, answer(*request[:2])))
+
+    if problem:
+        with pytest.raises(AssertionError, match=problem):
+            run()
+    else:
+        run()
+    assert counts["audits during which jobs left for another core"] == bool(rest)
