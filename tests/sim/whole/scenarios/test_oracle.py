@@ -6,13 +6,15 @@ import random
 from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
 
 from tests.sim.whole.clients.checkpoints import Checkpoints
+from tests.sim.whole.clients.forwarding_clients import Forwarding
 from tests.sim.whole.clients.operation import Configure, DeleteRecords, Drop, Flush, Inconsistent, Look, Maybe, Write
 from tests.sim.whole.clients.owned import OwningClient, _may_follow, _never_begun
 from tests.sim.whole.clients.owned_topic import OwnedTopic
@@ -297,3 +299,19 @@ def test_a_count_below_the_jobs_that_were_read_is_of_jobs_that_left(
     else:
         run()
     assert counts["audits during which jobs left for another core"] == bool(rest)
+
+
+@pytest.mark.parametrize("is_excused", [False, True])
+def test_a_copy_is_missing_at_a_stop_if_its_router_is_on_one_core(is_excused: bool) -> None:
+    """R-CORE-12: of a server of several cores, too; only between two cores it may come later."""
+    machine: Any = Mock(wrong=AssertionError, has_cores=True, stopping=True, log_was_long=False)
+    machine.name_of.side_effect = lambda name: name
+    machine.are_apart.return_value = is_excused
+    forwarding = Forwarding(machine, random.Random(0))
+    forwarding.written["~1~"] = 1
+    check = partial(cast("Any", forwarding.clients[1])._check, {"~1~"}, {"records": [], "caught_up": True})
+    if is_excused:
+        check(is_whole=True)
+        return
+    with pytest.raises(AssertionError, match="acknowledged before the read, and not forwarded"):
+        check(is_whole=True)
