@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from perf.figures import PAYLOAD, commit_id, interpreter, machine
-from perf.servers import Server, http_load, http_request, topics_server
+from perf.servers import Server, core_pids, http_load, http_request, topics_server
 from topics.bench.load.load_client import LoadClient
 from topics.bench.load.load_plan import LoadGroup, LoadMessage, write_body
 from topics.store.cores.slot_map import SlotMap
@@ -307,7 +307,7 @@ def kill(settings: Settings) -> Row:
 
             def kill_often() -> None:
                 while not over.wait(KILL_EVERY_S):
-                    os.kill(server.core_pids()[1], signal.SIGKILL)
+                    os.kill(core_pids(server.process.pid)[1], signal.SIGKILL)
                     away.append(_until_answered(server, others))
 
             killer = threading.Thread(target=kill_often)
@@ -340,7 +340,7 @@ def idle(settings: Settings) -> str:
         cpu = server.cpu_seconds()
         time.sleep(settings.seconds)
         used = (server.cpu_seconds() - cpu) / settings.seconds
-        cores = sum(pss_bytes(pid) for pid in server.core_pids().values())
+        cores = sum(pss_bytes(pid) for pid in core_pids(server.process.pid).values())
         supervisor = pss_bytes(server.process.pid)
     memory = f"four cores: {cores / 1e6:.0f} MB, the supervisor: {supervisor / 1e6:.0f} MB"
     return f"| idle | {memory}, {used * 100:.1f} % of a CPU |"

@@ -54,21 +54,10 @@ class Server:
     def cpu_seconds(self) -> float:
         """User plus system time so far of the process, and of its cores."""
         seconds = _cpu_seconds(self.process.pid)
-        for pid in self.core_pids().values():
+        for pid in core_pids(self.process.pid).values():
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
                 seconds += _cpu_seconds(pid)
         return seconds
-
-    def core_pids(self) -> dict[int, int]:
-        """The processes of the cores that run, by core; none for a server of one core."""
-        found = {}
-        parent = self.process.pid
-        for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                if b"topics.cli.serving.core_process" in arguments:
-                    found[int(arguments[4])] = int(pid)
-        return found
 
     def rss_bytes(self) -> int:
         for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
@@ -93,6 +82,17 @@ class Server:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v0/metrics", timeout=60) as answer:
             lines = [line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if not line.startswith("#")]
         return {name: float(value) for name, value in lines}
+
+
+def core_pids(supervisor: int) -> dict[int, int]:
+    """The processes of the cores that run, by core; none for a server of one core."""
+    found = {}
+    for pid in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if b"topics.cli.serving.core_process" in arguments:  # before its exec it has those of the supervisor
+                found[int(arguments[4])] = int(pid)
+    return found
 
 
 def _cpu_seconds(pid: int) -> float:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from perf.servers import core_pids
 from tests.cli.forked import without_settings
 
 _PROGRAM = """
@@ -78,14 +79,7 @@ class CoresProcesses:
 
     def pids(self) -> dict[int, int]:
         """The processes of cores that run, by core."""
-        found = {}
-        parent = self.process.pid
-        for pid in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-                arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                if len(arguments) > 4:
-                    found[int(arguments[4])] = int(pid)
-        return found
+        return core_pids(self.process.pid)
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Ask on a new connection, again where there is no answer: it may have come to a core that was just killed."""
