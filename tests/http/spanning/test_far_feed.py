@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.engine.fake_store import FakeLoop
 from tests.http.byte_stream import Echo, make_service
 from topics.engine.delivery.frames import Burst, CaughtUpFrame, DeletedFrame, RecordsFrame
 from topics.engine.delivery.subscription import Subscription
@@ -52,7 +53,9 @@ class Following:
         self.orders: list[Order] = []
         self.reports = 0
         self.has_left = False
-        service = make_service(Echo().routes())
+        self._loop = FakeLoop()
+        service = make_service(Echo().routes(), loop=self._loop)
+        self._turns = service.answer_turns
         routes = RouteTable([inner_route("GET", "feed", lambda _call: None, stream=True)])
         self.feed = FarFeed(7, self, service, inner_plan(routes, "GET", "feed", UNAUTHENTICATED, {}))
 
@@ -87,6 +90,10 @@ class Following:
     def open(self) -> None:
         self.feed.opened(self._report, self._leave)
         self.feed.take_order(lambda body: self.orders.append(read_order(body)))
+
+    def another_pass(self) -> None:
+        self._loop.advance_ms(1)
+        self._turns.next_pass()
 
     def _report(self) -> None:
         self.reports += 1
@@ -243,6 +250,9 @@ def test_a_core_that_is_gone_or_stops_ends_the_connection(connection: Following,
 
 def test_a_feed_that_is_refused_ends_the_connection(connection: Following) -> None:
     connection.feed.call.fail(RequestError("not_ready", "it recovers"))
+    assert connection.ends == [], "it may be asking for it"
+    connection.feed.subscribe("a", QUERY, 0)
+    connection.another_pass()
     assert connection.ends == ["core 7 is lost"]
 
 

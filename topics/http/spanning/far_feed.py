@@ -152,6 +152,7 @@ class FarFeed(OrderedStream):
         self.core = core
         self._follower: FollowingFeed | None = follower
         """The connection's feed, until the end."""
+        self._turns = service.answer_turns
         self.state = FarFeedState.ASKED
         self.call = FeedCall(service, _Door(core, self), plan, b"", service.now_ns())
         """The request, which is to be asked of the core."""
@@ -330,8 +331,11 @@ class FarFeed(OrderedStream):
             follower.lose(self.core)
 
     def refused(self, _answer: PortionAnswer) -> None:
-        """End, because the other core has not opened it."""
-        self.drop()
+        """End in a later pass, because the other core has not opened it.
+
+        It may be refused while the connection asks for it, as with too many calls under way.
+        """
+        self._turns.wait(self.drop)
 
     def _take(self, follower: FollowingFeed, chunk: bytes) -> None:
         """Deliver what a chunk has, unless its subscription has ended."""

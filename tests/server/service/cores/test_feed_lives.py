@@ -22,6 +22,8 @@ from tests.server.service.two_cores import TwoCores, request
 from tests.sim import SimClient
 from tests.ws.frame_client import CLOSE, TEXT, Incoming, close_code, text
 from topics.http.streams.watch_cursors import read_cursor_id
+from topics.http.plan.call import Call
+from topics.http.relay.relay_client import ElsewhereError, RelayClient
 from topics.server.cores.neighbours import Neighbours
 
 # The coroutines of a process that was killed never end, and say so when they are collected.
@@ -463,6 +465,31 @@ def test_a_core_that_is_lost_ends_the_connections_that_need_it(is_publish: bool)
     assert talk.next() == 1011
     if not is_publish:
         assert other.ask({"op": "ping"})["op"] == "pong", "it has nothing to do with that core"
+
+
+def test_a_feed_that_is_refused_while_it_is_asked_for_ends_the_connection_after_its_answer(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As if the core was gone: it may have too many calls under way once the topics' begins are known."""
+    world = Feeds(5, rounds=0)
+    far = next(topic for topic in world.topics if world.slots.core_of(topic) == 1)
+    by_name, by_prefix = Talk(world, 0), Talk(world, 0)
+    assert by_name.ask({"op": "ping"})["op"] == by_prefix.ask({"op": "ping"})["op"] == "pong"
+    ask = RelayClient.ask
+
+    def has_no_room(client: RelayClient, call: Call) -> None:
+        if call.plan.is_of_stream:
+            call.fail(ElsewhereError(1))
+        else:
+            ask(client, call)
+
+    monkeypatch.setattr(RelayClient, "ask", has_no_room)
+    for talk, wanted in ((by_name, {"topic": far}), (by_prefix, {"prefixes": {"t": {}}})):
+        heard = [talk.ask({"op": "subscribe", **wanted})]
+        while heard[-1] != 1011:
+            heard.append(talk.next())
+        assert (heard[0]["op"], heard[-2].get("code")) == ("subscribed", "not_ready")
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
 
 def said(talk: Talk) -> list[Any]:
