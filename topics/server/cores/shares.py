@@ -7,7 +7,7 @@ Source: R-CORE-7. There is one question at a time. What is refused meanwhile wai
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -30,7 +30,10 @@ A core answers within a pass, which takes 20 ms at most, also while it recovers,
 machine has a CPU for it. What it gives later counts, too.
 """
 WAITING_MAX = 1024
-"""Requests that wait for one question. Others are refused, as if nothing was left."""
+"""Requests that wait for one question. Others are refused, as if nothing was left.
+
+Those of one limit, which may be that of one key, leave as many places as they take.
+"""
 
 _REPORT = msgspec.json.Decoder(ShareReport)
 _ENCODER = msgspec.json.Encoder()
@@ -79,6 +82,8 @@ class CoreShares:
         self._service: Service | None = None
         self._calls: list[Waiting] = []
         """Calls that wait for the next question."""
+        self._waiting_for: Counter[str] = Counter()
+        """How many of them wait, by limit."""
         self._added: dict[str, int] = {}
         """Their additions, by limit."""
         self._asked: _Question | None = None
@@ -111,10 +116,12 @@ class CoreShares:
 
     def ask(self, error: ShareSpentError, call: Waiting) -> bool:
         """See `topics.http.plan.service.AsksForRoom`."""
-        if not self._others or len(self._calls) >= WAITING_MAX:
+        left = WAITING_MAX - len(self._calls)
+        if not self._others or self._waiting_for[error.limit] >= left:
             return False
         call.held_bytes = len(call.body)
         self._calls.append(call)
+        self._waiting_for[error.limit] += 1
         self.ask_for_room(error.limit, error.more)
         return True
 
@@ -142,6 +149,7 @@ class CoreShares:
         assert self._asked is None, "two questions at a time"
         self._is_due = False
         calls, self._calls = self._calls, []
+        self._waiting_for.clear()
         added, self._added = self._added, {}
         self._put(calls, added)
 

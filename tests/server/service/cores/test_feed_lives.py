@@ -21,9 +21,10 @@ from tests.server.service.test_relays import Asked, Relayed, Staying
 from tests.server.service.two_cores import TwoCores, request
 from tests.sim import SimClient
 from tests.ws.frame_client import CLOSE, TEXT, Incoming, close_code, text
-from topics.http.streams.watch_cursors import read_cursor_id
 from topics.http.plan.call import Call
-from topics.http.relay.relay_client import ElsewhereError, RelayClient
+from topics.http.relay.relay_client import RelayClient
+from topics.http.streams.watch_cursors import read_cursor_id
+from topics.http.wire.error_answers import ElsewhereError
 from topics.server.cores.neighbours import Neighbours
 
 # The coroutines of a process that was killed never end, and say so when they are collected.
@@ -470,7 +471,7 @@ def test_a_core_that_is_lost_ends_the_connections_that_need_it(is_publish: bool)
 def test_a_feed_that_is_refused_while_it_is_asked_for_ends_the_connection_after_its_answer(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As if the core was gone: it may have too many calls under way once the topics' begins are known."""
+    """The core may have too many calls under way once the begins of the topics are known."""
     world = Feeds(5, rounds=0)
     far = next(topic for topic in world.topics if world.slots.core_of(topic) == 1)
     by_name, by_prefix = Talk(world, 0), Talk(world, 0)

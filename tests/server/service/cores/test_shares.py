@@ -8,6 +8,8 @@ them may be killed after any of its effects.
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,8 @@ from tests.http.byte_stream import Response
 from tests.server.service.test_relays import Staying
 from tests.server.service.two_cores import TwoCores, is_whole, request
 from tests.sim import SimClient
+from topics.engine.shared.limits import ShareSpentError
+from topics.errors import RequestError
 from topics.server.cores import shares
 
 # The coroutines of a process that was killed never end, and say so when they are collected.
@@ -299,3 +303,20 @@ def test_a_request_that_two_limits_refuse_asks_for_both() -> None:
 
     world.run(answered)
     assert sorted(int(each.split()[1]) for each in got) == [200] * 3 + [429] * 3
+
+
+def test_calls_that_wait_for_one_limit_leave_as_many_places_as_they_take() -> None:
+    """One key has a limit of its own, and refuses no request of another one by very many of its own."""
+    cores: Any = SimpleNamespace(own=0, count=2)
+    asked = shares.CoreShares(cores, _nothing, 1)
+
+    def waits(limit: str) -> bool:
+        call: Any = SimpleNamespace(body=b"")
+        return asked.ask(ShareSpentError(RequestError("throttled", "none is left"), limit, 1, _nothing), call)
+
+    assert [waits("of one key") for _ in range(2000)].count(True) == shares.WAITING_MAX // 2
+    assert [waits("of another") for _ in range(2000)].count(True) == shares.WAITING_MAX // 4
+    assert waits("of a third")
+
+
+def _nothing(*_arguments: object) -> Any: ...
