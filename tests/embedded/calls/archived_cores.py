@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from unittest import mock
 
 import topics
 from tests.embedded.calls.test_stopped_cores import given_cores, layout_of, write_two
@@ -15,6 +16,7 @@ from topics.embedded.own_loop import own_loop
 from topics.engine.moves.set_cores import set_cores
 from topics.engine.stored_engine import StoredEngine
 from topics.loop.loop import Loop
+from topics.store.archive import archiver
 from topics.store.archive.joint_timeline import choose_joint, named_joint
 from topics.store.cores.core_directories import core_config
 from topics.store.disk.data_directory import lock_directory
@@ -41,6 +43,7 @@ class Cores:
 
     @contextmanager
     def started(self, cores: int = CORES) -> Iterator[None]:
+        """Have the cores run. Each notes the time of its archive at once, though nothing is written."""
         with own_loop(self.config) as loop:
             locked = lock_directory(loop.ring, self.config)
             layout = loop.run_task(set_cores(loop, self.config, cores))
@@ -49,7 +52,7 @@ class Cores:
             joint = loop.run_task(named_joint(loop.files, layout))
             locked.release()
         self.joint = self.archive / joint
-        with ExitStack() as stack:
+        with ExitStack() as stack, mock.patch.object(archiver, "_IDLE_NOTE_MS", 0):
             for core in range(cores):
                 config = core_config(self.config, core, joint)
                 loop = stack.enter_context(own_loop(config))
