@@ -137,6 +137,7 @@ bridge: venv ## a bridge to Kafka and NATS, killed; KILLS=n, SIDE=nats
 	$(BIN)/python -m tests.long.bridge.bridge_rounds --kills $(KILLS) $(if $(SIDE),--side $(SIDE)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 mirror: venv ## backups, and a server and its mirror, killed after every operation and at random; N=n, KILLS=n
+	TOPICS_TEST_CORES=3 $(BIN)/python -m pytest -q -n $(JOBS) $(addprefix tests/server/service/cores/test_,backup_lives.py archive_lives.py mirror_lives.py)
 	$(BIN)/python -W ignore -m tests.store.backup.backup_sweep
 	$(BIN)/python -W ignore -m tests.store.mirror.mirror_sweep
 	$(BIN)/python -W ignore -m tests.store.mirror.mirror_world 0 $(N)

@@ -151,7 +151,7 @@ class Mirrored(Archived):
     def step(self) -> bool:
         """Make a step of the mirror, and return whether it knows of more. What it states is there from then on."""
         try:
-            return self.mirror_loop.run_task(self.mirror.step(5))
+            return self.mirror_loop.run_task(self.mirror.step(5 * CORES // 2))
         finally:
             self.stated_ms = max(self.stated_ms, self.mirror.end.upto_ms)
 

@@ -53,7 +53,9 @@ class Archived(TwoCores):
         assert layout is not None
         loop.run_task(choose_joint(loop, layout))
         self.joint = loop.run_task(named_joint(loop.files, layout))
-        super().__init__(seed, data=(ring.kill(), "/data"), archive_every_ms=10, durability="fsync", **settings)
+        super().__init__(
+            seed, cores=CORES, data=(ring.kill(), "/data"), archive_every_ms=10, durability="fsync", **settings
+        )
         self.sources, self.dests = routed(self)
         self.chain = Alternating(self)
         self.writers = [Writer(self, source, 200) for source in self.sources]

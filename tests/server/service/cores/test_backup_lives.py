@@ -6,6 +6,7 @@ knowledge of a record is in it with that record; and no copy of a router is ther
 
 from __future__ import annotations
 
+import os
 import random
 from functools import partial
 from typing import Any, Protocol
@@ -29,7 +30,8 @@ from topics.store.disk.whole_files import list_if_there
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 ROOT = "/backups"
-CORES = 2
+CORES = int(os.environ.get("TOPICS_TEST_CORES", "2"))
+"""`make mirror` runs these tests with three, too, and those of archives and mirrors."""
 
 
 def made_disk() -> SimDisk:
@@ -71,7 +73,7 @@ class Alternating:
 def routed(world: TwoCores) -> tuple[list[str], list[str]]:
     """Make topics of class `fsync` and a router from each core to the other one. Return sources and destinations."""
     sources = [world.topic_of(core, "s") for core in range(CORES)]
-    dests = [world.topic_of(1 - core, "d") for core in range(CORES)]
+    dests = [world.topic_of((core + 1) % CORES, "d") for core in range(CORES)]
     for topic in (*sources, *dests):
         made = world.ask(world.connect(0), request("PUT", f"/v0/topics/{topic}", {"durability": "fsync"}))
         assert made.status == 201
@@ -86,7 +88,7 @@ class Backed(TwoCores):
 
     def __init__(self, seed: int) -> None:
         self.paces = [1] * CORES
-        super().__init__(seed, data=(made_disk(), "/data"), backup_dir=ROOT, durability="fsync")
+        super().__init__(seed, cores=CORES, data=(made_disk(), "/data"), backup_dir=ROOT, durability="fsync")
         self.sources, self.dests = routed(self)
         self.chain = Alternating(self)
         self.writers = [Writer(self, source, 200) for source in self.sources]
@@ -139,7 +141,7 @@ class Restored(TwoCores):
     """Servers on a directory that was restored."""
 
     def __init__(self, disk: SimDisk) -> None:
-        super().__init__(2, data=(disk, "/restored"))
+        super().__init__(2, cores=CORES, data=(disk, "/restored"))
 
     @classmethod
     def of(cls, world: Backed, path: str) -> Restored:
