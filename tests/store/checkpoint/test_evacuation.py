@@ -182,9 +182,9 @@ def test_every_file_that_was_written_is_synced_before_the_snapshot_that_lists_it
     world.append(2, 10, size=300)
     take, seen = world.ring.faults.take, list[tuple[str, str]]()
 
-    def watch(kind: str, path: str = "") -> Fault | None:
+    def watch(kind: str, path: str = "", *, is_held: bool = False) -> Fault | None:
         seen.append((kind, path))
-        return take(kind, path)
+        return take(kind, path, is_held=is_held)
 
     world.ring.faults.take = watch  # type: ignore[method-assign]
     world.checkpoint()

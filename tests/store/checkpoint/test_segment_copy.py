@@ -52,9 +52,9 @@ def test_a_segment_is_begun_while_those_before_it_are_written() -> None:
     world = written()
     take, seen = world.ring.faults.take, list[tuple[str, str]]()
 
-    def watch(kind: str, path: str = "") -> Fault | None:
+    def watch(kind: str, path: str = "", *, is_held: bool = False) -> Fault | None:
         seen.append((kind, path.rpartition("/")[2]))
-        return take(kind, path)
+        return take(kind, path, is_held=is_held)
 
     world.ring.faults.take = watch  # type: ignore[method-assign]
     world.checkpoint()
