@@ -228,7 +228,10 @@ class Ring(Protocol):
 
     @property
     def ready_fd(self) -> int:
-        """Descriptor that is readable while there are completions to reap; -1: none."""
+        """Descriptor that is readable while there are completions to reap; -1: none.
+
+        That wakes those who wait for it only if the ring is shared by threads.
+        """
 
     @property
     def polls(self) -> int:
