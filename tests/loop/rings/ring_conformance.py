@@ -1020,7 +1020,7 @@ class RingConformance:
         ring.submit_and_wait(0)
         looks = 0
         while FILE not in ring.reap()[0]:
-            # A ring of one thread is readable when looked at, and may wake nobody who waits for that.
+            # A ring of one thread is readable when looked at, and may not end a wait before.
             while not select.select([ring.ready_fd], [], [], 0.01)[0]:
                 looks += 1
                 assert looks < 2000
