@@ -22,7 +22,7 @@ from topics.store.disk.whole_files import (
 )
 from topics.store.format import codec
 from topics.store.format.codec import ScanStop
-from topics.store.layouts.directory_names import COLD, PACK_DIRECTORY, index_path
+from topics.store.layouts.directory_names import COLD, PACK_DIRECTORY, TOPICS_DIRECTORY, index_path
 from topics.store.layouts.pack_format import RUN_HEADER_BYTES, RunHeader
 from topics.store.segments.data_files import Pack, PackRun, Segment
 from topics.store.segments.manifest import Manifest
@@ -103,7 +103,8 @@ class HandOver:
         root = target.tiers.cold if segment.tier == COLD else target.tiers.hot
         directory = os.path.dirname(segment.path)
         make_directories(self._files, root, directory, self._unsynced)
-        self._unsynced[f"{root}/{directory}"] = None
+        # A process that was killed may have made any of them, and not have synced its name.
+        self._unsynced |= dict.fromkeys([root, f"{root}/{TOPICS_DIRECTORY}", f"{root}/{directory}"])
         await self._place(old, new)
         if os.path.basename(index_path(old)) in self._files.list_directory(os.path.dirname(old)):
             await self._place(index_path(old), index_path(new))
@@ -165,7 +166,7 @@ class HandOver:
         make_directories(self._files, core.tiers.hot, PACK_DIRECTORY, self._unsynced)
         pack = Pack(new.writer.number, new.writer.epoch, new.writer.position, new.runs)
         await write_new_file(self._files, f"{core.tiers.hot}/{pack.path}", before, rest)
-        self._unsynced[f"{core.tiers.hot}/{PACK_DIRECTORY}"] = None
+        self._unsynced |= dict.fromkeys([core.tiers.hot, f"{core.tiers.hot}/{PACK_DIRECTORY}"])
         core.manifest.add_pack(pack)
 
 
